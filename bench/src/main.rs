@@ -1,0 +1,3 @@
+//! Filled in by a later commit.
+
+fn main() {}

@@ -1,0 +1,91 @@
+//! What the holder of an epoch reports: renew, cleared, settle, release, doubt (L5, L6, L7).
+//!
+//! A report counts only under the current epoch. Under it a settle is accepted however late it comes: a true outcome is
+//! never thrown away.
+
+use super::standing::lease_end;
+use super::{Change, Claim, Doubt, Ending, Now, Ran, Report, Rerun, SettledBy, State};
+use crate::id::Epoch;
+use crate::outcome::{Outcome, Retention};
+
+/// Decides a report.
+pub(super) fn report(claim: Option<&Claim>, epoch: Epoch, report: &Report, now: &Now) -> (Change, Ending) {
+    let Some(claim) = claim.filter(|claim| claim.epoch == epoch) else {
+        return (Change::None, Ending::LostLease);
+    };
+    if let Some(kept) = claim.kept() {
+        return (Change::None, Ending::AlreadySettled(kept));
+    }
+    match report {
+        Report::Renew => renew(claim, now),
+        Report::Cleared => cleared(claim, now),
+        Report::Settle(outcome, retention) => settle(claim, outcome, *retention, now),
+        Report::Release(ran) => release(claim, *ran, now),
+        Report::Doubt(reason) => doubt(claim, *reason, now),
+    }
+}
+
+/// A lapsed lease that nobody has acted on is taken up again by renewing its session first. One whose `max_run` is
+/// over, or whose session has ended for good, is lost: to call it renewed would let its holder begin after the end.
+fn renew(claim: &Claim, now: &Now) -> (Change, Ending) {
+    let State::Held { run_until } = claim.state else { return (Change::None, Ending::LostLease) };
+    let until = lease_end(run_until, now);
+    if now.time < until {
+        (Change::None, Ending::Renewed { until })
+    } else {
+        (Change::None, Ending::LostLease)
+    }
+}
+
+fn cleared(claim: &Claim, now: &Now) -> (Change, Ending) {
+    let (_, ending) = renew(claim, now);
+    if !claim.earlier_may_have_run || ending == Ending::LostLease {
+        return (Change::None, ending);
+    }
+    (Change::Put(Claim { earlier_may_have_run: false, ..claim.clone() }), ending)
+}
+
+fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> (Change, Ending) {
+    let after = claim.with(State::Settled {
+        outcome: outcome.clone(),
+        settled_at: now.time,
+        keep_until: retention.keep_until(claim.opened_at, now.time),
+        by: SettledBy::Holder,
+    });
+    let Some(kept) = after.kept() else { unreachable!("it was settled just now") };
+    (Change::Put(after), Ending::Settled(kept))
+}
+
+/// Gives the claim back, unless the work may have run and must not run again (L7).
+fn release(claim: &Claim, ran: Ran, now: &Now) -> (Change, Ending) {
+    let ran = if claim.earlier_may_have_run { Ran::Perhaps } else { ran };
+    match (&claim.state, ran, claim.terms.rerun) {
+        (State::Released { .. }, Ran::Perhaps, _) => (Change::None, Ending::Released),
+        (State::Released { ran: Ran::No, .. }, Ran::No, _) => (Change::None, Ending::Released),
+        (State::InDoubt { .. }, Ran::Perhaps, _) => (Change::None, Ending::InDoubt),
+        // Only the lapse of a lease can be taken back by the one who held it: it knows that it had not begun.
+        (State::InDoubt { reason, .. }, Ran::No, _) if *reason != Doubt::Lapsed => {
+            (Change::None, Ending::InDoubt)
+        }
+        (_, Ran::No, _) | (_, Ran::Perhaps, Rerun::Safe) => {
+            (Change::Put(claim.with(State::Released { since: now.time, ran })), Ending::Released)
+        }
+        (_, Ran::Perhaps, Rerun::Ask | Rerun::Unsafe) => put_in_doubt(claim, Doubt::Failed, now),
+    }
+}
+
+fn doubt(claim: &Claim, reason: Doubt, now: &Now) -> (Change, Ending) {
+    match claim.state {
+        State::InDoubt { reason: present, .. } if present == reason || present == Doubt::Paused => {
+            (Change::None, Ending::InDoubt)
+        }
+        State::Released { ran: Ran::No, .. } => (Change::None, Ending::Released),
+        _ => put_in_doubt(claim, reason, now),
+    }
+}
+
+/// Whoever was granted the claim in order to ask has asked: the next one waits its turn.
+fn put_in_doubt(claim: &Claim, reason: Doubt, now: &Now) -> (Change, Ending) {
+    let asked_at = claim.earlier_may_have_run.then_some(now.time);
+    (Change::Put(claim.with(State::InDoubt { reason, since: now.time, asked_at })), Ending::InDoubt)
+}

@@ -1,0 +1,168 @@
+//! What can go wrong, named by what the caller must do about it.
+//!
+//! Expected answers are values ([`Verdict`](crate::Verdict) and its kin), never an `Err`. An [`Error`] says that hapax
+//! could not do its part, and always answers the two questions a caller has: did the work run ([`Error::executed`]), and
+//! may I try again ([`Error::retry`]). The public message may be shown to anybody; the detail is for logs.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+/// Whether the work ran, as far as anybody can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Executed {
+    /// It certainly did not run.
+    No,
+    /// It ran to its end.
+    Yes,
+    /// Nobody can know.
+    Unknown,
+}
+
+/// Whether trying again can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// The same request will fail the same way.
+    Never,
+    /// Send the same request with the same key, not before this long from now.
+    SameKey(Duration),
+}
+
+/// Error kinds, named by what the caller must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Mend the input: it can never be accepted as it is.
+    Invalid,
+    /// Stop: somebody else holds the claim now. Answer from the ledger.
+    LostLease,
+    /// Read again and decide anew: the record changed meanwhile, nothing was written.
+    Conflict,
+    /// Wait: a store or a limit is in the way, and it may pass.
+    Unavailable,
+    /// Call an operator: stored bytes are not what was written, or were written by a newer hapax.
+    Corrupt,
+    /// Report a defect in hapax.
+    Internal,
+}
+
+/// The one error of this crate and of the ports.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: Kind,
+    message: Cow<'static, str>,
+    detail: Option<String>,
+    executed: Executed,
+    retry: Retry,
+}
+
+/// How long a caller should wait before it asks an unavailable store again.
+const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
+
+impl Error {
+    fn new(kind: Kind, message: impl Into<Cow<'static, str>>, retry: Retry) -> Self {
+        Error { kind, message: message.into(), detail: None, executed: Executed::No, retry }
+    }
+
+    /// Input that can never be accepted.
+    pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Invalid, message, Retry::Never)
+    }
+
+    /// The claim has another holder now.
+    pub fn lost_lease(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::LostLease, message, Retry::SameKey(Duration::ZERO))
+    }
+
+    /// A compare-and-set found another version; nothing was written.
+    pub fn conflict(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Conflict, message, Retry::SameKey(Duration::ZERO))
+    }
+
+    /// The store cannot be asked now.
+    pub fn unavailable(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Unavailable, message, Retry::SameKey(UNAVAILABLE_RETRY))
+    }
+
+    /// Stored bytes cannot be trusted or understood.
+    pub fn corrupt(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Corrupt, message, Retry::Never)
+    }
+
+    /// hapax contradicted itself.
+    pub fn internal(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Internal, message, Retry::Never)
+    }
+
+    /// Adds what belongs in a log and not in an answer.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl fmt::Display) -> Self {
+        self.detail = Some(detail.to_string());
+        self
+    }
+
+    /// States whether the work ran.
+    #[must_use]
+    pub fn with_executed(mut self, executed: Executed) -> Self {
+        self.executed = executed;
+        self
+    }
+
+    /// States when a retry can help.
+    #[must_use]
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// What the caller must do.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The message that may be shown to anybody.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What belongs in a log only.
+    pub fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
+    }
+
+    /// Did the work run?
+    pub fn executed(&self) -> Executed {
+        self.executed
+    }
+
+    /// May the caller try again?
+    pub fn retry(&self) -> Retry {
+        self.retry
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.detail {
+            Some(detail) if f.alternate() => write!(f, " ({detail})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_public_message_does_not_show_the_detail() {
+        let error =
+            Error::unavailable("the ledger cannot be reached").with_detail("10.0.0.7: connection refused");
+        assert_eq!(error.to_string(), "the ledger cannot be reached");
+        assert_eq!(format!("{error:#}"), "the ledger cannot be reached (10.0.0.7: connection refused)");
+        assert_eq!((error.executed(), error.retry()), (Executed::No, Retry::SameKey(Duration::from_secs(1))));
+    }
+}

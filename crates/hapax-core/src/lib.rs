@@ -1,0 +1,37 @@
+//! The rules and the words of hapax.
+//!
+//! This crate does no I/O, asks no clock and knows no runtime: whatever it needs to know is an argument. Start with
+//! [`claim`], where [`step`] decides every transition of a claim.
+
+pub mod claim;
+pub mod error;
+pub mod fingerprint;
+pub mod id;
+pub mod identity;
+pub mod journal;
+pub mod json;
+pub mod key;
+pub mod lane;
+pub mod limits;
+pub mod outcome;
+pub mod port;
+pub mod registry;
+pub mod scope;
+pub mod time;
+
+pub use claim::{
+    Answer, Ask, Change, Claim, Command, Decision, Doubt, Ending, Grant, Now, Operated, Ran, Report, Rerun,
+    SetAnswer, Sign, State, StateName, Swept, Terms, Verb, Verdict, View, step,
+};
+pub use error::{Error, Executed, Kind, Retry};
+pub use fingerprint::{Explanation, Fingerprint, LeafKey, Leaves, RawHasher, Recipe, RecipeId, RequestParts};
+pub use id::{AttemptId, Epoch, OperationId, SessionId};
+pub use identity::{ClaimId, Identity, Operation, Source};
+pub use key::{HeaderKeyError, Key};
+pub use outcome::{Kept, Outcome, Retention};
+pub use port::{
+    ClaimRequest, Counts, Filter, Inspect, Journal, Lanes, Ledger, Page, Record, Registry, Session,
+    SweepReport, Watch,
+};
+pub use scope::{Project, Scope, Subject, SubjectKind, Tenant, Width};
+pub use time::{Clock, Timestamp};

@@ -1,0 +1,71 @@
+//! Every bound of this crate, in one place, so that an operator or a reviewer can read them together.
+//!
+//! Only numbers live here. What happens when one is reached is decided, and documented, where it is used.
+
+use std::time::Duration;
+
+/// Longest [`Key`](crate::Key) in bytes, whatever its source (K2).
+pub const MAX_KEY_BYTES: usize = 1024;
+
+/// Longest key in an `Idempotency-Key` field, in characters, without its quotes (K2).
+pub const MAX_HEADER_KEY_CHARS: usize = 255;
+
+/// Longest tenant or project name in characters (K4).
+pub const MAX_SLUG_CHARS: usize = 63;
+
+/// Longest subject id in characters once percent-encoded.
+///
+/// Chosen so that `t-{tenant}:{project}:{subject}:{key}` always fits [`MAX_NAMESPACED_CHARS`] when the key
+/// came from a header: a caller is refused when it authenticates, not later because its key was long.
+pub const MAX_SUBJECT_ID_CHARS: usize = 240;
+
+/// Longest namespaced key in characters (K4).
+pub const MAX_NAMESPACED_CHARS: usize = 640;
+
+/// Longest operation name in characters.
+pub const MAX_OPERATION_CHARS: usize = 128;
+
+/// Deepest nesting of arrays and objects that is read as JSON. Deeper bodies are fingerprinted as bytes.
+pub const MAX_JSON_DEPTH: usize = 100;
+
+/// Most named headers, and most ignored pointers, in one fingerprint recipe.
+pub const MAX_RECIPE_ITEMS: usize = 64;
+
+/// Longest JSON pointer in a fingerprint recipe, in bytes.
+pub const MAX_POINTER_BYTES: usize = 1024;
+
+/// Most leaves of a JSON body whose keyed hashes are kept to explain a mismatch (H10).
+pub const MAX_LEAVES: usize = 256;
+
+/// Most leaves of the *new* body that are looked at to explain a mismatch.
+pub const MAX_LEAVES_COMPARED: usize = 4096;
+
+/// Most pointers that one explanation lists under each heading.
+pub const MAX_POINTERS_TOLD: usize = 256;
+
+/// Bits of an epoch that count grants; the bits above them number the store's incarnation (L4).
+pub const EPOCH_COUNTER_BITS: u32 = 48;
+
+/// Largest grant counter of an incarnation: at 100,000 grants a second it lasts for 89 years.
+pub const MAX_EPOCH_COUNTER: u64 = (1 << EPOCH_COUNTER_BITS) - 1;
+
+/// Largest incarnation, so that a packed epoch fits a signed 64-bit integer.
+pub const MAX_INCARNATION: u64 = 0x7fff;
+
+/// How long one attempt may be renewed unless its terms say otherwise (L4).
+pub const DEFAULT_MAX_RUN: Duration = Duration::from_secs(60 * 60);
+
+/// How long a doubt is left alone after somebody asked and nobody knew (L6).
+pub const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// How long a released claim leaves a tombstone, so that late reports of its holder find it.
+pub const TOMBSTONE_KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// Longest name of a journal stream, a registry kind or a registry document, in bytes.
+pub const MAX_NAME_BYTES: usize = 512;
+
+/// Most tickets waiting in one lane.
+pub const MAX_LANE_TICKETS: usize = 1024;
+
+/// Most records in one page of a listing.
+pub const MAX_PAGE: usize = 1000;

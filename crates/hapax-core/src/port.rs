@@ -1,0 +1,283 @@
+//! The ports: what hapax asks of a store. `hapax-store` implements them three times; its conformance suite says what they
+//! mean, for other people's stores too.
+//!
+//! Every method that changes something is durable when it returns `Ok`. After an `Err` of kind `Unavailable` nobody knows
+//! whether the command was carried out; sending the same command again finds out (L13).
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::Terms;
+use crate::claim::audit::AuditEvent;
+use crate::claim::{Ask, Claim, Decision, Ending, Operated, Report, SetAnswer, StateName, Verdict, View};
+use crate::error::Error;
+use crate::fingerprint::{Fingerprint, Leaves};
+use crate::id::{AttemptId, Epoch, OperationId, SessionId};
+use crate::identity::{ClaimId, Identity};
+use crate::journal::{Append, Event, Head, Stream};
+use crate::lane::{LaneAnswer, LaneId};
+use crate::outcome::{Outcome, Retention};
+use crate::registry::{Document, DocumentId};
+use crate::time::Timestamp;
+
+/// A request for a grant, before the store adds its session.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest {
+    /// Whose claim, on what.
+    pub identity: Identity,
+    /// The attempt that asks.
+    pub attempt: AttemptId,
+    /// The public id to use if the claim is absent.
+    pub operation_id: OperationId,
+    /// What is asked.
+    pub fingerprint: Fingerprint,
+    /// Keyed hashes of what is asked.
+    pub leaves: Option<Leaves>,
+    /// What the grant should be made under.
+    pub terms: Terms,
+}
+
+impl ClaimRequest {
+    /// A request with a fresh attempt and default terms.
+    pub fn new(identity: Identity, fingerprint: Fingerprint) -> Self {
+        let operation_id = OperationId::mint(&identity.claim_id());
+        ClaimRequest {
+            identity,
+            attempt: AttemptId::random(),
+            operation_id,
+            fingerprint,
+            leaves: None,
+            terms: Terms::default(),
+        }
+    }
+
+    /// The command that a store's session sends.
+    pub fn ask(&self, session: SessionId) -> Ask {
+        Ask {
+            attempt: self.attempt,
+            operation_id: self.operation_id,
+            fingerprint: self.fingerprint,
+            leaves: self.leaves.clone(),
+            terms: self.terms.clone(),
+            session,
+        }
+    }
+}
+
+/// A process's registration with a store, as the process sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// How long one renewal lasts.
+    pub term: Duration,
+    /// How much of the term is certainly left, on a clock that counts suspend (L4).
+    pub left: Duration,
+}
+
+/// The claims. `hapax_exec::once` is the only caller of [`Ledger::claim`] (E1).
+pub trait Ledger: Clone + Send + Sync + 'static {
+    /// Wakes when a claim may have changed.
+    type Watch: Watch;
+
+    /// Asks for a grant (L2). A grant is durable before this returns (L3).
+    fn claim(&self, request: ClaimRequest) -> impl Future<Output = Result<Verdict, Error>> + Send;
+
+    /// Reports as the holder of an epoch (L5). `events` are appended in the same transaction (L18); where one of them
+    /// conflicts, nothing is written and the error's kind is `Conflict`. [`Report::Renew`] renews the session as well.
+    fn report(
+        &self,
+        claim: ClaimId,
+        epoch: Epoch,
+        report: Report,
+        events: Vec<Append>,
+    ) -> impl Future<Output = Result<Ending, Error>> + Send;
+
+    /// Keeps an outcome where nothing is (E4).
+    fn set(
+        &self,
+        request: ClaimRequest,
+        outcome: Outcome,
+        retention: Retention,
+    ) -> impl Future<Output = Result<SetAnswer, Error>> + Send;
+
+    /// Reads a claim; `None` when it is absent.
+    fn peek(&self, claim: ClaimId) -> impl Future<Output = Result<Option<View>, Error>> + Send;
+
+    /// Starts to watch a claim. Subscribe, then read, then wait: a change after this call wakes the watch (L9).
+    fn watch(&self, claim: ClaimId) -> Self::Watch;
+
+    /// This process's session.
+    fn session(&self) -> Session;
+}
+
+/// A subscription to the changes of one claim.
+pub trait Watch: Send + 'static {
+    /// Returns when the claim may have changed since the last return, or since the subscription. May wake for nothing.
+    fn changed(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// The lanes (X3).
+pub trait Lanes: Clone + Send + Sync + 'static {
+    /// Takes a place, or asks how far it has moved. Repeating it with the same ticket keeps the place.
+    fn enter(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+    ) -> impl Future<Output = Result<LaneAnswer, Error>> + Send;
+
+    /// Gives a place up; with a claim whose doubt must keep others out.
+    fn leave(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+        doubt: Option<ClaimId>,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Opens a lane that this claim's doubt had closed.
+    fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// The journals (J2).
+pub trait Journal: Clone + Send + Sync + 'static {
+    /// Appends to a stream. A conflict is an error of kind `Conflict`, and nothing is written.
+    fn append(&self, write: Append) -> impl Future<Output = Result<Head, Error>> + Send;
+
+    /// The end of a stream; `None` when it does not exist.
+    fn head(&self, stream: &Stream) -> impl Future<Output = Result<Option<Head>, Error>> + Send;
+
+    /// Reads events in order, from a sequence number on, at most `limit`.
+    fn read(
+        &self,
+        stream: &Stream,
+        from: u64,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Event>, Error>> + Send;
+}
+
+/// The shared documents.
+pub trait Registry: Clone + Send + Sync + 'static {
+    /// Reads a document.
+    fn get(&self, id: &DocumentId) -> impl Future<Output = Result<Option<Document>, Error>> + Send;
+
+    /// Writes a document that has this version (0: does not exist) and returns its new one; otherwise `Conflict`.
+    fn put(
+        &self,
+        id: &DocumentId,
+        expect: u64,
+        body: Bytes,
+    ) -> impl Future<Output = Result<u64, Error>> + Send;
+
+    /// Deletes a document that has this version; otherwise `Conflict`.
+    fn delete(&self, id: &DocumentId, expect: u64) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Lists the documents of a kind in the order of their ids, after the given one.
+    fn list_documents(
+        &self,
+        kind: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Document>, Error>> + Send;
+}
+
+/// A claim with what it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Whose claim, on what.
+    pub identity: Identity,
+    /// The claim as it stands, time taken into account.
+    pub claim: Claim,
+}
+
+/// Which claims are meant. Empty means all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this tenant.
+    pub tenant: Option<String>,
+    /// Of this project.
+    pub project: Option<String>,
+    /// Of this subject, as it is rendered (`user:alice`).
+    pub subject: Option<String>,
+    /// On this operation.
+    pub operation: Option<String>,
+    /// With this key.
+    pub key: Option<String>,
+    /// In this state.
+    pub state: Option<StateName>,
+    /// Granted from absent before this.
+    pub opened_before: Option<Timestamp>,
+}
+
+/// One page of a listing. A page may hold fewer records than asked for and still have a next one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The records.
+    pub items: Vec<T>,
+    /// Where the next page starts; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// How many claims there are, by the state that is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Held.
+    pub held: u64,
+    /// Settled.
+    pub settled: u64,
+    /// In doubt.
+    pub in_doubt: u64,
+    /// Released.
+    pub released: u64,
+}
+
+/// What one round of sweeping did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    /// Claims that became absent.
+    pub forgotten: u64,
+    /// Lapsed claims that were released.
+    pub released: u64,
+    /// Lapsed claims that are in doubt now.
+    pub in_doubt: u64,
+    /// Whether more was due than one round does.
+    pub more: bool,
+}
+
+/// The operators' port: reads without a scope, decisions, sweeping. Only the `hapax` program uses it.
+pub trait Inspect: Clone + Send + Sync + 'static {
+    /// A claim by its identity's digest.
+    fn record(&self, claim: ClaimId) -> impl Future<Output = Result<Option<Record>, Error>> + Send;
+
+    /// A claim by its public id.
+    fn find(&self, operation: OperationId) -> impl Future<Output = Result<Option<Record>, Error>> + Send;
+
+    /// Lists claims in pages without reading the whole store (L17).
+    fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Page<Record>, Error>> + Send;
+
+    /// Counts claims by state (L17). Tenant, project and operation can be given; other filters are refused.
+    fn count(&self, filter: &Filter) -> impl Future<Output = Result<Counts, Error>> + Send;
+
+    /// Carries out an operator's decision, with its audit event (L8).
+    fn decide(
+        &self,
+        claim: ClaimId,
+        decision: Decision,
+    ) -> impl Future<Output = Result<Operated, Error>> + Send;
+
+    /// Sweeps what is due, at most `limit` claims (L10).
+    fn sweep(&self, limit: usize) -> impl Future<Output = Result<SweepReport, Error>> + Send;
+
+    /// The audit, newest first.
+    fn audit(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Page<AuditEvent>, Error>> + Send;
+}

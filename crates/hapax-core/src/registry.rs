@@ -1,0 +1,93 @@
+//! The registry: small documents that every process of an installation shares, changed by compare-and-set.
+//!
+//! API keys, webhooks, the last tick of a schedule and what each operation's identity was made of (K6) live here.
+
+use bytes::Bytes;
+
+use crate::error::Error;
+use crate::fingerprint::RecipeId;
+use crate::limits;
+use crate::scope::Width;
+use crate::time::Timestamp;
+
+/// The name of a document: a kind, such as `api-key`, and an id within it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DocumentId {
+    kind: String,
+    id: String,
+}
+
+impl DocumentId {
+    /// Checks a name: both parts have 1 to 512 bytes and no control characters.
+    pub fn new(kind: impl Into<String>, id: impl Into<String>) -> Result<Self, Error> {
+        let (kind, id) = (kind.into(), id.into());
+        for part in [&kind, &id] {
+            if part.is_empty() || part.len() > limits::MAX_NAME_BYTES || part.chars().any(char::is_control) {
+                return Err(Error::invalid("a document's kind and id have 1 to 512 printable bytes each"));
+            }
+        }
+        Ok(DocumentId { kind, id })
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The id within the kind.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// A document as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// Its name.
+    pub id: DocumentId,
+    /// How often it was written; a write names the version it replaces.
+    pub version: u64,
+    /// Its bytes; what they mean is the owner's affair.
+    pub body: Bytes,
+    /// When it was written last.
+    pub updated_at: Timestamp,
+}
+
+/// What an operation's claims are identified by. The store remembers it, so that a changed configuration cannot turn old
+/// keys into new ones unnoticed (K6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdentityRecipe {
+    /// Who shares an outcome.
+    pub width: Width,
+    /// What makes two requests the same.
+    pub fingerprint: RecipeId,
+}
+
+/// Whether an operation may be identified by `asked` from now on.
+///
+/// `kept` is what the store remembers and `live` how many claims rest on it.
+pub fn may_change(kept: Option<IdentityRecipe>, asked: IdentityRecipe, live: u64) -> Result<(), Error> {
+    match kept {
+        Some(kept) if kept != asked && live > 0 => Err(Error::invalid(
+            "the scope or the fingerprint of an operation was changed while claims rest on the old one; give the \
+             operation a new name and say `was = \"old.name\"`",
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::Recipe;
+
+    #[test]
+    fn an_identity_recipe_changes_only_without_live_claims() {
+        let kept = IdentityRecipe { width: Width::Subject, fingerprint: Recipe::raw().id() };
+        let asked = IdentityRecipe { width: Width::Tenant, ..kept };
+        assert!(may_change(None, asked, 7).is_ok());
+        assert!(may_change(Some(kept), kept, 7).is_ok());
+        assert!(may_change(Some(kept), asked, 0).is_ok());
+        assert_eq!(may_change(Some(kept), asked, 1).unwrap_err().kind(), crate::Kind::Invalid);
+    }
+}

@@ -1,0 +1,278 @@
+//! `cargo xtask test`: the one test command.
+//!
+//! It does everything a fresh machine needs and never passes by leaving something out: what cannot run fails, and
+//! says what to do. All steps run even when an early one fails, so that one run shows everything there is to mend.
+
+mod count;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::postgres::{BIN_DIR_VAR, Programs, Server, URL_VAR};
+use crate::{process, tidy, workspace};
+use count::{Count, Runner};
+
+/// What every test that needs a server has in its path, by convention; `--quick` leaves those out.
+const NEEDS_SERVER: &str = "postgres";
+
+/// Run every check and every test: format, clippy, tests on a private PostgreSQL, doc tests, tidy.
+///
+/// Installs what is missing (rustfmt, clippy, PostgreSQL), starts a private PostgreSQL on a free port, and stops and
+/// deletes it at the end. The tests run with cargo-nextest where it is installed and with `cargo test` otherwise.
+/// The last line is "N passed, N failed"; the exit code is 0 only if every step passed and tests did run.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask test
+  cargo xtask test --quick
+  cargo xtask test -- second_caller      only tests whose name has this in it; no doc tests")]
+pub(crate) struct Args {
+    /// Only format, clippy, and the tests that need no server (without `postgres` in their path)
+    #[arg(long)]
+    quick: bool,
+    /// Arguments for the test runner, after `--`; doc tests are then not run
+    #[arg(last = true)]
+    runner_args: Vec<OsString>,
+}
+
+/// Runs all steps and prints the counts.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let mut steps = Steps::default();
+    steps.run("rust tools", install_rust_tools);
+    steps.run("format", || {
+        all_well(workspace::cargo().args(["fmt", "--all", "--check"]), "run `cargo fmt --all`")
+    });
+    steps.run("clippy", || {
+        let mut clippy = workspace::cargo();
+        clippy.args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]);
+        all_well(&mut clippy, "mend what it names")
+    });
+
+    let mut count = Count::default();
+    if args.quick {
+        run_tests(args, None, &mut steps, &mut count);
+    } else {
+        let programs = steps.run("PostgreSQL programs", || {
+            let programs = Programs::find_or_install()?;
+            println!("{}", programs.bin_dir().display());
+            Ok(programs)
+        });
+        let server =
+            programs.and_then(|programs| steps.run("PostgreSQL server", || Server::start(&programs)));
+        if let Some(server) = server {
+            println!("{}", server.url());
+            run_tests(args, Some(&server), &mut steps, &mut count);
+        }
+        steps.run("tidy", tidy::check_checkout);
+    }
+    Ok(steps.finish(&count))
+}
+
+fn run_tests(args: &Args, server: Option<&Server>, steps: &mut Steps, count: &mut Count) {
+    let runner = Runner::of_this_machine();
+    steps.run(&format!("tests ({runner})"), || {
+        count_tests(&mut test_command(runner, args), runner, args, server, count)
+    });
+    if args.runner_args.is_empty() {
+        let mut command = workspace::cargo();
+        command.args(["test", "--doc", "--workspace", "--all-features", "--no-fail-fast"]);
+        if args.quick {
+            command.args(["--", "--skip", NEEDS_SERVER]);
+        }
+        steps.run("doc tests", || count_tests(&mut command, Runner::CargoTest, args, server, count));
+    } else {
+        println!("\ndoc tests are not run: there are arguments for the runner");
+    }
+}
+
+/// The command for all tests but the doc tests.
+fn test_command(runner: Runner, args: &Args) -> Command {
+    let mut command = workspace::cargo();
+    match runner {
+        Runner::Nextest => command.args(["nextest", "run"]),
+        // `--tests` means every target that has tests; without it the doc tests would run here, and twice.
+        Runner::CargoTest => command.args(["test", "--tests"]),
+    };
+    command.args(["--all-features", "--no-fail-fast"]);
+    let mut for_runner = args.runner_args.as_slice();
+    let mut for_binaries: &[OsString] = &[];
+    if let Some(at) = for_runner.iter().position(|arg| arg == "--") {
+        (for_runner, for_binaries) = (&for_runner[..at], &for_runner[at + 1..]);
+    }
+    if !for_runner.iter().any(names_package) {
+        command.arg("--workspace");
+    }
+    if args.quick && runner == Runner::Nextest {
+        command.arg("--filterset").arg(format!("not test({NEEDS_SERVER})"));
+    }
+    command.args(for_runner).arg("--").args(for_binaries);
+    if args.quick && runner == Runner::CargoTest {
+        command.args(["--skip", NEEDS_SERVER]);
+    }
+    command
+}
+
+fn names_package(arg: &OsString) -> bool {
+    let arg = arg.to_string_lossy();
+    arg == "--package" || arg.starts_with("--package=") || (arg.starts_with("-p") && !arg.starts_with("--"))
+}
+
+/// Runs one test command and adds up what it says.
+fn count_tests(
+    command: &mut Command,
+    runner: Runner,
+    args: &Args,
+    server: Option<&Server>,
+    total: &mut Count,
+) -> Result<()> {
+    match server {
+        Some(server) => server.set_env(command),
+        None => drop(command.env_remove(URL_VAR).env_remove(BIN_DIR_VAR)),
+    }
+    let mut count = Count::default();
+    let status = process::run_and_read(command, |line| runner.read(line, &mut count));
+    total.add(&count);
+    let status = status?;
+    ensure!(count.failed == 0, "{} failed", count.failed);
+    ensure!(status.success(), "the runner failed ({status}): see above");
+    let chosen = args.quick || !args.runner_args.is_empty();
+    if count.skipped > 0 && !chosen {
+        bail!(
+            "{} were skipped; a test that does not run proves nothing: remove its `ignore` (a doc example that must \
+             not run is `no_run`, one that is no Rust is `text`)",
+            count.skipped
+        );
+    }
+    Ok(())
+}
+
+fn install_rust_tools() -> Result<()> {
+    for (component, subcommand) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
+        let here = || process::succeeds(workspace::cargo().args([subcommand, "--version"]));
+        if here() {
+            continue;
+        }
+        let mut rustup = Command::new("rustup");
+        rustup.current_dir(workspace::root()).args(["component", "add", component]);
+        // Without rustup the message below says what to do.
+        drop(process::run(&mut rustup));
+        ensure!(
+            here(),
+            "`cargo {subcommand}` is missing: install {component} (`rustup component add {component}`)"
+        );
+    }
+    Ok(())
+}
+
+fn all_well(command: &mut Command, remedy: &str) -> Result<()> {
+    let status = process::run(command)?;
+    ensure!(status.success(), "not clean ({status}): {remedy}");
+    Ok(())
+}
+
+/// The steps that ran, and those that failed.
+#[derive(Default)]
+struct Steps {
+    failed: Vec<String>,
+}
+
+impl Steps {
+    /// Runs a step under its heading. After an interrupt nothing more is run.
+    fn run<T>(&mut self, name: &str, step: impl FnOnce() -> Result<T>) -> Option<T> {
+        if process::interrupted() {
+            return None;
+        }
+        println!("\n== {name}");
+        let began = Instant::now();
+        let result = step();
+        let took = Seconds(began.elapsed());
+        match result {
+            Ok(value) => {
+                println!("-- {name}: ok, {took}");
+                Some(value)
+            }
+            Err(error) => {
+                println!("-- {name}: FAILED, {took}: {error:#}");
+                self.failed.push(name.to_owned());
+                None
+            }
+        }
+    }
+
+    /// Says how it went; the counts are the last line.
+    fn finish(mut self, count: &Count) -> ExitCode {
+        println!();
+        if process::interrupted() {
+            println!("interrupted");
+        } else if count.passed + count.failed == 0 {
+            self.failed.push("no test ran".to_owned());
+        }
+        if !self.failed.is_empty() {
+            println!("failed: {}", self.failed.join(", "));
+        }
+        println!("{count}");
+        let well = self.failed.is_empty() && count.failed == 0 && !process::interrupted();
+        if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} s", self.0.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(quick: bool, runner: Runner, runner_args: &[&str]) -> String {
+        let args = Args { quick, runner_args: runner_args.iter().map(OsString::from).collect() };
+        let command = test_command(runner, &args);
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn both_runners_get_the_whole_workspace_with_all_features() {
+        let nextest = words(false, Runner::Nextest, &[]);
+        assert_eq!(nextest, "nextest run --all-features --no-fail-fast --workspace --");
+        let cargo = words(false, Runner::CargoTest, &[]);
+        assert_eq!(cargo, "test --tests --all-features --no-fail-fast --workspace --");
+    }
+
+    #[test]
+    fn quick_leaves_out_what_needs_a_server_whatever_the_runner() {
+        assert!(words(true, Runner::Nextest, &[]).ends_with("--workspace --filterset not test(postgres) --"));
+        assert!(words(true, Runner::CargoTest, &[]).ends_with("--workspace -- --skip postgres"));
+    }
+
+    #[test]
+    fn extra_arguments_reach_the_runner_and_those_after_a_second_dash_the_binaries() {
+        let cargo = words(true, Runner::CargoTest, &["-p", "hapax-core", "once", "--", "--nocapture"]);
+        assert_eq!(
+            cargo,
+            "test --tests --all-features --no-fail-fast -p hapax-core once -- --nocapture --skip postgres"
+        );
+    }
+
+    #[test]
+    fn a_failed_step_fails_the_run_even_if_all_tests_passed() {
+        let all_passed = Count { passed: 3, failed: 0, skipped: 0 };
+        let mut steps = Steps::default();
+        assert_eq!(steps.run("good", || Ok(1)), Some(1));
+        assert_eq!(steps.run("bad", || -> Result<()> { bail!("planted") }), None);
+        assert_eq!(steps.finish(&all_passed), ExitCode::FAILURE);
+        assert_eq!(Steps::default().finish(&all_passed), ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn a_run_without_tests_is_a_failure() {
+        assert_eq!(Steps::default().finish(&Count::default()), ExitCode::FAILURE);
+    }
+}
