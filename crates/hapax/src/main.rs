@@ -1,3 +1,7 @@
-//! hapax.
+//! The `hapax` program: everything it does is in the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hapax::cli::main()
+}

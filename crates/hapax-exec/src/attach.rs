@@ -1,0 +1,48 @@
+//! Waiting for somebody else's outcome (L9).
+//!
+//! A waiter keeps no body and never becomes an attempt. It subscribes, then reads, then waits: a change between reading and
+//! waiting is not missed. Who wakes it, across processes too, is the store's affair.
+
+use std::time::Duration;
+
+use hapax_core::{ClaimId, Doubt, Error, Kept, Ledger, View, Watch};
+
+/// What a wait ended with.
+pub(crate) enum Found {
+    /// The outcome.
+    Settled(Kept),
+    /// Nobody knows.
+    InDoubt(Doubt),
+    /// It was given back, or is gone.
+    Free,
+    /// The bound was reached first.
+    StillHeld,
+}
+
+/// Waits until the claim is no longer held, at most this long. The ledger is read at least once.
+pub(crate) async fn wait<L: Ledger>(ledger: &L, claim: ClaimId, bound: Duration) -> Result<Found, Error> {
+    let mut watch = ledger.watch(claim);
+    let first = read(ledger, claim).await?;
+    if !matches!(first, Found::StillHeld) || bound.is_zero() {
+        return Ok(first);
+    }
+    let wait = async {
+        loop {
+            watch.changed().await;
+            let found = read(ledger, claim).await?;
+            if !matches!(found, Found::StillHeld) {
+                return Ok(found);
+            }
+        }
+    };
+    tokio::time::timeout(bound, wait).await.unwrap_or(Ok(Found::StillHeld))
+}
+
+async fn read<L: Ledger>(ledger: &L, claim: ClaimId) -> Result<Found, Error> {
+    Ok(match ledger.peek(claim).await? {
+        Some(View::Settled(kept)) => Found::Settled(kept),
+        Some(View::InDoubt { reason, .. }) => Found::InDoubt(reason),
+        Some(View::Released { .. }) | None => Found::Free,
+        Some(View::Held { .. }) => Found::StillHeld,
+    })
+}

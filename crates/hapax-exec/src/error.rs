@@ -1,0 +1,164 @@
+//! Why a call has no outcome to hand out, named by what the caller must do.
+
+use std::fmt;
+use std::time::Duration;
+
+use hapax_core::{Doubt, Executed, Leaves, OperationId, Retry};
+
+use crate::limits;
+
+/// The one error of this crate.
+#[derive(Clone, Debug)]
+pub struct Error {
+    reason: Reason,
+    operation_id: Option<OperationId>,
+    cause: Option<String>,
+}
+
+/// Why there is no outcome to hand out.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The call itself cannot be accepted.
+    Invalid,
+    /// The key was used for something else.
+    Mismatch {
+        /// Keyed hashes of what it was used for, to say what differs.
+        leaves: Option<Leaves>,
+    },
+    /// Somebody is running it, and this caller has waited long enough or would not wait.
+    InProgress,
+    /// Nobody knows whether the work happened.
+    OutcomeUnknown {
+        /// Why, where the ledger says.
+        doubt: Option<Doubt>,
+    },
+    /// The attempt ended without an outcome, and the claim was given back.
+    AttemptFailed {
+        /// Whether the work may have run all the same (then running it again was declared safe).
+        executed: Executed,
+    },
+    /// The work was done, but the ledger was away; the outcome is in the spool and will be settled.
+    OutcomePending,
+    /// The ledger cannot be asked. Nothing was run.
+    Unavailable,
+    /// The kept outcome is a terminal error; these are its bytes.
+    Refused(bytes::Bytes),
+    /// The work was done, but its answer was not kept.
+    NotKept {
+        /// The status the first caller saw.
+        status: u16,
+    },
+    /// Stored bytes cannot be trusted or understood.
+    Corrupt,
+    /// hapax contradicted itself.
+    Internal,
+}
+
+impl Error {
+    pub(crate) fn new(reason: Reason) -> Self {
+        Error { reason, operation_id: None, cause: None }
+    }
+
+    pub(crate) fn about(mut self, operation_id: OperationId) -> Self {
+        self.operation_id = Some(operation_id);
+        self
+    }
+
+    pub(crate) fn because(mut self, cause: impl fmt::Display) -> Self {
+        self.cause = Some(cause.to_string());
+        self
+    }
+
+    /// Why there is no outcome.
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+
+    /// The public id of the operation it is about.
+    pub fn operation_id(&self) -> Option<OperationId> {
+        self.operation_id
+    }
+
+    /// What lies behind it, for logs.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
+    }
+
+    /// The stable name of the reason, the same as the `code` of the HTTP problem.
+    pub fn code(&self) -> &'static str {
+        match self.reason {
+            Reason::Invalid => "invalid",
+            Reason::Mismatch { .. } => "key-reused",
+            Reason::InProgress => "in-progress",
+            Reason::OutcomeUnknown { .. } => "outcome-unknown",
+            Reason::AttemptFailed { .. } => "attempt-failed",
+            Reason::OutcomePending => "outcome-pending",
+            Reason::Unavailable => "ledger-unavailable",
+            Reason::Refused(_) => "refused",
+            Reason::NotKept { .. } => "outcome-not-kept",
+            Reason::Corrupt => "corrupt",
+            Reason::Internal => "internal",
+        }
+    }
+
+    /// Did the work run?
+    pub fn executed(&self) -> Executed {
+        match self.reason {
+            Reason::Invalid | Reason::Mismatch { .. } | Reason::Unavailable => Executed::No,
+            Reason::AttemptFailed { executed } => executed,
+            Reason::OutcomePending | Reason::Refused(_) | Reason::NotKept { .. } => Executed::Yes,
+            Reason::InProgress | Reason::OutcomeUnknown { .. } | Reason::Corrupt | Reason::Internal => Executed::Unknown,
+        }
+    }
+
+    /// May the caller try again?
+    pub fn retry(&self) -> Retry {
+        match self.reason {
+            Reason::InProgress | Reason::AttemptFailed { .. } | Reason::OutcomePending | Reason::Unavailable => {
+                Retry::SameKey(limits::COME_BACK)
+            }
+            // Somebody may resolve the doubt meanwhile; asking again has no effect of its own.
+            Reason::OutcomeUnknown { .. } => Retry::SameKey(Duration::from_secs(10)),
+            _ => Retry::Never,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.reason {
+            Reason::Invalid => "the call cannot be accepted",
+            Reason::Mismatch { .. } => "the key was used before for a different request",
+            Reason::InProgress => "the first call with this key is still running",
+            Reason::OutcomeUnknown { .. } => "nobody knows whether the work was done; somebody has to find out",
+            Reason::AttemptFailed { .. } => "the attempt failed and was given back; try again with the same key",
+            Reason::OutcomePending => "the work was done; its outcome waits to be recorded",
+            Reason::Unavailable => "the ledger cannot be reached; nothing was run",
+            Reason::Refused(_) => "the work ended with a terminal error",
+            Reason::NotKept { .. } => "the work was done, but its answer was not kept",
+            Reason::Corrupt => "what is kept for this key cannot be read",
+            Reason::Internal => "hapax contradicted itself",
+        })?;
+        match &self.cause {
+            Some(cause) => write!(f, ": {cause}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// An error of the ledger before anything was run.
+impl From<hapax_core::Error> for Error {
+    fn from(error: hapax_core::Error) -> Self {
+        use hapax_core::Kind;
+        let reason = match error.kind() {
+            Kind::Invalid => Reason::Invalid,
+            Kind::Corrupt => Reason::Corrupt,
+            Kind::Unavailable => Reason::Unavailable,
+            _ => Reason::Internal,
+        };
+        Error::new(reason).because(format!("{error:#}"))
+    }
+}

@@ -1,0 +1,95 @@
+//! What is owed to the ledger if this future stops here.
+//!
+//! A future can be dropped at any await. [`Asking`] and [`Lease`] know at each of them what the ledger must still hear, and
+//! hand it to [`Owed`], which goes on until the ledger has heard it. So a cancelled call is dealt with at once, not when its
+//! lease lapses (E3, L13).
+
+use hapax_core::journal::Append;
+use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report};
+
+use crate::owed::{Debt, Owed};
+use crate::spool::Entry;
+
+/// A claim that was sent and not answered yet.
+pub(crate) struct Asking<'a, L: Ledger> {
+    owed: &'a Owed<L>,
+    request: Option<ClaimRequest>,
+}
+
+impl<'a, L: Ledger> Asking<'a, L> {
+    pub(crate) fn new(owed: &'a Owed<L>, request: ClaimRequest) -> Self {
+        Asking { owed, request: Some(request) }
+    }
+
+    pub(crate) fn answered(mut self) {
+        self.request = None;
+    }
+}
+
+impl<L: Ledger> Drop for Asking<'_, L> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            self.owed.owe(Debt::Abandon(request));
+        }
+    }
+}
+
+/// The right to run, and the duty to say how it ended.
+pub(crate) struct Lease<'a, L: Ledger> {
+    owed: &'a Owed<L>,
+    claim: ClaimId,
+    epoch: Epoch,
+    /// What the ledger must hear if this is dropped now.
+    due: Option<(Report, Vec<Append>)>,
+    spooled: Option<Entry>,
+}
+
+impl<'a, L: Ledger> Lease<'a, L> {
+    /// A fresh lease: nothing has run yet.
+    pub(crate) fn new(owed: &'a Owed<L>, claim: ClaimId, epoch: Epoch) -> Self {
+        Lease { owed, claim, epoch, due: Some((Report::Release(Ran::No), Vec::new())), spooled: None }
+    }
+
+    /// From here on the work may have run.
+    pub(crate) fn dispatched(&mut self) {
+        self.due = Some((Report::Release(Ran::Perhaps), Vec::new()));
+    }
+
+    /// What the ledger must hear.
+    pub(crate) fn due(&self) -> Option<&Report> {
+        self.due.as_ref().map(|(report, _)| report)
+    }
+
+    /// The outcome is in the spool; whoever delivers it clears that entry.
+    pub(crate) fn spooled(&mut self, entry: Entry) {
+        self.spooled = Some(entry);
+    }
+
+    /// Sends a report. One that ends the lease stays due until the ledger has confirmed it.
+    pub(crate) async fn report(&mut self, ledger: &L, report: Report, events: Vec<Append>) -> Result<Ending, Error> {
+        let ends = !matches!(report, Report::Renew | Report::Cleared);
+        if ends {
+            self.due = Some((report.clone(), events.clone()));
+        }
+        let mut ending = ledger.report(self.claim, self.epoch, report.clone(), events).await;
+        if ending.as_ref().is_err_and(|error| error.kind() == Kind::Conflict) {
+            // The journal has moved on without us, but the outcome is true all the same: it is kept without the events.
+            self.due = Some((report.clone(), Vec::new()));
+            ending = ledger.report(self.claim, self.epoch, report, Vec::new()).await;
+        }
+        match &ending {
+            Ok(Ending::Renewed { .. }) | Err(_) => {}
+            Ok(_) => self.due = None,
+        }
+        ending
+    }
+}
+
+impl<L: Ledger> Drop for Lease<'_, L> {
+    fn drop(&mut self) {
+        if let Some((report, events)) = self.due.take() {
+            let (claim, epoch, spooled) = (self.claim, self.epoch, self.spooled.take());
+            self.owed.owe(Debt::Report { claim, epoch, report, events, spooled });
+        }
+    }
+}

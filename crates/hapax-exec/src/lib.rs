@@ -1,0 +1,35 @@
+//! Running work once.
+//!
+//! [`Executor::once`] is the only driver of the claim protocol: it claims, runs the work, and settles, releases or leaves
+//! doubt; it waits for others' outcomes and never lets a caller have an answer that is not recorded.
+//!
+//! ```
+//! use hapax_exec::{Call, Executor, Failure, How};
+//! use hapax_store::{Options, memory::Memory};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let executor = Executor::new(Memory::open(Options::default()));
+//! let call = Call::local("charge", "order-42")?.body(b"10 EUR");
+//! let first = executor.run(call.clone(), |_| async { Ok::<_, Failure>("receipt 7".to_owned()) }).await?;
+//! let again = executor.run(call, |_| async { Ok::<_, Failure>("never happens".to_owned()) }).await?;
+//! assert_eq!((first.how, again.how), (How::Executed, How::Replayed));
+//! assert_eq!(again.value, "receipt 7");
+//! # Ok(())
+//! # }
+//! ```
+
+mod attach;
+mod call;
+mod error;
+mod lease;
+pub mod limits;
+mod once;
+mod owed;
+mod spool;
+mod typed;
+
+pub use call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled};
+pub use error::{Error, Reason};
+pub use once::{DeadLetter, Executor, Settings};
+pub use typed::Failure;

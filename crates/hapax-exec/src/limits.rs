@@ -1,0 +1,35 @@
+//! Every bound of this crate, in one place.
+
+use std::time::Duration;
+
+use hapax_core::Retention;
+
+/// How long a second caller waits for the first one's outcome unless the call says otherwise (L9).
+pub const ATTACH: Duration = Duration::from_secs(30);
+
+/// How long an outcome is kept unless the call says otherwise.
+pub const RETENTION: Retention = Retention::For(Duration::from_secs(24 * 60 * 60));
+
+/// When a caller that was told to come back should do so.
+pub const COME_BACK: Duration = Duration::from_secs(1);
+
+/// Before work starts, this part of the session's term must be left, or the session is renewed first (L4).
+pub const TERM_PART_LEFT: u32 = 3;
+
+/// How often one call asks for a grant: a spent attempt asks again, a waiter may as well (`on_release`).
+pub const ASKS: u32 = 16;
+
+/// Reports that wait for an unreachable ledger in memory; beyond it a lease lapses instead.
+pub const OWED: usize = 65_536;
+
+/// First and longest pause between two tries to deliver an owed report.
+pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// How long an owed report is tried. By then every lease it could belong to has been judged by others.
+pub const OWED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// Outcomes in a spool (L15).
+pub const SPOOL_FILES: usize = 10_000;
+
+/// Bytes of outcomes in a spool (L15).
+pub const SPOOL_BYTES: u64 = 256 * 1024 * 1024;

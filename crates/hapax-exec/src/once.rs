@@ -1,0 +1,383 @@
+//! `once`: the only driver of the claim protocol, read from top to bottom.
+//!
+//! Claim; answer from the ledger if somebody else has it; otherwise make sure of the lease, run the work, and report how it
+//! ended. Whatever happens to this future on the way (an error, a panic, a drop), the [`Lease`] sees to it that the ledger
+//! hears what is known. How the store keeps claims, and what the rules are, is not decided here.
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use hapax_core::journal::Append;
+use hapax_core::{
+    ClaimId, ClaimRequest, Doubt, Ending, Executed, Grant, Identity, Kept, Ledger, OperationId, Outcome, Ran, Report,
+    Verdict,
+};
+
+use crate::attach::{self, Found};
+use crate::call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled};
+use crate::error::{Error, Reason};
+use crate::lease::{Asking, Lease};
+use crate::limits;
+use crate::owed::Owed;
+use crate::spool::Spool;
+
+/// Sees terminal failures; cannot change what is kept (E5).
+pub trait DeadLetter: Send + Sync + 'static {
+    /// A call ended with a terminal error, which has just been recorded.
+    fn refused(&self, identity: &Identity, operation_id: OperationId, outcome: &Outcome);
+}
+
+/// How an executor is set up.
+#[derive(Clone, Default)]
+pub struct Settings {
+    /// Where outcomes go while the ledger is away (L15). Without it such an outcome is unknown to its caller.
+    pub spool: Option<PathBuf>,
+    /// Who sees terminal failures.
+    pub dead_letter: Option<Arc<dyn DeadLetter>>,
+}
+
+/// Runs work once.
+pub struct Executor<L> {
+    pub(crate) ledger: L,
+    pub(crate) owed: Owed<L>,
+    spool: Option<Spool>,
+    dead_letter: Option<Arc<dyn DeadLetter>>,
+}
+
+impl<L: Ledger> Executor<L> {
+    /// An executor without a spool.
+    pub fn new(ledger: L) -> Self {
+        Executor { owed: Owed::new(ledger.clone()), ledger, spool: None, dead_letter: None }
+    }
+
+    /// An executor as set up. Outcomes that an earlier process left in the spool are settled before this returns (L15).
+    pub async fn open(ledger: L, settings: Settings) -> Result<Self, Error> {
+        let mut executor = Self::new(ledger);
+        executor.dead_letter = settings.dead_letter;
+        if let Some(folder) = settings.spool {
+            let spool = Spool::open(folder)?;
+            spool.settle_all(&executor.ledger).await?;
+            executor.spool = Some(spool);
+        }
+        Ok(executor)
+    }
+
+    /// The ledger it runs on.
+    pub fn ledger(&self) -> &L {
+        &self.ledger
+    }
+
+    /// Makes `work` happen once, and returns its outcome: from this run, from an earlier one, or from one that this call
+    /// waited for. The outcome is recorded before this returns it (L3).
+    pub async fn once<F, Fut>(&self, call: Call, work: F) -> Result<Done, Error>
+    where
+        F: FnOnce(Attempt) -> Fut,
+        Fut: Future<Output = Ended>,
+    {
+        let Some(identity) = call.identity.clone() else { return pass_through(work).await };
+        let claim = identity.claim_id();
+        let mut call = call;
+        let mut retries = match call.on_release {
+            OnRelease::Fail => 0,
+            OnRelease::Retry(times) => times,
+        };
+        for _ in 0..limits::ASKS {
+            let request = request(&identity, &call);
+            match self.ask(request.clone()).await? {
+                Verdict::Granted(grant) => {
+                    let held = Held { identity: &identity, request, grant, call: &call };
+                    return self.hold(held, work).await;
+                }
+                Verdict::Replay(kept) => return Ok(done(kept, How::Replayed)),
+                Verdict::Held { operation_id, .. } if call.attach == Attach::Reject => {
+                    return Err(Error::new(Reason::InProgress).about(operation_id));
+                }
+                Verdict::Held { operation_id, .. } => match self.attach(claim, call.attach, operation_id).await {
+                    Err(error) if retries > 0 && matches!(error.reason(), Reason::AttemptFailed { .. }) => retries -= 1,
+                    answer => return answer,
+                },
+                Verdict::Mismatch { operation_id, recipe, leaves } => {
+                    let again = call.rehash.as_ref().filter(|_| recipe != call.fingerprint.recipe);
+                    match again.and_then(|rehash| rehash(recipe)) {
+                        Some(fingerprint) => call.fingerprint = fingerprint,
+                        None => return Err(Error::new(Reason::Mismatch { leaves }).about(operation_id)),
+                    }
+                }
+                Verdict::InDoubt { operation_id, reason, .. } => {
+                    return Err(Error::new(Reason::OutcomeUnknown { doubt: Some(reason) }).about(operation_id));
+                }
+                Verdict::Spent => {}
+            }
+        }
+        Err(Error::new(Reason::InProgress).because("the claim changed hands too often while this call asked for it"))
+    }
+
+    /// Asks for a grant. A claim that is given up on before the ledger has answered is handed back behind the scenes (L13).
+    async fn ask(&self, request: ClaimRequest) -> Result<Verdict, Error> {
+        fail::fail_point!("once.asking");
+        let asking = Asking::new(&self.owed, request.clone());
+        let verdict = self.ledger.claim(request).await?;
+        asking.answered();
+        Ok(verdict)
+    }
+
+    /// Waits for whoever runs it (L9), or only looks.
+    async fn attach(&self, claim: ClaimId, how: Attach, operation_id: OperationId) -> Result<Done, Error> {
+        let bound = match how {
+            Attach::Wait(bound) => bound,
+            Attach::Reject => Duration::ZERO,
+        };
+        match attach::wait(&self.ledger, claim, bound).await? {
+            Found::Settled(kept) => Ok(done(kept, How::Attached)),
+            Found::InDoubt(doubt) => Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id)),
+            Found::Free => {
+                Err(Error::new(Reason::AttemptFailed { executed: Executed::Unknown }).about(operation_id))
+            }
+            Found::StillHeld => Err(Error::new(Reason::InProgress).about(operation_id)),
+        }
+    }
+
+    /// Everything under the lease: ask if somebody must be asked, make sure of the lease, run, report.
+    async fn hold<F, Fut>(&self, held: Held<'_>, work: F) -> Result<Done, Error>
+    where
+        F: FnOnce(Attempt) -> Fut,
+        Fut: Future<Output = Ended>,
+    {
+        fail::fail_point!("once.granted");
+        let mut lease = Lease::new(&self.owed, held.claim(), held.grant.epoch);
+        if held.grant.must_ask {
+            match self.reconcile(&held, &mut lease).await? {
+                Asked::Never => {}
+                Asked::Ended(done) => return Ok(done),
+            }
+        }
+        if !self.is_sure_of(&mut lease).await? {
+            return self.from_the_ledger(&held).await;
+        }
+        lease.dispatched();
+        fail::fail_point!("once.dispatching");
+        let ended = run(work(held.attempt()), held.call).await;
+        fail::fail_point!("once.worked");
+        self.conclude(held, lease, ended).await
+    }
+
+    /// Asks whether an earlier attempt happened (L6).
+    async fn reconcile(&self, held: &Held<'_>, lease: &mut Lease<'_, L>) -> Result<Asked, Error> {
+        let answer = match &held.call.reconcile {
+            Some(ask) => {
+                AssertUnwindSafe(ask(held.attempt())).catch_unwind().await.unwrap_or(Reconciled::Unknown)
+            }
+            None => Reconciled::Unknown,
+        };
+        match answer {
+            Reconciled::Happened(outcome) => {
+                let report = Report::Settle(outcome, held.call.retention);
+                let done = self.settle(held, lease, report, Vec::new()).await?;
+                Ok(Asked::Ended(Done { how: How::Replayed, ..done }))
+            }
+            Reconciled::Never => match lease.report(&self.ledger, Report::Cleared, Vec::new()).await? {
+                Ending::Renewed { .. } => Ok(Asked::Never),
+                _ => self.from_the_ledger(held).await.map(Asked::Ended),
+            },
+            Reconciled::Unknown => {
+                lease.report(&self.ledger, Report::Doubt(Doubt::Lapsed), Vec::new()).await?;
+                let doubt = Some(Doubt::Lapsed);
+                Err(Error::new(Reason::OutcomeUnknown { doubt }).about(held.grant.operation_id))
+            }
+        }
+    }
+
+    /// Just before the work starts: is enough of the lease left, on a clock that counts suspend? Else renew first (L4).
+    async fn is_sure_of(&self, lease: &mut Lease<'_, L>) -> Result<bool, Error> {
+        let session = self.ledger.session();
+        if session.left >= session.term / limits::TERM_PART_LEFT {
+            return Ok(true);
+        }
+        Ok(matches!(lease.report(&self.ledger, Report::Renew, Vec::new()).await?, Ending::Renewed { .. }))
+    }
+
+    /// Reports how the work ended.
+    async fn conclude(&self, held: Held<'_>, mut lease: Lease<'_, L>, ended: Ended) -> Result<Done, Error> {
+        let operation_id = held.grant.operation_id;
+        let (report, cause) = match ended {
+            Ended::Settled(outcome) => {
+                let report = Report::Settle(outcome, held.call.retention);
+                return self.settle(&held, &mut lease, report, Vec::new()).await;
+            }
+            Ended::SettledWith(outcome, events) => {
+                let report = Report::Settle(outcome, held.call.retention);
+                return self.settle(&held, &mut lease, report, events).await;
+            }
+            Ended::NotRun(cause) => (Report::Release(Ran::No), cause),
+            Ended::Unknown(cause) => (Report::Release(Ran::Perhaps), cause),
+            Ended::Doubt(doubt, cause) => (Report::Doubt(doubt), cause),
+        };
+        let certain = report == Report::Release(Ran::No);
+        // The ledger may be away: then the lease owes the report, and the caller is told what is known here.
+        let ending = lease.report(&self.ledger, report, Vec::new()).await.unwrap_or(match certain {
+            true => Ending::Released,
+            false => Ending::InDoubt,
+        });
+        match ending {
+            Ending::Released => {
+                let executed = if certain { Executed::No } else { Executed::Unknown };
+                Err(Error::new(Reason::AttemptFailed { executed }).about(operation_id).because(cause))
+            }
+            Ending::InDoubt => {
+                let reason = Reason::OutcomeUnknown { doubt: Some(Doubt::Failed) };
+                Err(Error::new(reason).about(operation_id).because(cause))
+            }
+            Ending::AlreadySettled(kept) | Ending::Settled(kept) => Ok(held.done(kept)),
+            Ending::LostLease | Ending::Renewed { .. } => self.from_the_ledger(&held).await,
+        }
+    }
+
+    /// Records the outcome; without that nobody is answered with it (L3).
+    async fn settle(
+        &self,
+        held: &Held<'_>,
+        lease: &mut Lease<'_, L>,
+        report: Report,
+        events: Vec<Append>,
+    ) -> Result<Done, Error> {
+        fail::fail_point!("once.settling");
+        let ending = match lease.report(&self.ledger, report, events).await {
+            Ok(ending) => ending,
+            Err(error) => return Err(self.keep_for_later(held, lease, error)),
+        };
+        fail::fail_point!("once.settled");
+        match ending {
+            Ending::Settled(kept) | Ending::AlreadySettled(kept) => {
+                self.tell_dead_letter(held, &kept);
+                Ok(held.done(kept))
+            }
+            _ => self.from_the_ledger(held).await,
+        }
+    }
+
+    /// The work has answered and the ledger is away: the outcome goes to the spool before the caller is told (L15).
+    fn keep_for_later(&self, held: &Held<'_>, lease: &mut Lease<'_, L>, error: hapax_core::Error) -> Error {
+        let operation_id = held.grant.operation_id;
+        let unknown = || Error::new(Reason::OutcomeUnknown { doubt: None }).about(operation_id).because(format!("{error:#}"));
+        let (Some(spool), Some(Report::Settle(outcome, retention))) = (&self.spool, lease.due()) else {
+            return unknown();
+        };
+        match spool.keep(held.claim(), held.grant.epoch, outcome, *retention) {
+            Ok(entry) => {
+                lease.spooled(entry);
+                Error::new(Reason::OutcomePending).about(operation_id).because(format!("{error:#}"))
+            }
+            Err(full) => unknown().because(format!("{error:#}; {full:#}")),
+        }
+    }
+
+    /// Somebody else has the claim now: whatever was done here, the caller gets what the ledger says (L5).
+    async fn from_the_ledger(&self, held: &Held<'_>) -> Result<Done, Error> {
+        self.attach(held.claim(), held.call.attach, held.grant.operation_id).await
+    }
+
+    fn tell_dead_letter(&self, held: &Held<'_>, kept: &Kept) {
+        if let (Some(sink), Outcome::Refused(_)) = (&self.dead_letter, &kept.outcome) {
+            // A sink that panics must not cost the caller an outcome that is recorded.
+            let told = AssertUnwindSafe(|| sink.refused(held.identity, kept.operation_id, &kept.outcome));
+            let _ = std::panic::catch_unwind(told);
+        }
+    }
+}
+
+impl<L: Clone> Clone for Executor<L> {
+    fn clone(&self) -> Self {
+        Executor {
+            ledger: self.ledger.clone(),
+            owed: self.owed.clone(),
+            spool: self.spool.clone(),
+            dead_letter: self.dead_letter.clone(),
+        }
+    }
+}
+
+impl<L> std::fmt::Debug for Executor<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor").finish_non_exhaustive()
+    }
+}
+
+/// A grant with what it is for.
+struct Held<'a> {
+    identity: &'a Identity,
+    request: ClaimRequest,
+    grant: Grant,
+    call: &'a Call,
+}
+
+impl Held<'_> {
+    fn claim(&self) -> ClaimId {
+        self.identity.claim_id()
+    }
+
+    fn attempt(&self) -> Attempt {
+        Attempt {
+            claim: Some(self.claim()),
+            epoch: Some(self.grant.epoch),
+            operation_id: Some(self.grant.operation_id),
+        }
+    }
+
+    /// What is kept counts as executed here if this attempt settled it, by itself or through the guard.
+    fn done(&self, kept: Kept) -> Done {
+        let own = kept.attempt == self.request.attempt && kept.epoch == self.grant.epoch;
+        done(kept, if own { How::Executed } else { How::Replayed })
+    }
+}
+
+enum Asked {
+    Never,
+    Ended(Done),
+}
+
+fn request(identity: &Identity, call: &Call) -> ClaimRequest {
+    let fresh = ClaimRequest::new(identity.clone(), call.fingerprint);
+    ClaimRequest { leaves: call.leaves.clone(), terms: call.terms.clone(), ..fresh }
+}
+
+fn done(kept: Kept, how: How) -> Done {
+    let (operation_id, keep_until) = (Some(kept.operation_id), Some(kept.keep_until));
+    Done { value: kept.outcome, how, operation_id, keep_until }
+}
+
+/// Runs the work. A panic, or the end of its time, leaves it unknown whether the work was done.
+async fn run(work: impl Future<Output = Ended>, call: &Call) -> Ended {
+    let work = AssertUnwindSafe(work).catch_unwind();
+    let ended = match call.terms.give_up {
+        give_up if give_up.is_zero() => work.await,
+        give_up => match tokio::time::timeout(give_up, work).await {
+            Ok(ended) => ended,
+            Err(_) => return Ended::Unknown(format!("given up after {give_up:?}")),
+        },
+    };
+    ended.unwrap_or_else(|panic| Ended::Unknown(format!("the work panicked: {}", panic_message(&panic))))
+}
+
+fn panic_message(panic: &Box<dyn std::any::Any + Send>) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// No key, no claim, no promise (E2).
+async fn pass_through<F, Fut>(work: F) -> Result<Done, Error>
+where
+    F: FnOnce(Attempt) -> Fut,
+    Fut: Future<Output = Ended>,
+{
+    let failed = |executed, cause| Err(Error::new(Reason::AttemptFailed { executed }).because(cause));
+    match work(Attempt { claim: None, epoch: None, operation_id: None }).await {
+        Ended::Settled(value) | Ended::SettledWith(value, _) => {
+            Ok(Done { value, how: How::PassedThrough, operation_id: None, keep_until: None })
+        }
+        Ended::NotRun(cause) => failed(Executed::No, cause),
+        Ended::Unknown(cause) | Ended::Doubt(_, cause) => failed(Executed::Unknown, cause),
+    }
+}

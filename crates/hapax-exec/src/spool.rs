@@ -1,0 +1,211 @@
+//! The spool: outcomes that the ledger could not take when the work had answered (L15).
+//!
+//! One synced file for each outcome, named by claim and epoch, in a bounded folder. It outlives the process: the next one
+//! settles what it finds, with the epoch it was granted under, before it accepts anything. The rules then decide whether
+//! the outcome still counts.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_core::{ClaimId, Epoch, Error, Ledger, Outcome, Report, Retention};
+
+use crate::limits;
+
+/// What every spooled file starts with.
+const MAGIC: &[u8; 8] = b"hpxspl01";
+
+/// A folder of outcomes that wait for the ledger.
+#[derive(Clone, Debug)]
+pub(crate) struct Spool {
+    folder: Arc<PathBuf>,
+    held: Arc<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    files: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+/// One outcome in the spool.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    path: PathBuf,
+    bytes: u64,
+    held: Arc<Held>,
+}
+
+impl Spool {
+    /// Opens the folder, creating it where it is missing.
+    pub(crate) fn open(folder: PathBuf) -> Result<Self, Error> {
+        fs::create_dir_all(&folder).map_err(|error| broken("the spool cannot be opened", &folder, &error))?;
+        Ok(Spool { folder: Arc::new(folder), held: Arc::default() })
+    }
+
+    /// Keeps an outcome; it is on disk when this returns.
+    pub(crate) fn keep(
+        &self,
+        claim: ClaimId,
+        epoch: Epoch,
+        outcome: &Outcome,
+        retention: Retention,
+    ) -> Result<Entry, Error> {
+        let content = encode(claim, epoch, outcome, retention);
+        let bytes = content.len() as u64;
+        if self.held.files.load(Ordering::SeqCst) >= limits::SPOOL_FILES
+            || self.held.bytes.load(Ordering::SeqCst) + bytes > limits::SPOOL_BYTES
+        {
+            return Err(Error::unavailable("the spool is full"));
+        }
+        let path = self.folder.join(format!("{claim}-{}.outcome", epoch.packed()));
+        write_synced(&self.folder, &path, &content).map_err(|error| broken("the spool cannot be written", &path, &error))?;
+        self.held.files.fetch_add(1, Ordering::SeqCst);
+        self.held.bytes.fetch_add(bytes, Ordering::SeqCst);
+        Ok(Entry { path, bytes, held: self.held.clone() })
+    }
+
+    /// Settles everything that an earlier process left here. What cannot be read is set aside, never deleted.
+    pub(crate) async fn settle_all<L: Ledger>(&self, ledger: &L) -> Result<(), Error> {
+        for path in self.files()? {
+            let content = fs::read(&path).map_err(|error| broken("the spool cannot be read", &path, &error))?;
+            match decode(&content) {
+                Some((claim, epoch, outcome, retention)) => {
+                    ledger.report(claim, epoch, Report::Settle(outcome, retention), Vec::new()).await?;
+                    fs::remove_file(&path).map_err(|error| broken("the spool cannot be cleared", &path, &error))?;
+                }
+                None => {
+                    let aside = path.with_extension("unreadable");
+                    fs::rename(&path, &aside).map_err(|error| broken("the spool cannot be cleared", &path, &error))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>, Error> {
+        let unreadable = |error: std::io::Error| broken("the spool cannot be read", &self.folder, &error);
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&*self.folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if path.extension().is_some_and(|extension| extension == "outcome") {
+                files.push(path);
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+}
+
+impl Entry {
+    /// The ledger has it.
+    pub(crate) fn settled(self) {
+        // A file that stays behind is settled again by the next process, which changes nothing.
+        let _ = fs::remove_file(&self.path);
+        self.held.files.fetch_sub(1, Ordering::SeqCst);
+        self.held.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
+
+/// Whole or not at all: written beside, synced, renamed, and the folder synced.
+fn write_synced(folder: &Path, path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let beside = path.with_extension("writing");
+    let mut file = File::create(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    File::open(folder)?.sync_all()
+}
+
+fn broken(message: &'static str, path: &Path, error: &std::io::Error) -> Error {
+    Error::unavailable(message).with_detail(format!("{}: {error}", path.display()))
+}
+
+fn encode(claim: ClaimId, epoch: Epoch, outcome: &Outcome, retention: Retention) -> Vec<u8> {
+    let (kind, status, bytes): (u8, u16, &[u8]) = match outcome {
+        Outcome::Succeeded(bytes) => (0, 0, bytes),
+        Outcome::Refused(bytes) => (1, 0, bytes),
+        Outcome::NotKept { status } => (2, *status, &[]),
+        Outcome::Erased => (3, 0, &[]),
+    };
+    let (keep, micros) = match retention {
+        Retention::For(duration) => (0u8, duration.as_micros()),
+        Retention::SinceGrant(duration) => (1, duration.as_micros()),
+        Retention::Forever => (2, 0),
+    };
+    let mut content = Vec::with_capacity(MAGIC.len() + 64 + bytes.len());
+    content.extend_from_slice(MAGIC);
+    content.extend_from_slice(claim.as_bytes());
+    content.extend_from_slice(&epoch.packed().to_be_bytes());
+    content.push(kind);
+    content.extend_from_slice(&status.to_be_bytes());
+    content.push(keep);
+    content.extend_from_slice(&u64::try_from(micros).unwrap_or(u64::MAX).to_be_bytes());
+    content.extend_from_slice(bytes);
+    let sum = crc32fast::hash(&content);
+    content.extend_from_slice(&sum.to_be_bytes());
+    content
+}
+
+/// `None` for a file that is not what was written.
+fn decode(content: &[u8]) -> Option<(ClaimId, Epoch, Outcome, Retention)> {
+    let (body, sum) = content.split_last_chunk::<4>()?;
+    if crc32fast::hash(body) != u32::from_be_bytes(*sum) {
+        return None;
+    }
+    let (magic, rest) = body.split_first_chunk::<8>()?;
+    let (claim, rest) = rest.split_first_chunk::<32>()?;
+    let (epoch, rest) = rest.split_first_chunk::<8>()?;
+    let (&kind, rest) = rest.split_first()?;
+    let (status, rest) = rest.split_first_chunk::<2>()?;
+    let (&keep, rest) = rest.split_first()?;
+    let (micros, bytes) = rest.split_first_chunk::<8>()?;
+    let bytes = Bytes::copy_from_slice(bytes);
+    let outcome = match kind {
+        0 => Outcome::Succeeded(bytes),
+        1 => Outcome::Refused(bytes),
+        2 => Outcome::NotKept { status: u16::from_be_bytes(*status) },
+        3 => Outcome::Erased,
+        _ => return None,
+    };
+    let duration = Duration::from_micros(u64::from_be_bytes(*micros));
+    let retention = match keep {
+        0 => Retention::For(duration),
+        1 => Retention::SinceGrant(duration),
+        2 => Retention::Forever,
+        _ => return None,
+    };
+    (magic == MAGIC).then(|| {
+        (ClaimId::from_bytes(*claim), Epoch::from_packed(u64::from_be_bytes(*epoch)), outcome, retention)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_reads_back_as_it_was_spooled_and_a_damaged_one_does_not() {
+        let (claim, epoch) = (ClaimId::from_bytes([3; 32]), Epoch::new(1, 9).unwrap());
+        let outcomes = [
+            Outcome::Succeeded(Bytes::from_static(b"paid")),
+            Outcome::Refused(Bytes::new()),
+            Outcome::NotKept { status: 201 },
+        ];
+        for outcome in outcomes {
+            let retention = Retention::For(Duration::from_secs(60));
+            let content = encode(claim, epoch, &outcome, retention);
+            assert_eq!(decode(&content), Some((claim, epoch, outcome, retention)));
+            for at in 0..content.len() {
+                let mut damaged = content.clone();
+                damaged[at] ^= 1;
+                assert_eq!(decode(&damaged), None, "byte {at}");
+            }
+            assert_eq!(decode(&content[..content.len() - 1]), None);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Waiting for somebody else's outcome: L9 and the burst of 200.
+
+use std::time::Duration;
+
+use hapax_core::{Ledger, Outcome};
+use hapax_exec::{Attach, Ended, Executor, How, OnRelease};
+use hapax_store::memory::Memory;
+use hapax_store::embedded::Embedded;
+use hapax_store::Options;
+use tokio::task::JoinSet;
+
+use crate::{Effects, call, executor};
+
+/// 200 callers with one key over these executors: one execution, 200 equal answers.
+pub(crate) async fn burst<L: Ledger>(executors: &[Executor<L>], key: &str) {
+    let effects = Effects::default();
+    let mut callers = JoinSet::new();
+    for caller in 0..200 {
+        let (executor, effects, call) = (executors[caller % executors.len()].clone(), effects.clone(), call(key));
+        callers.spawn(async move {
+            let work = move |_| async move {
+                effects.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                Ended::succeeded(format!("answer of caller {caller}"))
+            };
+            executor.once(call, work).await.expect("everybody is answered")
+        });
+    }
+    let answers = callers.join_all().await;
+    assert_eq!(effects.count(), 1, "the work ran once");
+    assert!(answers.iter().all(|done| done.value == answers[0].value), "everybody has the same answer");
+    assert!(answers.iter().all(|done| done.operation_id == answers[0].operation_id));
+    let executed = answers.iter().filter(|done| done.how == How::Executed).count();
+    assert_eq!(executed, 1);
+    assert!(answers.iter().any(|done| done.how == How::Attached), "somebody waited");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_callers_run_it_once_in_memory() {
+    let store = Memory::open(Options::default());
+    burst(&[Executor::new(store.clone())], "one").await;
+    let three: Vec<_> = (0..3).map(|_| Executor::new(store.join())).collect();
+    burst(&three, "three").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_callers_run_it_once_on_the_embedded_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options { poll: false, ..Options::default() }).unwrap();
+    for round in 0..3 {
+        burst(&[Executor::new(store.clone())], &format!("round{round}")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_is_told_that_the_attempt_failed_and_may_retry_if_it_said_so() {
+    let (executor, _) = executor();
+    for (on_release, code) in [(OnRelease::Fail, Some("attempt-failed")), (OnRelease::Retry(1), None)] {
+        let (effects, key) = (Effects::default(), format!("{on_release:?}").replace(['(', ')'], ""));
+        let (started, go) = (std::sync::Arc::new(tokio::sync::Notify::new()), std::sync::Arc::new(tokio::sync::Notify::new()));
+        let first = tokio::spawn({
+            let (executor, call, started, go) = (executor.clone(), call(&key), started.clone(), go.clone());
+            async move {
+                let work = |_| async move {
+                    started.notify_one();
+                    go.notified().await;
+                    Ended::NotRun("refused to connect".into())
+                };
+                executor.once(call, work).await
+            }
+        });
+        started.notified().await;
+        let second = tokio::spawn({
+            let (executor, call, effects) = (executor.clone(), call(&key).on_release(on_release), effects.clone());
+            async move { executor.once(call, effects.then(Ended::succeeded("second"))).await }
+        });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        go.notify_one();
+        assert_eq!(first.await.unwrap().unwrap_err().code(), "attempt-failed");
+        match (second.await.unwrap(), code) {
+            (Err(error), Some(code)) => assert_eq!((error.code(), effects.count()), (code, 0)),
+            (Ok(done), None) => assert_eq!((done.how, effects.count()), (How::Executed, 1)),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_waiters_read_when_they_come_and_when_they_are_woken_and_not_in_between() {
+    let ((executor, ledger), go) = (executor(), std::sync::Arc::new(tokio::sync::Notify::new()));
+    let first = tokio::spawn({
+        let (executor, go) = (executor.clone(), go.clone());
+        async move {
+            let work = |_| async move {
+                go.notified().await;
+                Ended::succeeded("done")
+            };
+            executor.once(call("crowd"), work).await
+        }
+    });
+    while ledger.claims() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut waiters = JoinSet::new();
+    for _ in 0..1000 {
+        let executor = executor.clone();
+        waiters.spawn(async move {
+            let call = call("crowd").attach(Attach::Wait(Duration::from_secs(60)));
+            executor.once(call, |_| async { Ended::succeeded("never") }).await.unwrap()
+        });
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    go.notify_one();
+    let answers = waiters.join_all().await;
+    first.await.unwrap().unwrap();
+    assert!(answers.iter().all(|done| done.value == Outcome::Succeeded("done".into())));
+    assert!(ledger.peeks() <= 2000, "{} reads", ledger.peeks());
+}

@@ -1,0 +1,132 @@
+//! When the ledger is away or its answers get lost: L5, L13, L14, L4.
+
+use hapax_core::{ClaimRequest, Executed, Fingerprint, Inspect as _, Ledger as _, Report, Retry, Verdict, View};
+use hapax_exec::{Ended, How};
+
+use crate::{Effects, call, eventually, executor};
+
+fn claim_id(key: &str) -> hapax_core::ClaimId {
+    identity(key).claim_id()
+}
+
+fn identity(key: &str) -> hapax_core::Identity {
+    use hapax_core::{Identity, Key, Operation, Scope, Source, Width};
+    let (operation, key) = (Operation::new("charge").unwrap(), Key::new(key).unwrap());
+    Identity::new(Source::Derived, Scope::local(), Width::Subject, operation, key)
+}
+
+#[tokio::test]
+async fn an_unreachable_ledger_runs_nothing() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.set_away(true);
+    let error = executor.once(call("k"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), error.executed(), effects.count()), ("ledger-unavailable", Executed::No, 0));
+    assert!(matches!(error.retry(), Retry::SameKey(_)));
+    ledger.set_away(false);
+    eventually("the key can be used again", async || {
+        executor.once(call("k"), effects.then(Ended::succeeded("paid"))).await.is_ok()
+    })
+    .await;
+    assert_eq!(effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_claim_whose_answer_was_lost_is_given_back_and_not_held_for_ever() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.lose_claims(1);
+    let error = executor.once(call("lost"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), effects.count()), ("ledger-unavailable", 0));
+    eventually("the lost grant is released", async || {
+        matches!(ledger.peek(claim_id("lost")).await, Ok(Some(View::Released { .. })))
+    })
+    .await;
+    let done = executor.once(call("lost"), effects.then(Ended::succeeded("paid"))).await.unwrap();
+    assert_eq!((done.how, effects.count()), (How::Executed, 1));
+}
+
+#[tokio::test]
+async fn a_straggling_claim_is_not_granted_to_nobody() {
+    // The command that was given up on arrives after it was abandoned: the tombstone stops it.
+    let (_, ledger) = executor();
+    let request = ClaimRequest::new(identity("straggler"), Fingerprint::of_bytes(b"10 EUR"));
+    let Verdict::Granted(grant) = ledger.claim(request.clone()).await.unwrap() else { panic!("expected a grant") };
+    ledger.report(claim_id("straggler"), grant.epoch, Report::Release(hapax_core::Ran::No), vec![]).await.unwrap();
+    assert_eq!(ledger.claim(request).await.unwrap(), Verdict::Spent);
+}
+
+#[tokio::test]
+async fn an_outcome_whose_settle_was_lost_is_recorded_behind_the_scenes_and_replayed() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.lose_reports(1);
+    let error = executor.once(call("s"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!(error.code(), "outcome-unknown", "without a spool nobody may be told that it is kept");
+    eventually("the outcome is recorded", async || {
+        matches!(ledger.peek(claim_id("s")).await, Ok(Some(View::Settled(_))))
+    })
+    .await;
+    let done = executor.once(call("s"), effects.then(Ended::succeeded("again"))).await.unwrap();
+    assert_eq!((done.how, effects.count()), (How::Replayed, 1));
+}
+
+#[tokio::test]
+async fn whoever_lost_the_lease_answers_from_the_ledger() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    let meddling = ledger.clone();
+    let counted = effects.clone();
+    let done = executor
+        .once(call("zombie"), |attempt| async move {
+            counted.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            // Meanwhile the claim lapses, and an operator settles it by hand.
+            let (id, epoch) = (attempt.claim.unwrap(), attempt.epoch.unwrap());
+            let doubt = Report::Doubt(hapax_core::Doubt::Lapsed);
+            meddling.report(id, epoch, doubt, vec![]).await.unwrap();
+            let decision = hapax_core::Decision {
+                seen: epoch,
+                verb: hapax_core::Verb::Settle(
+                    hapax_core::Outcome::Succeeded("by hand".into()),
+                    hapax_core::Retention::Forever,
+                ),
+                actor: "ann".into(),
+                reason: "asked the bank".into(),
+            };
+            meddling.inner().decide(id, decision).await.unwrap();
+            Ended::succeeded("my own result")
+        })
+        .await
+        .unwrap();
+    assert_eq!(done.value, hapax_core::Outcome::Succeeded("by hand".into()));
+    assert_ne!(done.how, How::Executed);
+}
+
+#[tokio::test]
+async fn a_lease_with_too_little_left_is_renewed_before_anything_runs() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.set_no_time_left(true);
+    let done = executor.once(call("renewed"), effects.then(Ended::succeeded("paid"))).await.unwrap();
+    assert_eq!((done.how, effects.count()), (How::Executed, 1));
+    // The renewal cannot be had: then nothing runs, and the claim is given back.
+    ledger.lose_reports(1);
+    let error = executor.once(call("stuck"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), effects.count()), ("ledger-unavailable", 1));
+    eventually("the claim is given back", async || {
+        matches!(ledger.peek(claim_id("stuck")).await, Ok(Some(View::Released { .. })))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_guard_settles_and_once_answers_what_it_settled() {
+    // The guard of L16 settles under the attempt's own epoch; here it is played by a report.
+    let (executor, ledger) = executor();
+    let done = executor
+        .once(call("guarded"), |attempt| async move {
+            let outcome = hapax_core::Outcome::Succeeded("in the transaction".into());
+            let settle = Report::Settle(outcome, hapax_core::Retention::Forever);
+            ledger.report(attempt.claim.unwrap(), attempt.epoch.unwrap(), settle, vec![]).await.unwrap();
+            Ended::succeeded("outside of it")
+        })
+        .await
+        .unwrap();
+    assert_eq!(done.value, hapax_core::Outcome::Succeeded("in the transaction".into()));
+    assert_eq!(done.how, How::Executed);
+}

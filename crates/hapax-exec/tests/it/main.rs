@@ -1,0 +1,54 @@
+//! `once`, tested on real stores, with a ledger that can be told to misbehave.
+
+mod attach;
+mod faults;
+mod once;
+mod spool;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hapax_exec::{Attempt, Call, Ended, Executor};
+use hapax_store::Options;
+use hapax_store::memory::Memory;
+use hapax_testkit::faulty::Faulty;
+
+/// An executor on a memory store with faults to order.
+fn executor() -> (Executor<Faulty<Memory>>, Faulty<Memory>) {
+    let ledger = Faulty::new(Memory::open(Options::default()));
+    (Executor::new(ledger.clone()), ledger)
+}
+
+fn call(key: &str) -> Call {
+    Call::local("charge", key).unwrap().body(b"10 EUR")
+}
+
+/// Counts how often the work ran.
+#[derive(Clone, Debug, Default)]
+struct Effects(Arc<AtomicUsize>);
+
+impl Effects {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Work that has its effect and then ends like this.
+    fn then(&self, ended: Ended) -> impl FnOnce(Attempt) -> std::future::Ready<Ended> + use<> {
+        let effects = self.clone();
+        move |_| {
+            effects.0.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(ended)
+        }
+    }
+}
+
+/// Waits until something holds; the bound is generous, and reaching it is a failure.
+async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..2_000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("it never came to pass that {what}");
+}

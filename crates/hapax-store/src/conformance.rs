@@ -1,0 +1,132 @@
+//! The suite that every store must pass, also one of your own (B2).
+//!
+//! Implement [`Harness`] for your store and write `hapax_store::conformance_tests!(name, YourHarness::new());` into a test:
+//! it becomes one test for each check. Time is frozen and moved by the harness, sessions are renewed by hand, so what a
+//! store answers can be compared with [`hapax_core::step`] to the microsecond. At the heart is [`differential`]: random
+//! commands from concurrent clients, state and verdict equal to `step` after each (L1).
+
+pub mod differential;
+pub mod inspecting;
+pub mod keeping;
+pub mod linearizable;
+pub mod random;
+pub mod sessions;
+
+use std::future::Future;
+use std::time::Duration;
+
+use hapax_core::claim::Terms;
+use hapax_core::{
+    ClaimRequest, Fingerprint, Grant, Identity, Inspect, Journal, Key, Lanes, Ledger, Operation, Outcome, Registry,
+    Retention, Scope, Source, Verdict, Width,
+};
+
+use crate::{Lifecycle, Options};
+
+/// Everything a store can do.
+pub trait Store: Ledger + Lanes + Journal + Registry + Inspect + Lifecycle {}
+
+impl<S: Ledger + Lanes + Journal + Registry + Inspect + Lifecycle> Store for S {}
+
+/// How the suite gets at a store, with a clock that stands still until it is moved.
+pub trait Harness: Send + Sync + 'static {
+    /// The store under test.
+    type Store: Store;
+
+    /// Options with the harness's clock, no heartbeat of its own and no sweeper of its own.
+    fn options(&self) -> Options;
+
+    /// Opens a new, empty store.
+    fn fresh(&self, options: Options) -> impl Future<Output = Self::Store> + Send;
+
+    /// Another process on the data of the latest [`Harness::fresh`]; `None` where a store admits only one.
+    fn join(&self, options: Options) -> impl Future<Output = Option<Self::Store>> + Send;
+
+    /// Moves the clock.
+    fn advance(&self, by: Duration);
+
+    /// The clock.
+    fn now(&self) -> hapax_core::Timestamp;
+}
+
+/// An identity in the suite's own scope.
+pub fn identity(operation: &str, key: &str) -> Identity {
+    let operation = Operation::new(operation).expect("the suite names operations well");
+    let key = Key::new(key).expect("the suite names keys well");
+    Identity::new(Source::Header, Scope::local(), Width::Subject, operation, key)
+}
+
+/// A request for a grant.
+pub fn request(key: &str, body: &str, terms: Terms) -> ClaimRequest {
+    let fingerprint = Fingerprint::of_bytes(body.as_bytes());
+    ClaimRequest { terms, ..ClaimRequest::new(identity("conformance.op", key), fingerprint) }
+}
+
+/// Claims and must be granted.
+pub async fn granted<L: Ledger>(ledger: &L, request: &ClaimRequest) -> Grant {
+    match ledger.claim(request.clone()).await.expect("the ledger answers") {
+        Verdict::Granted(grant) => grant,
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+/// An outcome.
+pub fn ok(text: &str) -> Outcome {
+    Outcome::Succeeded(text.to_owned().into())
+}
+
+/// A day.
+pub const DAY: Retention = Retention::For(Duration::from_secs(86_400));
+
+/// Writes one test for each check of the suite. For a store that several processes share, add
+/// [`conformance_tests_of_sharing!`](crate::conformance_tests_of_sharing).
+#[macro_export]
+macro_rules! conformance_tests {
+    ($name:ident, $harness:expr) => {
+        $crate::conformance_tests!(@each $name, $harness;
+            differential::every_answer_and_state_is_what_the_rules_say,
+            linearizable::concurrent_commands_on_one_claim_have_an_order,
+            linearizable::of_two_hundred_claims_one_is_granted,
+            keeping::an_outcome_comes_back_byte_for_byte,
+            keeping::an_outcome_is_set_only_where_nothing_is,
+            keeping::an_expired_outcome_is_absent_before_it_is_swept,
+            keeping::what_was_purged_reopened_or_erased_is_never_replayed,
+            keeping::journal_events_commit_with_the_report_or_not_at_all,
+            keeping::a_journal_is_chained_and_written_by_compare_and_set,
+            keeping::documents_change_by_compare_and_set,
+            sessions::a_claim_lapses_with_its_session,
+            sessions::a_renewed_session_takes_its_claims_along,
+            sessions::lanes_are_served_in_order_and_skip_the_dead,
+            sessions::a_settle_wakes_whoever_watches,
+            inspecting::claims_are_listed_in_pages_and_counted,
+            inspecting::a_claim_is_found_by_its_public_id,
+            inspecting::decisions_are_audited_and_so_is_a_settle_that_contradicts_one,
+            inspecting::sweeping_is_bounded_and_says_whether_more_is_due,
+        );
+    };
+    (@each $name:ident, $harness:expr; $($module:ident::$check:ident,)*) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[test]
+                fn $check() {
+                    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+                    let runtime = runtime.expect("a runtime starts");
+                    runtime.block_on($crate::conformance::$module::$check(&$harness));
+                }
+            )*
+        }
+    };
+}
+
+/// Writes one test for each check that needs several processes on one store.
+#[macro_export]
+macro_rules! conformance_tests_of_sharing {
+    ($name:ident, $harness:expr) => {
+        $crate::conformance_tests!(@each $name, $harness;
+            sessions::a_settle_elsewhere_wakes_by_notification_alone,
+            sessions::a_settle_elsewhere_wakes_by_polling_alone,
+        );
+    };
+}

@@ -1,0 +1,194 @@
+//! What is kept comes back as it was, for as long as it should, and never when it should not.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_core::claim::{Terms, Verb};
+use hapax_core::journal::{self, Append, Chain, Expect, NewEvent, Stream};
+use hapax_core::registry::DocumentId;
+use hapax_core::{
+    ClaimRequest, Decision, Ending, Epoch, Inspect, Journal, Kind, Ledger, Operated, Outcome, Registry, Report,
+    SetAnswer, Verdict, View,
+};
+
+use super::{DAY, Harness, Store, granted, ok, request};
+use crate::Lifecycle as _;
+
+async fn settled<S: Store>(store: &S, key: &str, outcome: Outcome) -> (ClaimRequest, Epoch) {
+    let request = request(key, "body", Terms::default());
+    let grant = granted(store, &request).await;
+    let report = Report::Settle(outcome, DAY);
+    let ending = store.report(request.identity.claim_id(), grant.epoch, report, Vec::new()).await.expect("settle");
+    assert!(matches!(ending, Ending::Settled(_)), "{ending:?}");
+    (request, grant.epoch)
+}
+
+async fn claim_again<S: Store>(store: &S, key: &str) -> Verdict {
+    store.claim(request(key, "body", Terms::default())).await.expect("claim")
+}
+
+async fn decide<S: Store>(store: &S, request: &ClaimRequest, seen: Epoch, verb: Verb) -> Operated {
+    let decision = Decision { seen, verb, actor: "op".into(), reason: "because".into() };
+    store.decide(request.identity.claim_id(), decision).await.expect("decide")
+}
+
+/// Outcomes of every kind and size, binary too (H3's ground).
+pub async fn an_outcome_comes_back_byte_for_byte<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let all_bytes: Vec<u8> = (0..=255).cycle().take(1024 * 1024).collect();
+    let outcomes = [
+        Outcome::Succeeded(Bytes::new()),
+        Outcome::Succeeded(Bytes::from_static(b"\0\xff\r\n")),
+        Outcome::Succeeded(all_bytes.into()),
+        Outcome::Refused(Bytes::from_static(b"no")),
+        Outcome::NotKept { status: 599 },
+    ];
+    for (number, outcome) in outcomes.into_iter().enumerate() {
+        let key = format!("bytes{number}");
+        let (first, epoch) = settled(&store, &key, outcome.clone()).await;
+        let Verdict::Replay(kept) = claim_again(&store, &key).await else { panic!("expected a replay") };
+        assert_eq!((kept.outcome, kept.epoch), (outcome.clone(), epoch));
+        assert_eq!((kept.attempt, kept.operation_id), (first.attempt, first.operation_id));
+        let Some(View::Settled(kept)) = store.peek(first.identity.claim_id()).await.expect("peek") else {
+            panic!("expected a settled claim")
+        };
+        assert_eq!(kept.outcome, outcome);
+    }
+}
+
+/// E4.
+pub async fn an_outcome_is_set_only_where_nothing_is<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let first = store.set(request("set", "body", Terms::default()), ok("one"), DAY).await.expect("set");
+    assert!(matches!(first, SetAnswer::Stored(kept) if kept.outcome == ok("one")));
+    let second = store.set(request("set", "body", Terms::default()), ok("two"), DAY).await.expect("set");
+    assert!(matches!(second, SetAnswer::Present(View::Settled(kept)) if kept.outcome == ok("one")));
+    granted(&store, &request("running", "body", Terms::default())).await;
+    let held = store.set(request("running", "body", Terms::default()), ok("three"), DAY).await.expect("set");
+    assert!(matches!(held, SetAnswer::Present(View::Held { .. })));
+}
+
+/// L10.
+pub async fn an_expired_outcome_is_absent_before_it_is_swept<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let (first, epoch) = settled(&store, "expiring", ok("one")).await;
+    harness.advance(Duration::from_secs(86_399));
+    assert!(matches!(claim_again(&store, "expiring").await, Verdict::Replay(_)));
+    harness.advance(Duration::from_secs(1));
+    assert_eq!(store.peek(first.identity.claim_id()).await.expect("peek"), None);
+    assert_eq!(store.record(first.identity.claim_id()).await.expect("record"), None);
+    let second = request("expiring", "another body", Terms::default());
+    let grant = granted(&store, &second).await;
+    assert!(grant.epoch > epoch);
+    assert_eq!(grant.operation_id, second.operation_id, "a grant from absent has a public id of its own");
+}
+
+/// L8, B7: after a decision no table in memory may answer what it replaced.
+pub async fn what_was_purged_reopened_or_erased_is_never_replayed<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let other = harness.join(harness.options()).await;
+    for round in 0..20 {
+        for (name, verb) in [("purge", Verb::Purge), ("reopen", Verb::Reopen), ("erase", Verb::Erase)] {
+            let key = format!("{name}{round}");
+            let (first, epoch) = settled(&store, &key, ok("secret")).await;
+            for store in [Some(&store), other.as_ref()].into_iter().flatten() {
+                store.renew_session().await.expect("renew");
+                assert!(matches!(claim_again(store, &key).await, Verdict::Replay(_)));
+            }
+            let done = decide(&store, &first, epoch, verb.clone()).await;
+            assert!(matches!(done, Operated::Done(_)), "{done:?}");
+            let asked = other.as_ref().unwrap_or(&store);
+            match (name, claim_again(asked, &key).await) {
+                ("erase", Verdict::Replay(kept)) => assert_eq!(kept.outcome, Outcome::Erased),
+                ("purge" | "reopen", Verdict::Granted(grant)) => assert!(grant.epoch > epoch),
+                (name, verdict) => panic!("after {name}: {verdict:?}"),
+            }
+        }
+    }
+}
+
+fn event(kind: &str) -> NewEvent {
+    NewEvent { kind: kind.into(), payload: Bytes::from_static(b"{}"), chain: Chain::V2 }
+}
+
+fn write(stream: &Stream, expect: Expect, kinds: &[&str]) -> Append {
+    let events = kinds.iter().map(|kind| event(kind)).collect();
+    Append { stream: stream.clone(), expect, events, status: Some("RUNNING".into()), checkpoint: None }
+}
+
+/// L18, L13.
+pub async fn journal_events_commit_with_the_report_or_not_at_all<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let stream = Stream::new("receipts/acme").expect("a good name");
+    let first = request("journal", "body", Terms::default());
+    let id = first.identity.claim_id();
+    let grant = granted(&store, &first).await;
+    let settle = || Report::Settle(ok("done"), DAY);
+
+    let conflict = store.report(id, grant.epoch, settle(), vec![write(&stream, Expect::Version(5), &["A"])]).await;
+    assert_eq!(conflict.expect_err("a conflict").kind(), Kind::Conflict);
+    assert!(matches!(store.peek(id).await.expect("peek"), Some(View::Held { .. })), "a conflict writes nothing");
+    assert_eq!(store.head(&stream).await.expect("head"), None);
+
+    let stale = Epoch::from_packed(grant.epoch.packed() - 1);
+    let lost = store.report(id, stale, settle(), vec![write(&stream, Expect::Version(0), &["A"])]).await.expect("report");
+    assert_eq!(lost, Ending::LostLease);
+    assert_eq!(store.head(&stream).await.expect("head"), None, "a stale report writes no events");
+
+    let events = vec![write(&stream, Expect::Version(0), &["A", "B"])];
+    let done = store.report(id, grant.epoch, settle(), events.clone()).await.expect("report");
+    assert!(matches!(done, Ending::Settled(_)));
+    let again = store.report(id, grant.epoch, settle(), events).await.expect("sent again, it is no conflict");
+    assert!(matches!(again, Ending::AlreadySettled(_)));
+    assert_eq!(store.head(&stream).await.expect("head").map(|head| head.length), Some(2));
+}
+
+/// J2, J3.
+pub async fn a_journal_is_chained_and_written_by_compare_and_set<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let stream = Stream::new("execution/acme/prod/e-1").expect("a good name");
+    store.append(write(&stream, Expect::Version(0), &["A", "B"])).await.expect("append");
+    let late = store.append(write(&stream, Expect::Version(0), &["X"])).await;
+    assert_eq!(late.expect_err("a conflict").kind(), Kind::Conflict);
+    let mut writers = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let (store, write) = (store.clone(), write(&stream, Expect::Any, &["C"]));
+        writers.spawn(async move { store.append(write).await.expect("append") });
+    }
+    writers.join_all().await;
+    let head = store.head(&stream).await.expect("head").expect("it exists");
+    assert_eq!((head.length, head.version, head.status.as_str()), (22, 21, "RUNNING"));
+    let (mut previous, mut seq) = (None, 0);
+    while seq < head.length {
+        for event in store.read(&stream, seq, 5).await.expect("read") {
+            previous = Some(journal::verify(&stream, previous, seq, &event).expect("the chain holds"));
+            seq += 1;
+        }
+    }
+    assert_eq!(previous, head.hash);
+    assert_eq!(store.read(&stream, 22, 5).await.expect("read"), []);
+}
+
+/// The registry.
+pub async fn documents_change_by_compare_and_set<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let id = DocumentId::new("api-key", "k1").expect("a good name");
+    assert_eq!(store.get(&id).await.expect("get"), None);
+    assert_eq!(store.put(&id, 0, Bytes::from_static(b"one")).await.expect("put"), 1);
+    assert_eq!(store.put(&id, 0, Bytes::from_static(b"two")).await.expect_err("conflict").kind(), Kind::Conflict);
+    assert_eq!(store.put(&id, 1, Bytes::from_static(b"two")).await.expect("put"), 2);
+    let found = store.get(&id).await.expect("get").expect("it exists");
+    assert_eq!((found.version, &found.body[..]), (2, &b"two"[..]));
+    for name in ["k3", "k2"] {
+        store.put(&DocumentId::new("api-key", name).expect("a good name"), 0, Bytes::new()).await.expect("put");
+    }
+    store.put(&DocumentId::new("other", "k0").expect("a good name"), 0, Bytes::new()).await.expect("put");
+    let names = |documents: Vec<hapax_core::registry::Document>| -> Vec<String> {
+        documents.iter().map(|document| document.id.id().to_owned()).collect()
+    };
+    assert_eq!(names(store.list_documents("api-key", None, 2).await.expect("list")), ["k1", "k2"]);
+    assert_eq!(names(store.list_documents("api-key", Some("k2"), 2).await.expect("list")), ["k3"]);
+    assert_eq!(store.delete(&id, 1).await.expect_err("conflict").kind(), Kind::Conflict);
+    store.delete(&id, 2).await.expect("delete");
+    assert_eq!(store.get(&id).await.expect("get"), None);
+}

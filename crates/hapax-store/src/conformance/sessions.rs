@@ -1,0 +1,127 @@
+//! Sessions, and what hangs on them: leases, lanes and waiting.
+
+use std::time::Duration;
+
+use hapax_core::claim::Terms;
+use hapax_core::lane::{LaneAnswer, LaneId};
+use hapax_core::{
+    AttemptId, ClaimId, Ending, Lanes, Ledger, Project, Report, Rerun, Tenant, Verdict, View, Watch,
+};
+use tokio::time::timeout;
+
+use super::{DAY, Harness, granted, ok, request};
+use crate::{Lifecycle, Options};
+
+/// L4, L6.
+pub async fn a_claim_lapses_with_its_session<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let term = store.session().term;
+    let safe = Terms { rerun: Rerun::Safe, ..Terms::default() };
+    let (unsafe_, safe) = (request("unsafe", "body", Terms::default()), request("safe", "body", safe));
+    let old = granted(&store, &unsafe_).await;
+    granted(&store, &safe).await;
+    harness.advance(term - Duration::from_secs(1));
+    assert_eq!(store.session().left, Duration::from_secs(1));
+    let again = |first: &hapax_core::ClaimRequest| request(first.identity.key().as_str(), "body", first.terms.clone());
+    assert!(matches!(store.claim(again(&unsafe_)).await, Ok(Verdict::Held { .. })));
+    harness.advance(Duration::from_secs(1));
+    assert_eq!(store.session().left, Duration::ZERO);
+    assert!(matches!(store.claim(again(&unsafe_)).await, Ok(Verdict::InDoubt { .. })));
+    assert!(matches!(store.claim(again(&safe)).await, Ok(Verdict::Granted(_))));
+    let settle = Report::Settle(ok("late"), DAY);
+    let late = store.report(unsafe_.identity.claim_id(), old.epoch, settle, Vec::new()).await.expect("settle");
+    assert!(matches!(late, Ending::Settled(_)), "a true outcome is never thrown away (L5)");
+}
+
+/// L4.
+pub async fn a_renewed_session_takes_its_claims_along<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let term = store.session().term;
+    let first = request("renewed", "body", Terms::default());
+    let grant = granted(&store, &first).await;
+    for _ in 0..5 {
+        harness.advance(term * 2 / 3);
+        store.renew_session().await.expect("renew");
+        assert_eq!(store.session().left, term);
+        let seen = store.peek(first.identity.claim_id()).await.expect("peek");
+        assert!(matches!(seen, Some(View::Held { .. })), "{seen:?}");
+    }
+    harness.advance(term * 2 / 3);
+    let renewed = store.report(first.identity.claim_id(), grant.epoch, Report::Renew, Vec::new()).await.expect("renew");
+    assert_eq!(renewed, Ending::Renewed { until: harness.now().after(term) }, "a renewal renews the session");
+    assert_eq!(store.session().left, term);
+    store.close().await.expect("close");
+}
+
+/// X3.
+pub async fn lanes_are_served_in_order_and_skip_the_dead<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let lane = LaneId {
+        tenant: Tenant::new("acme").expect("a good name"),
+        project: Project::new("prod").expect("a good name"),
+        entity: "order:7".into(),
+    };
+    let ticket = |number: u8| AttemptId::from_bytes([number; 16]);
+    assert_eq!(store.enter(&lane, ticket(1)).await.expect("enter"), LaneAnswer::Served);
+    assert_eq!(store.enter(&lane, ticket(2)).await.expect("enter"), LaneAnswer::Waiting { ahead: 1 });
+    assert_eq!(store.enter(&lane, ticket(2)).await.expect("enter"), LaneAnswer::Waiting { ahead: 1 });
+    store.leave(&lane, ticket(1), None).await.expect("leave");
+    assert_eq!(store.enter(&lane, ticket(2)).await.expect("enter"), LaneAnswer::Served);
+    let claim = ClaimId::from_bytes([5; 32]);
+    store.leave(&lane, ticket(2), Some(claim)).await.expect("leave");
+    assert_eq!(store.enter(&lane, ticket(3)).await.expect("enter"), LaneAnswer::Closed(claim));
+    store.open_lane(&lane, claim).await.expect("open");
+    assert_eq!(store.enter(&lane, ticket(3)).await.expect("enter"), LaneAnswer::Served);
+    if let Some(other) = harness.join(harness.options()).await {
+        assert_eq!(other.enter(&lane, ticket(4)).await.expect("enter"), LaneAnswer::Waiting { ahead: 1 });
+        harness.advance(store.session().term * 2 / 3);
+        other.renew_session().await.expect("renew");
+        harness.advance(store.session().term * 2 / 3);
+        assert_eq!(other.enter(&lane, ticket(4)).await.expect("enter"), LaneAnswer::Served);
+    }
+}
+
+/// L9, within one process.
+pub async fn a_settle_wakes_whoever_watches<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    wakes(&store, &store, "woken").await;
+}
+
+/// L9, across processes: polling is off.
+pub async fn a_settle_elsewhere_wakes_by_notification_alone<H: Harness>(harness: &H) {
+    let store = harness.fresh(Options { poll: false, ..harness.options() }).await;
+    let Some(other) = harness.join(Options { poll: false, ..harness.options() }).await else {
+        panic!("this check is for stores that several processes share")
+    };
+    for round in 0..5 {
+        wakes(&store, &other, &format!("notified{round}")).await;
+    }
+}
+
+/// L9, across processes: every notification is dropped.
+pub async fn a_settle_elsewhere_wakes_by_polling_alone<H: Harness>(harness: &H) {
+    let store = harness.fresh(Options { notify: false, ..harness.options() }).await;
+    let Some(other) = harness.join(Options { notify: false, ..harness.options() }).await else {
+        panic!("this check is for stores that several processes share")
+    };
+    wakes(&store, &other, "polled").await;
+}
+
+/// One runs, the other subscribes, reads and waits.
+async fn wakes<L: Ledger>(runner: &L, waiter: &L, key: &str) {
+    let first = request(key, "body", Terms::default());
+    let id = first.identity.claim_id();
+    let grant = granted(runner, &first).await;
+    let mut watch = waiter.watch(id);
+    assert!(matches!(waiter.peek(id).await, Ok(Some(View::Held { .. }))));
+    let settle = Report::Settle(ok("done"), DAY);
+    runner.report(id, grant.epoch, settle, Vec::new()).await.expect("settle");
+    // Generous: what is tested is that it wakes at all.
+    let woken = timeout(Duration::from_secs(20), async {
+        while !matches!(waiter.peek(id).await.expect("peek"), Some(View::Settled(_))) {
+            watch.changed().await;
+        }
+        watch.changed().await;
+    });
+    woken.await.expect("the watch wakes");
+}

@@ -1,0 +1,289 @@
+//! The embedded store: one SQLite database in a folder, for a single instance (B1).
+//!
+//! One thread writes ([`writer`]), others read beside it ([`reader`]), renew the session and sweep ([`keeper`]). Handles
+//! reach them by bounded channels only (B2). The tables are described in `schema.sql`; people can look into them with any
+//! SQLite shell through the view `hapax_claims`.
+//!
+//! What is kept safe against what:
+//! - Nothing is answered before its commit was synced; concurrent commands share one sync (B3).
+//! - A failed write stops the store, a full disk refuses new claims (B4, B5).
+//! - Every record carries a checksum that is looked at whenever it is read. The log is looked at before it is replayed.
+//! - One process writes; opening the store ends what former processes held (B6).
+
+mod audit;
+mod batch;
+mod claims;
+mod fault;
+mod folder;
+mod job;
+mod keeper;
+mod list;
+mod log;
+mod ports;
+mod reader;
+mod readonly;
+mod rows;
+mod schema;
+mod session;
+mod shared;
+mod shelf;
+mod space;
+mod state;
+mod streams;
+mod sum;
+mod verify;
+mod wal;
+mod writer;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::mpsc as std_mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hapax_core::{Clock, Error};
+use rusqlite::Connection;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::SystemClock;
+use crate::options::Options;
+use crate::table::Table;
+use crate::{Lifecycle, limits};
+use batch::Memory;
+use fault::Fault;
+use folder::Folder;
+use job::{Done, Job, What};
+use keeper::{Keeper, Rounds};
+use reader::{Desk, Reader, Signs};
+use schema::Meta;
+use session::{Guarded, Sessions};
+use space::Space;
+use state::State;
+use writer::Writer;
+
+pub use readonly::EmbeddedReader;
+pub use space::Quota;
+pub use verify::Verification;
+
+/// A handle on an open embedded store. Clones share it; the last one closes it.
+#[derive(Clone)]
+pub struct Embedded {
+    core: Arc<Core>,
+}
+
+struct Core {
+    state: Arc<State>,
+    jobs: mpsc::Sender<Job>,
+    /// For reads that answer a request.
+    desk: Desk,
+    /// For reads that may take a while.
+    archive: Desk,
+    running: Mutex<Running>,
+}
+
+/// The threads, and what tells them to stop.
+#[derive(Default)]
+struct Running {
+    threads: Vec<JoinHandle<()>>,
+    stops: Vec<std_mpsc::Sender<()>>,
+}
+
+impl Embedded {
+    /// Opens the store in a folder for writing; makes both where there are none. Blocks for as long as the disk takes.
+    ///
+    /// All former sessions end: what they held has lapsed (B6). Refused while another process has the store open.
+    pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Embedded, Error> {
+        Self::open_within(path, options, Quota::default())
+    }
+
+    /// Like [`Embedded::open`], with a bound on the room it may take (B5).
+    pub fn open_within(path: impl Into<PathBuf>, options: Options, quota: Quota) -> Result<Embedded, Error> {
+        let folder = Folder::create(path.into())?;
+        let lock = folder.lock()?;
+        let mark = folder.mark()?;
+        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
+        let (conn, meta) = open_database(&folder, &*clock, mark.read())?;
+        let at = folder.database();
+        let prepare = || -> Result<_, Fault> {
+            let clock = Arc::new(Guarded::new(clock, meta.latest));
+            let (memory, sessions) = begin(&conn, meta, &clock, options.term)?;
+            let state = State::new(clock, sessions, Table::new(&options, false), options.notify);
+            Ok((memory, Arc::new(state), Space::new(&conn, &folder, quota)?, log::Log::new(&conn)?))
+        };
+        let (memory, state, space, log) = prepare().map_err(|fault| schema::opening_fault(&at, fault))?;
+        folder.sync()?;
+        mark.write(memory.meta.batch);
+        start(&folder, &options, Writer { conn, memory, state, space, log, mark, lock })
+    }
+
+    /// Opens a store for reading, beside the process that writes it or without one (B8). Changes nothing.
+    pub fn open_read_only(path: impl Into<PathBuf>) -> Result<EmbeddedReader, Error> {
+        EmbeddedReader::open(path.into())
+    }
+
+    /// Gives a store that nobody has open a new incarnation, so that every epoch of its new life is greater than any of
+    /// the old one (L4). Returns it. A restored store needs this before it is used.
+    pub fn renew_incarnation(path: impl Into<PathBuf>) -> Result<u16, Error> {
+        let folder = Folder::new(path.into());
+        let _lock = folder.lock()?;
+        let mark = folder.mark()?;
+        // What was restored is older than what was there: the mark of the former life says nothing about it.
+        let (conn, mut meta) = open_database(&folder, &SystemClock::default(), 0)?;
+        meta.incarnation = meta.incarnation.checked_add(1).ok_or_else(|| Error::internal("no incarnation is left"))?;
+        hapax_core::Epoch::new(meta.incarnation, meta.epoch_reserved)?;
+        meta.write(&conn).map_err(|fault| schema::opening_fault(&folder.database(), fault))?;
+        mark.write(meta.batch);
+        Ok(meta.incarnation)
+    }
+
+    /// Reads everything and checks it: checksums, chains, indexes and counts.
+    pub async fn verify(&self) -> Result<Verification, Error> {
+        self.core.archive.read(verify::verify).await
+    }
+
+    /// Sends a command to the writer and waits for its durable answer.
+    async fn send(&self, what: What) -> Result<Done, Error> {
+        self.core.state.check()?;
+        let (reply, answer) = oneshot::channel();
+        self.core.jobs.try_send(Job { what, reply: Some(reply) }).map_err(|error| match error {
+            TrySendError::Full(_) => Error::unavailable("too many commands wait for the store"),
+            TrySendError::Closed(_) => self.core.state.stopped().unwrap_or_else(state::closed),
+        })?;
+        // A writer that went away without an answer may or may not have carried the command out.
+        answer.await.unwrap_or_else(|_| Err(state::closed()))
+    }
+}
+
+/// Looks at the files, opens the database and looks at what it is.
+fn open_database(folder: &Folder, clock: &dyn Clock, marked: u64) -> Result<(Connection, Meta), Error> {
+    let wal_bytes = std::fs::metadata(folder.wal()).map_or(0, |file| file.len());
+    folder::check_database(&folder.database(), wal_bytes)?;
+    wal::check(&folder.wal())?;
+    let (conn, meta) = schema::open_writer(&folder.database(), clock.now())?;
+    if meta.batch < marked {
+        return Err(fault::damaged(format_args!(
+            "{}: batch {marked} was committed and batch {} is the last one there; restore a backup, or remove the file \
+             hapax.mark to accept the loss",
+            folder.path().display(),
+            meta.batch
+        )));
+    }
+    Ok((conn, meta))
+}
+
+/// The first transaction: former sessions end, a new one starts, and epochs are set aside for it.
+fn begin(
+    conn: &Connection,
+    mut meta: Meta,
+    clock: &Arc<Guarded>,
+    term: Duration,
+) -> Result<(Memory, Sessions), Fault> {
+    conn.execute_batch("BEGIN IMMEDIATE")?;
+    let sessions = Sessions::start(conn, clock.clone(), term)?;
+    let mut memory = Memory::read(conn, meta, &sessions)?;
+    meta.epoch_reserved += limits::EPOCH_BLOCK;
+    meta.batch += 1;
+    meta.latest = meta.latest.max(clock.now());
+    meta.write(conn)?;
+    conn.execute_batch("COMMIT")?;
+    memory.meta = meta;
+    Ok((memory, sessions))
+}
+
+/// Starts the threads.
+fn start(folder: &Folder, options: &Options, writer: Writer) -> Result<Embedded, Error> {
+    let state = writer.state.clone();
+    let open = || Reader::open(&folder.database(), state.clock.clone(), Signs::Own(state.clone()));
+    let (jobs, queue) = mpsc::channel(limits::QUEUE);
+    let mut running = Running::default();
+    let (desk, thread) = Desk::start("hapax-read", open()?)?;
+    running.threads.push(thread);
+    let (archive, thread) = Desk::start("hapax-archive", open()?)?;
+    running.threads.push(thread);
+    let rounds = Rounds { sweep: options.sweeper, poll: options.poll };
+    if rounds.sweep || rounds.poll {
+        let keeper =
+            Keeper { state: state.clone(), jobs: jobs.clone(), reader: open()?, rounds, seen: HashMap::new() };
+        running.spawn_until("hapax-keeper", move |stop| keeper.run(&stop))?;
+    }
+    if options.heartbeat {
+        let (state, jobs, every) = (state.clone(), jobs.clone(), options.term / limits::RENEWALS_PER_TERM);
+        running.spawn_until("hapax-beat", move |stop| keeper::beat(&state, &jobs, every, &stop))?;
+    }
+    running.spawn("hapax-write", move || writer.run(queue))?;
+    Ok(Embedded { core: Arc::new(Core { state, jobs, desk, archive, running: Mutex::new(running) }) })
+}
+
+impl Running {
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(work)
+            .map_err(|error| Error::unavailable("the store's threads cannot be started").with_detail(error))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    fn spawn_until(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(std_mpsc::Receiver<()>) + Send + 'static,
+    ) -> Result<(), Error> {
+        let (stop, stopped) = std_mpsc::channel();
+        self.stops.push(stop);
+        self.spawn(name, move || work(stopped))
+    }
+}
+
+impl Lifecycle for Embedded {
+    async fn renew_session(&self) -> Result<(), Error> {
+        self.send(What::Renew).await.map(|_| ())
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        self.core.running.lock().unwrap_or_else(PoisonError::into_inner).stops.clear();
+        let ended = self.send_end().await;
+        self.core.state.close();
+        ended
+    }
+}
+
+impl Embedded {
+    /// The end is taken even by a store that has stopped, so that its files are free again.
+    async fn send_end(&self) -> Result<(), Error> {
+        let (reply, answer) = oneshot::channel();
+        match self.core.jobs.send(Job { what: What::End, reply: Some(reply) }).await {
+            Ok(()) => answer.await.unwrap_or(Ok(Done::Nothing)).map(|_| ()),
+            // Closed already.
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Core {
+    /// The last handle is gone: ends the session, lets the threads finish, and frees the files.
+    fn drop(&mut self) {
+        let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner);
+        running.stops.clear();
+        while let Err(TrySendError::Full(_)) = self.jobs.try_send(Job { what: What::End, reply: None }) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The reading threads end when nobody can ask them any more.
+        let nobody = mpsc::channel(1).0;
+        self.desk = Desk::none();
+        self.archive = Desk::none();
+        self.jobs = nobody;
+        for thread in running.threads.drain(..) {
+            // A thread that panicked has said so; here it has ended either way.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Embedded").field("session", &self.core.state.sessions.own()).finish_non_exhaustive()
+    }
+}

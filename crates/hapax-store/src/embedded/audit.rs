@@ -1,0 +1,105 @@
+//! The audit in the database (L8).
+
+use bytes::Bytes;
+use hapax_core::claim::audit::AuditEvent;
+use hapax_core::{Epoch, OperationId, Outcome, Page, Timestamp};
+use rusqlite::{Connection, Row, params};
+
+use super::fault::Fault;
+use super::rows::{fixed, outcome_bytes, outcome_code, outcome_of, state_code, state_of};
+use super::sum::Sum;
+use crate::limits;
+
+fn sum(id: i64, event: &AuditEvent) -> Sum {
+    let outcome = event.outcome.as_ref();
+    Sum::of("audit")
+        .int(id)
+        .int(event.at.as_micros())
+        .bytes(event.verb.as_bytes())
+        .bytes(event.actor.as_bytes())
+        .bytes(event.reason.as_bytes())
+        .bytes(event.operation_id.as_bytes())
+        .int(event.epoch.packed().cast_signed())
+        .int(state_code(event.before))
+        .opt(event.after.map(state_code))
+        .opt(outcome.map(outcome_code))
+        .opt(outcome.and_then(status))
+        .opt_bytes(outcome.and_then(outcome_bytes).map(|bytes| &bytes[..]))
+}
+
+fn status(outcome: &Outcome) -> Option<i64> {
+    match outcome {
+        Outcome::NotKept { status } => Some(i64::from(*status)),
+        _ => None,
+    }
+}
+
+/// Writes one entry.
+pub(super) fn write(conn: &Connection, event: &AuditEvent) -> Result<(), Fault> {
+    let last: Option<i64> =
+        conn.prepare_cached("SELECT max(id) FROM audit")?.query_row([], |row| row.get(0))?;
+    let id = last.unwrap_or(0) + 1;
+    let outcome = event.outcome.as_ref();
+    let sql = "INSERT INTO audit (id, at, verb, actor, reason, operation_id, epoch, before, after, outcome_kind, status, \
+               bytes, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    conn.prepare_cached(sql)?.execute(params![
+        id,
+        event.at.as_micros(),
+        event.verb,
+        event.actor,
+        event.reason,
+        &event.operation_id.as_bytes()[..],
+        event.epoch.packed().cast_signed(),
+        state_code(event.before),
+        event.after.map(state_code),
+        outcome.map(outcome_code),
+        outcome.and_then(status),
+        outcome.and_then(outcome_bytes).map(|bytes| &bytes[..]),
+        sum(id, event).value(),
+    ])?;
+    Ok(())
+}
+
+/// Reads a row `id, at, verb, actor, reason, operation_id, epoch, before, after, outcome_kind, status, bytes, crc`.
+pub(super) fn read(row: &Row<'_>) -> Result<(i64, AuditEvent), Fault> {
+    let id = row.get(0)?;
+    let bytes = Bytes::from(row.get::<_, Option<Vec<u8>>>(11)?.unwrap_or_default());
+    let outcome = match row.get::<_, Option<i64>>(9)? {
+        Some(code) => Some(outcome_of(code, row.get(10)?, bytes)?),
+        None => None,
+    };
+    let event = AuditEvent {
+        at: Timestamp::from_micros(row.get(1)?),
+        verb: row.get(2)?,
+        actor: row.get(3)?,
+        reason: row.get(4)?,
+        operation_id: OperationId::from_bytes(fixed(&row.get::<_, Vec<u8>>(5)?)?),
+        epoch: Epoch::from_packed(row.get::<_, i64>(6)?.cast_unsigned()),
+        before: state_of(row.get(7)?)?,
+        after: row.get::<_, Option<i64>>(8)?.map(state_of).transpose()?,
+        outcome,
+    };
+    sum(id, &event).check(row.get(12)?, || format!("audit entry {id}"))?;
+    Ok((id, event))
+}
+
+/// One page, newest first, of the entries before `before`.
+pub(super) fn page(conn: &Connection, before: i64, limit: usize) -> Result<Page<AuditEvent>, Fault> {
+    let sql = "SELECT id, at, verb, actor, reason, operation_id, epoch, before, after, outcome_kind, status, bytes, crc \
+               FROM audit WHERE id < ?1 ORDER BY id DESC";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([before])?;
+    let mut page = Page { items: Vec::new(), next: None };
+    let (mut last, mut bytes) = (before, 0);
+    while let Some(row) = rows.next()? {
+        if page.items.len() == limit || bytes > limits::PAGE_BYTES {
+            page.next = Some(last.to_string());
+            break;
+        }
+        let (id, event) = read(row)?;
+        bytes += event.outcome.as_ref().map_or(0, Outcome::len);
+        last = id;
+        page.items.push(event);
+    }
+    Ok(page)
+}

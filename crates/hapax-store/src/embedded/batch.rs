@@ -1,0 +1,312 @@
+//! Carrying out commands within one transaction: read, let the rules decide, write what they decided.
+
+use hapax_core::claim::audit::audit;
+use hapax_core::journal::{Append, Head};
+use hapax_core::registry::{Document, DocumentId};
+use hapax_core::{
+    Answer, Change, Claim, ClaimId, Command, Ending, Epoch, Error, Identity, Now, Report, SetAnswer, Sign, State,
+    SweepReport, Swept, Verdict, step,
+};
+use rusqlite::Connection;
+
+use super::fault::{Fault, full};
+use super::job::{Done, What};
+use super::rows::Stored;
+use super::schema::Meta;
+use super::session::{Moment, Sessions};
+use super::shared::LanePlan;
+use super::shelf::Shelves;
+use super::streams::Plan;
+use super::{audit as notes, claims, shared};
+use crate::limits;
+
+/// What became of a claim, for the table and for those who watch it.
+#[derive(Debug)]
+pub(super) struct Changed {
+    pub(super) id: ClaimId,
+    /// `None` when it is absent now.
+    pub(super) claim: Option<Claim>,
+    /// Whether it was written; otherwise it was only read, and may be kept in the table.
+    pub(super) written: bool,
+}
+
+/// The writer's memory of what is in the database.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) meta: Meta,
+    /// The next epoch counter.
+    pub(super) next_epoch: u64,
+    pub(super) shelves: Shelves,
+    pub(super) outcomes: i64,
+    /// The session as it was last written.
+    pub(super) session: Sign,
+}
+
+impl Memory {
+    /// Reads what the writer must know. None of it takes longer the more claims there are.
+    pub(super) fn read(conn: &Connection, meta: Meta, sessions: &Sessions) -> Result<Memory, Fault> {
+        Ok(Memory {
+            next_epoch: meta.epoch_reserved + 1,
+            meta,
+            shelves: Shelves::new(claims::held(conn)?),
+            outcomes: claims::last_outcome(conn)?,
+            session: sessions.sign(sessions.own()),
+        })
+    }
+
+    fn epoch(&self) -> Result<Epoch, Error> {
+        Epoch::new(self.meta.incarnation, self.next_epoch)
+    }
+}
+
+/// One transaction under way.
+pub(super) struct Batch<'a> {
+    pub(super) conn: &'a Connection,
+    pub(super) memory: &'a mut Memory,
+    pub(super) sessions: &'a Sessions,
+    pub(super) moment: Moment,
+    /// New claims are refused.
+    pub(super) refusing: bool,
+    /// Something was written, so there is something to commit.
+    pub(super) dirty: bool,
+    /// The present command has begun to write: its failure cannot be contained any more.
+    pub(super) writing: bool,
+    pub(super) changed: Vec<Changed>,
+}
+
+impl Batch<'_> {
+    /// Carries out one command.
+    pub(super) fn run(&mut self, what: &What) -> Result<Done, Fault> {
+        self.writing = false;
+        match what {
+            What::Step { claim, command, identity, events } => {
+                self.step(claim, command, identity.as_ref(), events).map(Done::Step)
+            }
+            What::Sweep(due) => self.sweep(due).map(Done::Swept),
+            What::Lane(id, command) => {
+                let (time, sessions) = (self.moment.time, self.sessions);
+                let plan = LanePlan::new(self.conn, id, command, |session| time < sessions.sign(session).until)?;
+                if plan.changes() {
+                    self.write();
+                    plan.write(self.conn, id)?;
+                }
+                Ok(Done::Lane(plan.answer))
+            }
+            What::Append(write) => self.append(write).map(Done::Appended),
+            What::Put { id, expect, body } => self.put(id, *expect, body).map(Done::Version),
+            What::Delete { id, expect } => {
+                shared::expect(self.conn, id, *expect)?;
+                self.write();
+                shared::delete(self.conn, id)?;
+                Ok(Done::Nothing)
+            }
+            What::Renew => {
+                self.sessions.renew(self.moment);
+                self.dirty = true;
+                Ok(Done::Nothing)
+            }
+            What::Beat => Ok(Done::Nothing),
+            What::End => {
+                self.sessions.end(self.moment.time);
+                self.dirty = true;
+                Ok(Done::Nothing)
+            }
+        }
+    }
+
+    /// Writes what belongs to the batch as a whole; what is left is the commit.
+    pub(super) fn finish(&mut self) -> Result<(), Fault> {
+        let sign = self.sessions.sign(self.sessions.own());
+        if sign != self.memory.session {
+            self.dirty = true;
+        }
+        if !self.dirty {
+            return Ok(());
+        }
+        if sign != self.memory.session {
+            self.sessions.write(self.conn, sign)?;
+            self.memory.session = sign;
+        }
+        self.memory.shelves.flush(self.conn)?;
+        let meta = &mut self.memory.meta;
+        meta.batch += 1;
+        meta.latest = meta.latest.max(self.moment.time);
+        // A block is reserved long before it is used: even a log that lost its end does not lead to an epoch used twice.
+        if self.memory.next_epoch + limits::EPOCH_BLOCK / 2 > meta.epoch_reserved {
+            meta.epoch_reserved = self.memory.next_epoch + limits::EPOCH_BLOCK;
+        }
+        meta.write(self.conn)
+    }
+
+    /// From here on the command writes.
+    fn write(&mut self) {
+        self.dirty = true;
+        self.writing = true;
+    }
+
+    fn now(&self, before: Option<&Stored>) -> Result<Now, Fault> {
+        let holder = before.map_or(Sign::UNKNOWN, |stored| self.sessions.sign(stored.claim.session));
+        Ok(Now { time: self.moment.time, next_epoch: self.memory.epoch()?, holder })
+    }
+
+    fn step(
+        &mut self,
+        id: &ClaimId,
+        command: &Command,
+        identity: Option<&Identity>,
+        events: &[Append],
+    ) -> Result<Answer, Fault> {
+        if matches!(command, Command::Hold(_, Report::Renew)) {
+            self.sessions.renew(self.moment);
+        }
+        let before = claims::load(self.conn, id)?;
+        let now = self.now(before.as_ref())?;
+        let present = before.as_ref().map(|stored| &stored.claim);
+        let (change, answer) = step(present, command, &now);
+        let note = audit(present, command, &change, &answer, now.time);
+        let plan = if events.is_empty() || !carried_out(&answer) {
+            Plan::default()
+        } else {
+            Plan::new(self.conn, events, now.time)?
+        };
+        if self.refusing && grants(&answer) && !matches!(change, Change::None) {
+            return Err(full().into());
+        }
+        if let (Answer::Verdict(Verdict::Replay(_)), Some(stored)) = (&answer, &before) {
+            self.changed.push(Changed { id: *id, claim: Some(stored.claim.clone()), written: false });
+        }
+        self.keep(id, before.as_ref(), change, identity, now.next_epoch)?;
+        if let Some(note) = note {
+            self.write();
+            notes::write(self.conn, &note)?;
+        }
+        if !plan.is_empty() {
+            self.write();
+            plan.write(self.conn)?;
+        }
+        Ok(answer)
+    }
+
+    /// Writes what a claim became.
+    fn keep(
+        &mut self,
+        id: &ClaimId,
+        before: Option<&Stored>,
+        change: Change,
+        identity: Option<&Identity>,
+        offered: Epoch,
+    ) -> Result<(), Fault> {
+        let from = before.map(|stored| stored.claim.state.name());
+        let claim = match change {
+            Change::None => return Ok(()),
+            Change::Put(claim) => Some(claim),
+            Change::Remove => None,
+        };
+        match (&claim, before) {
+            (Some(claim), Some(stored)) if same_opening(&stored.claim, claim) => {
+                self.write();
+                claims::update(self.conn, stored, id, claim, &mut self.memory.outcomes)?;
+                self.memory.shelves.moved(self.conn, stored.id, from, Some(claim.state.name()))?;
+            }
+            (Some(claim), before) => {
+                let fresh = identity.map(Identity::encode);
+                let encoded = fresh.as_deref().or(before.map(|stored| &*stored.identity));
+                let Some(encoded) = encoded else {
+                    return Err(Error::internal("a claim was granted without an identity").into());
+                };
+                self.write();
+                if let Some(stored) = before {
+                    // An expired claim is opened again: it takes a new place, so that places stay in order of opening.
+                    self.take_away(stored)?;
+                }
+                let known = Identity::decode(encoded)?;
+                let row = self.memory.shelves.place(self.conn, identity.unwrap_or(&known))?;
+                claims::insert(self.conn, row, id, claim, encoded, &mut self.memory.outcomes)?;
+                self.memory.shelves.moved(self.conn, row, None, Some(claim.state.name()))?;
+            }
+            (None, Some(stored)) => {
+                self.write();
+                self.take_away(stored)?;
+            }
+            (None, None) => {}
+        }
+        if claim.as_ref().is_some_and(|claim| claim.epoch == offered) {
+            self.memory.next_epoch += 1;
+        }
+        self.changed.push(Changed { id: *id, claim, written: true });
+        Ok(())
+    }
+
+    fn take_away(&mut self, stored: &Stored) -> Result<(), Fault> {
+        claims::remove(self.conn, stored)?;
+        self.memory.shelves.moved(self.conn, stored.id, Some(stored.claim.state.name()), None)
+    }
+
+    fn sweep(&mut self, due: &[(ClaimId, Epoch)]) -> Result<SweepReport, Fault> {
+        let mut report = SweepReport::default();
+        for (id, epoch) in due {
+            let before = match claims::load(self.conn, id) {
+                Ok(before) => before,
+                // A record that cannot be read is left to the operators; the others go on.
+                Err(Fault::Command(_)) => continue,
+                Err(fault) => return Err(fault),
+            };
+            let now = self.now(before.as_ref())?;
+            let present = before.as_ref().map(|stored| &stored.claim);
+            let (change, answer) = step(present, &Command::Sweep(*epoch), &now);
+            match answer {
+                Answer::Swept(Swept::Forgotten) => report.forgotten += 1,
+                Answer::Swept(Swept::Released) => report.released += 1,
+                Answer::Swept(Swept::InDoubt) => report.in_doubt += 1,
+                _ => {}
+            }
+            self.keep(id, before.as_ref(), change, None, now.next_epoch)?;
+        }
+        Ok(report)
+    }
+
+    fn append(&mut self, write: &Append) -> Result<Head, Fault> {
+        if self.refusing {
+            return Err(full().into());
+        }
+        let plan = Plan::new(self.conn, std::slice::from_ref(write), self.moment.time)?;
+        self.write();
+        let head = plan.write(self.conn)?;
+        head.ok_or_else(|| Error::internal("an append has no head").into())
+    }
+
+    fn put(&mut self, id: &DocumentId, expect: u64, body: &bytes::Bytes) -> Result<u64, Fault> {
+        if self.refusing {
+            return Err(full().into());
+        }
+        shared::expect(self.conn, id, expect)?;
+        let version = expect + 1;
+        let document = Document { id: id.clone(), version, body: body.clone(), updated_at: self.moment.time };
+        self.write();
+        shared::put(self.conn, &document)?;
+        Ok(version)
+    }
+}
+
+/// Whether the claim was granted from absent once for both.
+fn same_opening(before: &Claim, after: &Claim) -> bool {
+    before.operation_id == after.operation_id && before.opened_at == after.opened_at
+}
+
+/// Whether a report is carried out now, so that its events belong to it (L18).
+fn carried_out(answer: &Answer) -> bool {
+    use Ending::{InDoubt, Released, Renewed, Settled};
+    matches!(answer, Answer::Ending(Settled(_) | Released | InDoubt | Renewed { .. }))
+}
+
+/// Whether the answer lets new work begin, or keeps an outcome for which no room was set aside.
+fn grants(answer: &Answer) -> bool {
+    matches!(answer, Answer::Verdict(Verdict::Granted(_)) | Answer::Set(SetAnswer::Stored(_)))
+}
+
+/// Whether an outcome that was kept is not kept any more: whoever has read it must not put it in the table.
+pub(super) fn sets_aside(changed: &Changed) -> bool {
+    use hapax_core::Outcome::Erased;
+    changed.written
+        && changed.claim.as_ref().is_some_and(|claim| matches!(claim.state, State::Settled { outcome: Erased, .. }))
+}

@@ -1,0 +1,172 @@
+//! The folder of an embedded store: its files, the lock that one writer holds, and the mark of what was committed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use hapax_core::Error;
+use rustix::fs::{FlockOperation, flock};
+
+use super::fault::damaged;
+
+/// The folder.
+#[derive(Clone, Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// An existing folder.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Folder(path)
+    }
+
+    /// Makes the folder where there is none, durably.
+    pub(super) fn create(path: PathBuf) -> Result<Self, Error> {
+        let folder = Folder(path);
+        let cannot = |error| folder.cannot("the store's folder cannot be used", error);
+        if !folder.0.is_dir() {
+            fs::create_dir_all(&folder.0).map_err(cannot)?;
+            if let Some(parent) = folder.0.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                File::open(parent).and_then(|parent| parent.sync_all()).map_err(cannot)?;
+            }
+        }
+        Ok(folder)
+    }
+
+    /// The folder itself.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The database.
+    pub(super) fn database(&self) -> PathBuf {
+        self.0.join("hapax.db")
+    }
+
+    /// The database's write-ahead log.
+    pub(super) fn wal(&self) -> PathBuf {
+        self.0.join("hapax.db-wal")
+    }
+
+    /// The file that is given up when the disk is full.
+    pub(super) fn ballast(&self) -> PathBuf {
+        self.0.join("hapax.ballast")
+    }
+
+    /// Makes the names of the files durable.
+    pub(super) fn sync(&self) -> Result<(), Error> {
+        File::open(&self.0)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|error| self.cannot("the store's folder cannot be synced", error))
+    }
+
+    /// Takes the lock that only one process has.
+    pub(super) fn lock(&self) -> Result<Lock, Error> {
+        let path = self.0.join("hapax.lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|error| self.cannot("the store's lock cannot be opened", error))?;
+        if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            return Err(Error::unavailable(format!(
+                "another process has this store open for writing: {}",
+                self.0.display()
+            ))
+            .with_detail(format_args!("process {}: {error}", holder.trim())));
+        }
+        // Only told to whoever finds the store locked, so a failure does not matter.
+        let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+        Ok(Lock { _file: file })
+    }
+
+    /// Opens the mark.
+    pub(super) fn mark(&self) -> Result<Mark, Error> {
+        let path = self.0.join("hapax.mark");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|error| self.cannot("the store's mark cannot be opened", error))?;
+        Ok(Mark { file })
+    }
+
+    fn cannot(&self, what: &'static str, error: std::io::Error) -> Error {
+        Error::unavailable(what).with_detail(format_args!("{}: {error}", self.0.display()))
+    }
+}
+
+/// Held as long as the store is open for writing; the system gives it up when the process ends, however it ends.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+/// The number of the latest committed batch, beside the database.
+///
+/// It is written after each commit and not synced. Whatever ends the process, the mark is never ahead of what was
+/// committed; after a power cut it may be behind. So a database that is behind its mark has lost commits.
+#[derive(Debug)]
+pub(super) struct Mark {
+    file: File,
+}
+
+impl Mark {
+    /// The batch that is marked; 0 where there is no readable mark.
+    pub(super) fn read(&self) -> u64 {
+        let mut bytes = [0; 12];
+        if self.file.read_exact_at(&mut bytes, 0).is_err() {
+            return 0;
+        }
+        let (number, sum) = bytes.split_at(8);
+        if crc32fast::hash(number).to_le_bytes() != sum {
+            return 0;
+        }
+        number.try_into().map_or(0, u64::from_le_bytes)
+    }
+
+    /// Marks a batch as committed. A mark that cannot be written detects less, and does no harm.
+    pub(super) fn write(&self, batch: u64) {
+        let number = batch.to_le_bytes();
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&number);
+        bytes[8..].copy_from_slice(&crc32fast::hash(&number).to_le_bytes());
+        let _ = self.file.write_all_at(&bytes, 0);
+    }
+}
+
+/// The first bytes of every SQLite database.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Looks at the database file before SQLite does: what is not a whole hapax store is refused with a clear word.
+pub(super) fn check_database(path: &Path, wal_bytes: u64) -> Result<(), Error> {
+    let Ok(file) = File::open(path) else { return Ok(()) };
+    let length = file.metadata().map_or(0, |metadata| metadata.len());
+    if length == 0 {
+        return Ok(());
+    }
+    let mut header = [0; 100];
+    if length < 512 || file.read_exact_at(&mut header, 0).is_err() {
+        return Err(damaged(format_args!("{}: cut off within its first page", path.display())));
+    }
+    if &header[..16] != MAGIC {
+        return Err(Error::corrupt("this file is not a hapax store").with_detail(path.display()));
+    }
+    let number = |at: usize| u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+    let page_size = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        size => u64::from(size),
+    };
+    // While a log is waiting to be copied in, the file may be shorter than its first page says.
+    let whole = number(28) * page_size;
+    if wal_bytes == 0 && number(24) == number(92) && length < whole {
+        return Err(damaged(format_args!("{}: {length} bytes instead of {whole}", path.display())));
+    }
+    Ok(())
+}

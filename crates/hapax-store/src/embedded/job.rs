@@ -1,0 +1,50 @@
+//! What the writer is asked to do, and what it answers.
+
+use bytes::Bytes;
+use hapax_core::journal::{Append, Head};
+use hapax_core::lane::{LaneAnswer, LaneCommand, LaneId};
+use hapax_core::registry::DocumentId;
+use hapax_core::{Answer, ClaimId, Command, Epoch, Error, Identity, SweepReport};
+use tokio::sync::oneshot;
+
+/// One command on its way to the writer.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) what: What,
+    /// Where the answer goes once it is durable; nobody waits for a job of the store itself.
+    pub(super) reply: Option<oneshot::Sender<Result<Done, Error>>>,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum What {
+    /// A command to a claim, with the journal events that belong to it.
+    Step { claim: ClaimId, command: Command, identity: Option<Identity>, events: Vec<Append> },
+    /// The sweeper's visits.
+    Sweep(Vec<(ClaimId, Epoch)>),
+    /// A command to a lane.
+    Lane(LaneId, LaneCommand),
+    /// A write to a journal.
+    Append(Append),
+    /// A document's new body.
+    Put { id: DocumentId, expect: u64, body: Bytes },
+    /// A document's end.
+    Delete { id: DocumentId, expect: u64 },
+    /// Renew the session.
+    Renew,
+    /// Write down that the session was renewed, and do what can be done when there is nothing else to do.
+    Beat,
+    /// End the session.
+    End,
+}
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub(super) enum Done {
+    Step(Answer),
+    Swept(SweepReport),
+    Lane(LaneAnswer),
+    Appended(Head),
+    Version(u64),
+    Nothing,
+}

@@ -1,0 +1,217 @@
+//! The ports on the handle: what can be answered from memory is, the rest goes to the writer or to a reader.
+
+use bytes::Bytes;
+use hapax_core::claim::audit::AuditEvent;
+use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
+use hapax_core::registry::{Document, DocumentId};
+use hapax_core::{
+    Answer, AttemptId, ClaimId, ClaimRequest, Command, Counts, Decision, Ending, Epoch, Error, Filter, Identity, Inspect,
+    Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report, Retention, Session,
+    SetAnswer, SweepReport, Verdict, View,
+};
+
+use super::job::{Done, What};
+use super::{Embedded, audit, list, shared, streams};
+use crate::hub::Watch;
+use crate::{filter, limits};
+
+/// The writer answered a command with the answer to another one, which only a defect can bring about.
+fn confused() -> Error {
+    Error::internal("the store answered another command than was asked")
+}
+
+impl Embedded {
+    async fn step(
+        &self,
+        claim: ClaimId,
+        command: Command,
+        identity: Option<Identity>,
+        events: Vec<Append>,
+    ) -> Result<Answer, Error> {
+        match self.send(What::Step { claim, command, identity, events }).await? {
+            Done::Step(answer) => Ok(answer),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn lane(&self, id: &LaneId, command: LaneCommand) -> Result<LaneAnswer, Error> {
+        lane::check(id)?;
+        match self.send(What::Lane(id.clone(), command)).await? {
+            Done::Lane(answer) => Ok(answer),
+            _ => Err(confused()),
+        }
+    }
+}
+
+impl Ledger for Embedded {
+    type Watch = Watch;
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Verdict, Error> {
+        let state = &self.core.state;
+        state.check()?;
+        let (claim, ask) = (request.identity.claim_id(), request.ask(state.sessions.own()));
+        if let Some(verdict) = state.table.claim(&claim, &ask, state.clock.now()) {
+            return Ok(verdict);
+        }
+        match self.step(claim, Command::Claim(ask), Some(request.identity), Vec::new()).await? {
+            Answer::Verdict(verdict) => Ok(verdict),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn report(&self, claim: ClaimId, epoch: Epoch, report: Report, events: Vec<Append>) -> Result<Ending, Error> {
+        match self.step(claim, Command::Hold(epoch, report), None, events).await? {
+            Answer::Ending(ending) => Ok(ending),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn set(&self, request: ClaimRequest, outcome: Outcome, retention: Retention) -> Result<SetAnswer, Error> {
+        let ask = request.ask(self.core.state.sessions.own());
+        let claim = request.identity.claim_id();
+        match self.step(claim, Command::Set(ask, outcome, retention), Some(request.identity), Vec::new()).await? {
+            Answer::Set(answer) => Ok(answer),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn peek(&self, claim: ClaimId) -> Result<Option<View>, Error> {
+        let state = &self.core.state;
+        state.check()?;
+        if let Some(view) = state.table.peek(&claim, state.clock.now()) {
+            return Ok(Some(view));
+        }
+        self.core.desk.read(move |reader| reader.peek(&claim)).await
+    }
+
+    fn watch(&self, claim: ClaimId) -> Watch {
+        self.core.state.hub.watch(claim)
+    }
+
+    fn session(&self) -> Session {
+        self.core.state.sessions.session()
+    }
+}
+
+impl Lanes for Embedded {
+    async fn enter(&self, lane: &LaneId, ticket: AttemptId) -> Result<LaneAnswer, Error> {
+        let session = self.core.state.sessions.own();
+        self.lane(lane, LaneCommand::Enter(Ticket { id: ticket, session })).await
+    }
+
+    async fn leave(&self, lane: &LaneId, ticket: AttemptId, doubt: Option<ClaimId>) -> Result<(), Error> {
+        self.lane(lane, LaneCommand::Leave { ticket, doubt }).await.map(|_| ())
+    }
+
+    async fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> Result<(), Error> {
+        self.lane(lane, LaneCommand::Open(claim)).await.map(|_| ())
+    }
+}
+
+impl Journal for Embedded {
+    async fn append(&self, write: Append) -> Result<Head, Error> {
+        match self.send(What::Append(write)).await? {
+            Done::Appended(head) => Ok(head),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
+        self.core.state.check()?;
+        let stream = stream.clone();
+        self.core.desk.read(move |reader| Ok(streams::find(&reader.conn, &stream)?.map(|(_, head)| head))).await
+    }
+
+    async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
+        self.core.state.check()?;
+        let stream = stream.clone();
+        self.core.archive.read(move |reader| streams::read(&reader.conn, &stream, from, limit)).await
+    }
+}
+
+impl Registry for Embedded {
+    async fn get(&self, id: &DocumentId) -> Result<Option<Document>, Error> {
+        self.core.state.check()?;
+        let id = id.clone();
+        self.core.desk.read(move |reader| shared::get(&reader.conn, &id)).await
+    }
+
+    async fn put(&self, id: &DocumentId, expect: u64, body: Bytes) -> Result<u64, Error> {
+        match self.send(What::Put { id: id.clone(), expect, body }).await? {
+            Done::Version(version) => Ok(version),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn delete(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
+        self.send(What::Delete { id: id.clone(), expect }).await.map(|_| ())
+    }
+
+    async fn list_documents(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<Document>, Error> {
+        self.core.state.check()?;
+        let (kind, after) = (kind.to_owned(), after.unwrap_or_default().to_owned());
+        self.core.archive.read(move |reader| shared::list(&reader.conn, &kind, &after, limit)).await
+    }
+}
+
+impl Inspect for Embedded {
+    async fn record(&self, claim: ClaimId) -> Result<Option<Record>, Error> {
+        self.core.state.check()?;
+        self.core.desk.read(move |reader| reader.record(&claim)).await
+    }
+
+    async fn find(&self, operation: OperationId) -> Result<Option<Record>, Error> {
+        self.core.state.check()?;
+        self.core.desk.read(move |reader| reader.find(operation)).await
+    }
+
+    async fn list(&self, filter: &Filter, after: Option<&str>, limit: usize) -> Result<Page<Record>, Error> {
+        self.core.state.check()?;
+        let (wanted, after) = (filter.clone(), filter::page_mark(after)?);
+        self.core.archive.read(move |reader| list::list(reader, &wanted, after.cast_signed(), limit)).await
+    }
+
+    async fn count(&self, filter: &Filter) -> Result<Counts, Error> {
+        self.core.state.check()?;
+        filter::countable(filter)?;
+        let wanted = filter.clone();
+        self.core.archive.read(move |reader| list::count(reader, &wanted)).await
+    }
+
+    async fn decide(&self, claim: ClaimId, decision: Decision) -> Result<Operated, Error> {
+        match self.step(claim, Command::Operate(decision), None, Vec::new()).await? {
+            Answer::Operated(operated) => Ok(operated),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {
+        self.core.state.check()?;
+        let limit = limit.min(limits::SWEEP_CHUNK);
+        let mut due = self.core.archive.read(move |reader| reader.due(limit + 1)).await?;
+        let more = due.len() > limit;
+        due.truncate(limit);
+        if due.is_empty() {
+            return Ok(SweepReport { more, ..SweepReport::default() });
+        }
+        match self.send(What::Sweep(due)).await? {
+            Done::Swept(report) => Ok(SweepReport { more, ..report }),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {
+        self.core.state.check()?;
+        let before = audit_mark(after)?;
+        self.core.archive.read(move |reader| audit::page(&reader.conn, before, limit)).await
+    }
+}
+
+/// The audit runs from the newest entry to the oldest.
+pub(super) fn audit_mark(after: Option<&str>) -> Result<i64, Error> {
+    match after {
+        None => Ok(i64::MAX),
+        Some(_) => Ok(filter::page_mark(after)?.cast_signed()),
+    }
+}

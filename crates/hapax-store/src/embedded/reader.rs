@@ -1,0 +1,193 @@
+//! Reading beside the writer: connections of their own, in threads of their own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use hapax_core::claim::{current, view};
+use hapax_core::{
+    Claim, ClaimId, Epoch, Error, Now, OperationId, Record, SessionId, Sign, State as ClaimState, Timestamp, View,
+};
+use rusqlite::{Connection, params};
+use tokio::sync::{mpsc, oneshot};
+
+use super::claims;
+use super::fault::Fault;
+use super::rows::{Columns, Stored};
+use super::schema;
+use super::session::{Guarded, stored_sign};
+use super::state::{State, closed};
+use crate::limits;
+
+/// Where a reader learns of sessions.
+#[derive(Clone)]
+pub(super) enum Signs {
+    /// From the process that writes: this one.
+    Own(Arc<State>),
+    /// From what the process that writes has written down.
+    Stored,
+}
+
+/// A connection for reading.
+pub(super) struct Reader {
+    pub(super) conn: Connection,
+    pub(super) clock: Arc<Guarded>,
+    signs: Signs,
+}
+
+impl Reader {
+    /// Opens a connection.
+    pub(super) fn open(path: &Path, clock: Arc<Guarded>, signs: Signs) -> Result<Self, Error> {
+        Ok(Reader { conn: schema::open_reader(path)?, clock, signs })
+    }
+
+    /// What is known of a session.
+    pub(super) fn sign(&self, session: SessionId) -> Result<Sign, Fault> {
+        match &self.signs {
+            Signs::Own(state) => Ok(state.sessions.sign(session)),
+            Signs::Stored => stored_sign(&self.conn, session),
+        }
+    }
+
+    /// The moment at which a reader looks at a claim.
+    pub(super) fn now(&self, claim: &Claim, time: Timestamp) -> Result<Now, Fault> {
+        Ok(Now { time, next_epoch: Epoch::from_packed(u64::MAX), holder: self.sign(claim.session)? })
+    }
+
+    /// What a reader sees of a claim.
+    pub(super) fn peek(&self, id: &ClaimId) -> Result<Option<View>, Fault> {
+        let mark = self.table_mark();
+        let Some(stored) = claims::load(&self.conn, id)? else { return Ok(None) };
+        if let (Signs::Own(state), Some(mark)) = (&self.signs, mark)
+            && matches!(stored.claim.state, ClaimState::Settled { .. })
+        {
+            state.table.put_read(mark, *id, &stored.claim);
+        }
+        let now = self.now(&stored.claim, self.clock.now())?;
+        Ok(view(Some(&stored.claim), &now))
+    }
+
+    fn table_mark(&self) -> Option<crate::table::Mark> {
+        match &self.signs {
+            Signs::Own(state) => Some(state.table.mark()),
+            Signs::Stored => None,
+        }
+    }
+
+    /// A claim with what it is about.
+    pub(super) fn record(&self, id: &ClaimId) -> Result<Option<Record>, Fault> {
+        match claims::load(&self.conn, id)? {
+            Some(stored) => self.standing(stored, self.clock.now()),
+            None => Ok(None),
+        }
+    }
+
+    /// A claim by its public id, whose first bytes are those of the digest.
+    pub(super) fn find(&self, operation: OperationId) -> Result<Option<Record>, Fault> {
+        let (mut low, mut high) = ([0_u8; 32], [0xff_u8; 32]);
+        low[..OperationId::CLAIM_PREFIX].copy_from_slice(operation.claim_prefix());
+        high[..OperationId::CLAIM_PREFIX].copy_from_slice(operation.claim_prefix());
+        let mut statement = self.conn.prepare_cached(&claims::select("digest >= ?1 AND digest <= ?2"))?;
+        let mut rows = statement.query(params![&low[..], &high[..]])?;
+        while let Some(row) = rows.next()? {
+            let mut stored = Columns::read(row)?.stored()?;
+            if stored.claim.operation_id == operation {
+                claims::complete(&self.conn, &mut stored)?;
+                return self.standing(stored, self.clock.now());
+            }
+        }
+        Ok(None)
+    }
+
+    /// The record as it stands; `None` when time has made it absent.
+    pub(super) fn standing(&self, stored: Stored, time: Timestamp) -> Result<Option<Record>, Fault> {
+        let identity = stored.identity()?;
+        let now = self.now(&stored.claim, time)?;
+        Ok(current(Some(&stored.claim), &now).map(|claim| Record { identity, claim: claim.into_owned() }))
+    }
+
+    /// Claims that time has changed, as the sweeper looks for them: a few more than `limit` at most.
+    pub(super) fn due(&self, limit: usize) -> Result<Vec<(ClaimId, Epoch)>, Fault> {
+        let time = self.clock.now();
+        let mut due = self.lapsed(time, limit)?;
+        let sql = "SELECT digest, epoch FROM claims WHERE due <= ?1 ORDER BY due LIMIT ?2";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let room = i64::try_from(limit.saturating_sub(due.len())).unwrap_or(i64::MAX);
+        let mut rows = statement.query(params![time.as_micros(), room])?;
+        while let Some(row) = rows.next()? {
+            due.push((ClaimId::from_bytes(row.get(0)?), epoch(row.get(1)?)));
+        }
+        Ok(due)
+    }
+
+    /// Held claims whose session or whose time to run is over. Reads what is held, and nothing else.
+    fn lapsed(&self, time: Timestamp, limit: usize) -> Result<Vec<(ClaimId, Epoch)>, Fault> {
+        let mut statement =
+            self.conn.prepare_cached("SELECT digest, epoch, session, until FROM claims WHERE state = 1")?;
+        let mut rows = statement.query([])?;
+        let (mut lapsed, mut last) = (Vec::new(), None);
+        while let Some(row) = rows.next()? {
+            let session = SessionId(row.get::<_, i64>(2)?.cast_unsigned());
+            let until = match last {
+                Some((known, until)) if known == session => until,
+                _ => self.sign(session)?.until,
+            };
+            last = Some((session, until));
+            if time >= until || time.as_micros() >= row.get::<_, i64>(3)? {
+                lapsed.push((ClaimId::from_bytes(row.get(0)?), epoch(row.get(1)?)));
+                if lapsed.len() >= limit {
+                    break;
+                }
+            }
+        }
+        Ok(lapsed)
+    }
+}
+
+fn epoch(packed: i64) -> Epoch {
+    Epoch::from_packed(packed.cast_unsigned())
+}
+
+type Read = Box<dyn FnOnce(&Reader) + Send>;
+
+/// A reading thread.
+#[derive(Clone)]
+pub(super) struct Desk(mpsc::Sender<Read>);
+
+impl Desk {
+    /// Starts a thread with a reader of its own.
+    pub(super) fn start(name: &str, reader: Reader) -> Result<(Desk, JoinHandle<()>), Error> {
+        let (sender, mut reads) = mpsc::channel::<Read>(limits::READ_QUEUE);
+        let work = move || {
+            while let Some(read) = reads.blocking_recv() {
+                read(&reader);
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(work)
+            .map_err(|error| Error::unavailable("the store's threads cannot be started").with_detail(error))?;
+        Ok((Desk(sender), thread))
+    }
+
+    /// A desk at which nobody sits.
+    pub(super) fn none() -> Desk {
+        Desk(mpsc::channel(1).0)
+    }
+
+    /// Reads something.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (reply, answer) = oneshot::channel();
+        let read: Read = Box::new(move |reader| {
+            let _ = reply.send(read(reader).map_err(Fault::for_reader));
+        });
+        self.0.try_send(read).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Error::unavailable("too many reads wait for the store"),
+            mpsc::error::TrySendError::Closed(_) => closed(),
+        })?;
+        answer.await.map_err(|_| closed())?
+    }
+}

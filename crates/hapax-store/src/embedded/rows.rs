@@ -1,0 +1,425 @@
+//! A claim as a row, and back.
+//!
+//! [`Columns`] is the row in plain numbers and bytes: what is bound, what is checked by the checksum, and what is read.
+//! The outcome's bytes and the leaves are in tables of their own; a row says whether they are there.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_core::claim::{DoubtEnds, DoubtThen, SettledBy};
+use hapax_core::{
+    AttemptId, Claim, ClaimId, Doubt, Epoch, Error, Fingerprint, Identity, OperationId, Outcome, Ran, RecipeId, Rerun,
+    SessionId, State, StateName, Terms, Timestamp, limits,
+};
+use rusqlite::Row;
+
+use super::fault::{Fault, damaged};
+use super::sum::Sum;
+
+/// The columns of `claims` in the order of [`Columns`].
+pub(super) const COLUMNS: &str = "id, digest, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
+     opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, may_have_run, since, until, why, \
+     asked_at, outcome_kind, status, outcome, leaves, identity, crc";
+
+/// A row of `claims`.
+#[derive(Debug)]
+pub(super) struct Columns<'a> {
+    pub(super) id: i64,
+    pub(super) digest: &'a [u8],
+    pub(super) state: i64,
+    pub(super) due: Option<i64>,
+    pub(super) epoch: i64,
+    pub(super) attempt: &'a [u8],
+    pub(super) operation_id: &'a [u8],
+    pub(super) recipe: i64,
+    pub(super) fingerprint: &'a [u8],
+    pub(super) session: i64,
+    pub(super) opened_at: i64,
+    pub(super) granted_at: i64,
+    pub(super) rerun: i64,
+    pub(super) quiet: i64,
+    pub(super) max_run: i64,
+    pub(super) give_up: i64,
+    pub(super) doubt_after: Option<i64>,
+    pub(super) doubt_then: Option<i64>,
+    pub(super) may_have_run: i64,
+    pub(super) since: Option<i64>,
+    pub(super) until: Option<i64>,
+    pub(super) why: Option<i64>,
+    pub(super) asked_at: Option<i64>,
+    pub(super) outcome_kind: Option<i64>,
+    pub(super) status: Option<i64>,
+    pub(super) outcome: Option<i64>,
+    pub(super) leaves: i64,
+    pub(super) identity: &'a [u8],
+}
+
+/// A claim with the place it is stored at.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    /// The row.
+    pub(super) id: i64,
+    /// The row of the outcome's bytes, where there are any.
+    pub(super) outcome: Option<i64>,
+    /// Whether leaves are stored.
+    pub(super) leaves: bool,
+    /// [`Identity::encode`].
+    pub(super) identity: Box<[u8]>,
+    /// The claim. Its outcome has no bytes and its leaves are missing until they are read from their own tables.
+    pub(super) claim: Claim,
+}
+
+impl Stored {
+    /// The readable parts.
+    pub(super) fn identity(&self) -> Result<Identity, Error> {
+        Identity::decode(&self.identity)
+    }
+}
+
+impl<'a> Columns<'a> {
+    /// The row of a claim.
+    pub(super) fn new(id: i64, claim_id: &'a ClaimId, claim: &'a Claim, outcome: Option<i64>, identity: &'a [u8]) -> Self {
+        let terms = &claim.terms;
+        let mut columns = Columns {
+            id,
+            digest: claim_id.as_bytes(),
+            state: state_code(claim.state.name()),
+            due: due(claim).filter(|due| *due != Timestamp::NEVER).map(Timestamp::as_micros),
+            epoch: claim.epoch.packed().cast_signed(),
+            attempt: claim.attempt.as_bytes(),
+            operation_id: claim.operation_id.as_bytes(),
+            recipe: claim.fingerprint.recipe.0.cast_signed(),
+            fingerprint: &claim.fingerprint.digest,
+            session: claim.session.0.cast_signed(),
+            opened_at: claim.opened_at.as_micros(),
+            granted_at: claim.granted_at.as_micros(),
+            rerun: rerun_code(terms.rerun),
+            quiet: micros(terms.quiet),
+            max_run: micros(terms.max_run),
+            give_up: micros(terms.give_up),
+            doubt_after: terms.doubt.map(|ends| micros(ends.after)),
+            doubt_then: terms.doubt.map(|ends| then_code(ends.then)),
+            may_have_run: i64::from(claim.earlier_may_have_run),
+            since: None,
+            until: None,
+            why: None,
+            asked_at: None,
+            outcome_kind: None,
+            status: None,
+            outcome,
+            leaves: i64::from(claim.leaves.is_some()),
+            identity,
+        };
+        columns.put_state(&claim.state);
+        columns
+    }
+
+    fn put_state(&mut self, state: &State) {
+        match state {
+            State::Held { run_until } => self.until = Some(run_until.as_micros()),
+            State::Settled { outcome, settled_at, keep_until, by } => {
+                self.since = Some(settled_at.as_micros());
+                self.until = Some(keep_until.as_micros());
+                self.why = Some(by_code(*by));
+                self.outcome_kind = Some(outcome_code(outcome));
+                if let Outcome::NotKept { status } = outcome {
+                    self.status = Some(i64::from(*status));
+                }
+            }
+            State::InDoubt { reason, since, asked_at } => {
+                self.since = Some(since.as_micros());
+                self.why = Some(doubt_code(*reason));
+                self.asked_at = asked_at.map(Timestamp::as_micros);
+            }
+            State::Released { since, ran } => {
+                self.since = Some(since.as_micros());
+                self.why = Some(i64::from(*ran == Ran::Perhaps));
+            }
+        }
+    }
+
+    /// The row's checksum.
+    pub(super) fn sum(&self) -> Sum {
+        Sum::of("claims")
+            .int(self.id)
+            .bytes(self.digest)
+            .int(self.state)
+            .opt(self.due)
+            .int(self.epoch)
+            .bytes(self.attempt)
+            .bytes(self.operation_id)
+            .int(self.recipe)
+            .bytes(self.fingerprint)
+            .int(self.session)
+            .int(self.opened_at)
+            .int(self.granted_at)
+            .int(self.rerun)
+            .int(self.quiet)
+            .int(self.max_run)
+            .int(self.give_up)
+            .opt(self.doubt_after)
+            .opt(self.doubt_then)
+            .int(self.may_have_run)
+            .opt(self.since)
+            .opt(self.until)
+            .opt(self.why)
+            .opt(self.asked_at)
+            .opt(self.outcome_kind)
+            .opt(self.status)
+            .opt(self.outcome)
+            .int(self.leaves)
+            .bytes(self.identity)
+    }
+
+    /// Reads a row of [`COLUMNS`] and checks it.
+    pub(super) fn read(row: &'a Row<'_>) -> Result<Self, Fault> {
+        let blob = |index| row.get_ref(index)?.as_blob().map_err(|error| Fault::Command(damaged(error)));
+        let columns = Columns {
+            id: row.get(0)?,
+            digest: blob(1)?,
+            state: row.get(2)?,
+            due: row.get(3)?,
+            epoch: row.get(4)?,
+            attempt: blob(5)?,
+            operation_id: blob(6)?,
+            recipe: row.get(7)?,
+            fingerprint: blob(8)?,
+            session: row.get(9)?,
+            opened_at: row.get(10)?,
+            granted_at: row.get(11)?,
+            rerun: row.get(12)?,
+            quiet: row.get(13)?,
+            max_run: row.get(14)?,
+            give_up: row.get(15)?,
+            doubt_after: row.get(16)?,
+            doubt_then: row.get(17)?,
+            may_have_run: row.get(18)?,
+            since: row.get(19)?,
+            until: row.get(20)?,
+            why: row.get(21)?,
+            asked_at: row.get(22)?,
+            outcome_kind: row.get(23)?,
+            status: row.get(24)?,
+            outcome: row.get(25)?,
+            leaves: row.get(26)?,
+            identity: blob(27)?,
+        };
+        columns.sum().check(row.get(28)?, || format!("claim row {}", columns.id))?;
+        Ok(columns)
+    }
+
+    /// The claim id.
+    pub(super) fn claim_id(&self) -> Result<ClaimId, Error> {
+        Ok(ClaimId::from_bytes(fixed(self.digest)?))
+    }
+
+    /// The claim, without the bytes that are elsewhere.
+    pub(super) fn stored(&self) -> Result<Stored, Error> {
+        Ok(Stored {
+            id: self.id,
+            outcome: self.outcome,
+            leaves: self.leaves != 0,
+            identity: self.identity.into(),
+            claim: self.claim()?,
+        })
+    }
+
+    fn claim(&self) -> Result<Claim, Error> {
+        Ok(Claim {
+            epoch: Epoch::from_packed(self.epoch.cast_unsigned()),
+            attempt: AttemptId::from_bytes(fixed(self.attempt)?),
+            operation_id: OperationId::from_bytes(fixed(self.operation_id)?),
+            fingerprint: Fingerprint {
+                recipe: RecipeId(self.recipe.cast_unsigned()),
+                digest: fixed(self.fingerprint)?,
+            },
+            leaves: None,
+            terms: self.terms()?,
+            opened_at: Timestamp::from_micros(self.opened_at),
+            granted_at: Timestamp::from_micros(self.granted_at),
+            session: SessionId(self.session.cast_unsigned()),
+            earlier_may_have_run: self.may_have_run != 0,
+            state: self.state()?,
+        })
+    }
+
+    fn terms(&self) -> Result<Terms, Error> {
+        let doubt = match (self.doubt_after, self.doubt_then) {
+            (Some(after), Some(then)) => Some(DoubtEnds { after: duration(after), then: then_of(then)? }),
+            _ => None,
+        };
+        Ok(Terms {
+            rerun: rerun_of(self.rerun)?,
+            quiet: duration(self.quiet),
+            max_run: duration(self.max_run),
+            give_up: duration(self.give_up),
+            doubt,
+        })
+    }
+
+    fn state(&self) -> Result<State, Error> {
+        let stamp = |micros: Option<i64>| micros.map(Timestamp::from_micros).ok_or_else(|| unknown("a missing time"));
+        let why = self.why.unwrap_or_default();
+        Ok(match state_of(self.state)? {
+            StateName::Held => State::Held { run_until: stamp(self.until)? },
+            StateName::Settled => State::Settled {
+                outcome: self.bare_outcome()?,
+                settled_at: stamp(self.since)?,
+                keep_until: stamp(self.until)?,
+                by: by_of(why)?,
+            },
+            StateName::InDoubt => State::InDoubt {
+                reason: doubt_of(why)?,
+                since: stamp(self.since)?,
+                asked_at: self.asked_at.map(Timestamp::from_micros),
+            },
+            StateName::Released => State::Released {
+                since: stamp(self.since)?,
+                ran: if why == 0 { Ran::No } else { Ran::Perhaps },
+            },
+        })
+    }
+
+    fn bare_outcome(&self) -> Result<Outcome, Error> {
+        let status = self.status.and_then(|status| u16::try_from(status).ok());
+        outcome_of(self.outcome_kind.unwrap_or_default(), status, Bytes::new())
+    }
+}
+
+/// When the sweeper should look at a claim that time alone can change. A held one is found by its session instead.
+fn due(claim: &Claim) -> Option<Timestamp> {
+    match &claim.state {
+        State::Held { .. } => None,
+        State::Settled { keep_until, .. } => Some(*keep_until),
+        State::InDoubt { since, .. } => claim.terms.doubt.map(|ends| since.after(ends.after)),
+        State::Released { since, .. } => {
+            Some(since.after(limits::TOMBSTONE_KEPT.max(claim.terms.quiet).max(claim.terms.give_up)))
+        }
+    }
+}
+
+/// Whole microseconds; what does not fit lasts for ever.
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn duration(micros: i64) -> Duration {
+    if micros == i64::MAX { Duration::MAX } else { Duration::from_micros(micros.cast_unsigned()) }
+}
+
+/// A number without a sign; SQLite has only signed ones.
+pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(index).map(i64::cast_unsigned)
+}
+
+/// Bytes of a fixed length.
+pub(super) fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Error> {
+    bytes.try_into().map_err(|_| damaged(format_args!("{} bytes instead of {N}", bytes.len())))
+}
+
+fn unknown(what: &str) -> Error {
+    damaged(format_args!("a claim with {what}"))
+}
+
+/// The code of a state; the view `hapax_states` says the same to people.
+pub(super) fn state_code(state: StateName) -> i64 {
+    match state {
+        StateName::Held => 1,
+        StateName::Settled => 2,
+        StateName::InDoubt => 3,
+        StateName::Released => 4,
+    }
+}
+
+/// The state with this code.
+pub(super) fn state_of(code: i64) -> Result<StateName, Error> {
+    StateName::ALL.into_iter().find(|state| state_code(*state) == code).ok_or_else(|| unknown("an unknown state"))
+}
+
+fn rerun_code(rerun: Rerun) -> i64 {
+    match rerun {
+        Rerun::Safe => 1,
+        Rerun::Ask => 2,
+        Rerun::Unsafe => 3,
+    }
+}
+
+fn rerun_of(code: i64) -> Result<Rerun, Error> {
+    [Rerun::Safe, Rerun::Ask, Rerun::Unsafe]
+        .into_iter()
+        .find(|rerun| rerun_code(*rerun) == code)
+        .ok_or_else(|| unknown("an unknown rerun"))
+}
+
+fn then_code(then: DoubtThen) -> i64 {
+    match then {
+        DoubtThen::Release => 1,
+        DoubtThen::Forget => 2,
+    }
+}
+
+fn then_of(code: i64) -> Result<DoubtThen, Error> {
+    [DoubtThen::Release, DoubtThen::Forget]
+        .into_iter()
+        .find(|then| then_code(*then) == code)
+        .ok_or_else(|| unknown("an unknown end of doubt"))
+}
+
+fn by_code(by: SettledBy) -> i64 {
+    match by {
+        SettledBy::Holder => 1,
+        SettledBy::Operator => 2,
+    }
+}
+
+fn by_of(code: i64) -> Result<SettledBy, Error> {
+    [SettledBy::Holder, SettledBy::Operator]
+        .into_iter()
+        .find(|by| by_code(*by) == code)
+        .ok_or_else(|| unknown("an unknown settler"))
+}
+
+fn doubt_code(doubt: Doubt) -> i64 {
+    match doubt {
+        Doubt::Lapsed => 1,
+        Doubt::Failed => 2,
+        Doubt::Stated => 3,
+        Doubt::Paused => 4,
+    }
+}
+
+fn doubt_of(code: i64) -> Result<Doubt, Error> {
+    [Doubt::Lapsed, Doubt::Failed, Doubt::Stated, Doubt::Paused]
+        .into_iter()
+        .find(|doubt| doubt_code(*doubt) == code)
+        .ok_or_else(|| unknown("an unknown doubt"))
+}
+
+/// The code of an outcome's kind.
+pub(super) fn outcome_code(outcome: &Outcome) -> i64 {
+    match outcome {
+        Outcome::Succeeded(_) => 1,
+        Outcome::Refused(_) => 2,
+        Outcome::NotKept { .. } => 3,
+        Outcome::Erased => 4,
+    }
+}
+
+/// The outcome of this kind with these bytes.
+pub(super) fn outcome_of(code: i64, status: Option<u16>, bytes: Bytes) -> Result<Outcome, Error> {
+    match (code, status) {
+        (1, _) => Ok(Outcome::Succeeded(bytes)),
+        (2, _) => Ok(Outcome::Refused(bytes)),
+        (3, Some(status)) => Ok(Outcome::NotKept { status }),
+        (4, _) => Ok(Outcome::Erased),
+        _ => Err(unknown("an unknown outcome")),
+    }
+}
+
+/// The bytes of an outcome that has any.
+pub(super) fn outcome_bytes(outcome: &Outcome) -> Option<&Bytes> {
+    match outcome {
+        Outcome::Succeeded(bytes) | Outcome::Refused(bytes) if !bytes.is_empty() => Some(bytes),
+        _ => None,
+    }
+}

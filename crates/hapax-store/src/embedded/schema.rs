@@ -1,0 +1,193 @@
+//! The database file: how it is opened, what is in it, and when it is refused.
+
+use std::path::Path;
+
+use hapax_core::{Error, Timestamp};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+
+use super::fault::{Fault, damaged};
+use super::rows::unsigned;
+use super::sum::Sum;
+use crate::limits;
+
+/// Says that a database is a hapax store: "hapx".
+pub(super) const APPLICATION_ID: i64 = 0x6861_7078;
+/// The version of the tables that this hapax writes.
+pub(super) const SCHEMA_VERSION: i64 = 1;
+/// The oldest version of hapax's tables whose programs can work on what this one writes.
+const OLDEST_COMPATIBLE: i64 = 1;
+
+const TABLES: &str = include_str!("schema.sql");
+
+/// What the store knows of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meta {
+    /// Schema version below which a program must not touch the store.
+    pub(super) oldest_compatible: i64,
+    /// Which life of the store this is (L4).
+    pub(super) incarnation: u16,
+    /// No epoch counter up to this one is given out again.
+    pub(super) epoch_reserved: u64,
+    /// How many batches were committed.
+    pub(super) batch: u64,
+    /// The latest time that was written (L12).
+    pub(super) latest: Timestamp,
+    /// When the store was made.
+    pub(super) created_at: Timestamp,
+}
+
+impl Meta {
+    fn sum(&self) -> Sum {
+        Sum::of("store")
+            .int(self.oldest_compatible)
+            .int(i64::from(self.incarnation))
+            .int(self.epoch_reserved.cast_signed())
+            .int(self.batch.cast_signed())
+            .int(self.latest.as_micros())
+            .int(self.created_at.as_micros())
+    }
+
+    /// Reads it.
+    pub(super) fn read(conn: &Connection) -> Result<Meta, Fault> {
+        let sql = "SELECT oldest_compatible, incarnation, epoch_reserved, batch, latest_at, created_at, crc \
+                   FROM store WHERE id = 1";
+        let (meta, crc) = conn.prepare_cached(sql)?.query_row([], |row| {
+            let meta = Meta {
+                oldest_compatible: row.get(0)?,
+                incarnation: row.get(1)?,
+                epoch_reserved: unsigned(row, 2)?,
+                batch: unsigned(row, 3)?,
+                latest: Timestamp::from_micros(row.get(4)?),
+                created_at: Timestamp::from_micros(row.get(5)?),
+            };
+            Ok((meta, row.get(6)?))
+        })?;
+        meta.sum().check(crc, || "the store's own row".into())?;
+        Ok(meta)
+    }
+
+    /// Writes it.
+    pub(super) fn write(&self, conn: &Connection) -> Result<(), Fault> {
+        let sql = "INSERT OR REPLACE INTO store (id, oldest_compatible, incarnation, epoch_reserved, batch, latest_at, \
+                   created_at, crc) VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        conn.prepare_cached(sql)?.execute(params![
+            self.oldest_compatible,
+            self.incarnation,
+            self.epoch_reserved.cast_signed(),
+            self.batch.cast_signed(),
+            self.latest.as_micros(),
+            self.created_at.as_micros(),
+            self.sum().value(),
+        ])?;
+        Ok(())
+    }
+}
+
+/// Opens the database for writing; makes it where there is none. `now` is the machine's clock.
+pub(super) fn open_writer(path: &Path, now: Timestamp) -> Result<(Connection, Meta), Error> {
+    let conn = Connection::open(path).map_err(|error| opening(path, error))?;
+    prepare_writer(&conn, now).map(|meta| (conn, meta)).map_err(|fault| opening_fault(path, fault))
+}
+
+fn prepare_writer(conn: &Connection, now: Timestamp) -> Result<Meta, Fault> {
+    conn.busy_timeout(limits::FILE_PATIENCE)?;
+    conn.set_prepared_statement_cache_capacity(limits::STATEMENTS);
+    // Only a database without any table takes the page size.
+    conn.execute_batch(&format!("PRAGMA page_size = {}", limits::PAGE_SIZE))?;
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(Error::unavailable("the file system does not support what the store needs").with_detail(mode).into());
+    }
+    conn.execute_batch(&format!(
+        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = MEMORY; \
+         PRAGMA foreign_keys = OFF; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; \
+         PRAGMA cache_size = -{}; PRAGMA journal_size_limit = {}",
+        limits::WRITER_PAGES_KIB,
+        limits::WAL_KEPT_BYTES,
+    ))?;
+    if is_new(conn)? {
+        create(conn, now)?;
+    }
+    check_version(conn)
+}
+
+fn is_new(conn: &Connection) -> Result<bool, Fault> {
+    let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(tables == 0 && pragma(conn, "application_id")? == 0)
+}
+
+fn create(conn: &Connection, now: Timestamp) -> Result<(), Fault> {
+    let meta = Meta {
+        oldest_compatible: OLDEST_COMPATIBLE,
+        incarnation: 1,
+        epoch_reserved: 0,
+        batch: 0,
+        latest: Timestamp::ZERO,
+        created_at: now,
+    };
+    conn.execute_batch("BEGIN IMMEDIATE")?;
+    conn.execute_batch(TABLES)?;
+    conn.execute_batch(&format!(
+        "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}"
+    ))?;
+    meta.write(conn)?;
+    conn.execute_batch("COMMIT")?;
+    Ok(())
+}
+
+/// Refuses what is not a hapax store, and one that a newer hapax says we must not touch (B8).
+pub(super) fn check_version(conn: &Connection) -> Result<Meta, Fault> {
+    if pragma(conn, "application_id")? != APPLICATION_ID {
+        return Err(Error::corrupt("this is a database, but not a hapax store").into());
+    }
+    // Read without its checksum first: a newer version may have another row.
+    let oldest: Option<i64> = conn
+        .query_row("SELECT oldest_compatible FROM store WHERE id = 1", [], |row| row.get(0))
+        .optional()?;
+    match oldest {
+        None => Err(damaged("the store's own row is missing").into()),
+        Some(oldest) if oldest > SCHEMA_VERSION => {
+            let written = pragma(conn, "user_version")?;
+            let detail = format!("schema {written}, needs at least {oldest}, this hapax knows {SCHEMA_VERSION}");
+            Err(Error::corrupt("this store was written by a newer hapax; use that one").with_detail(detail).into())
+        }
+        Some(_) => Meta::read(conn),
+    }
+}
+
+/// Opens the database for reading beside whoever writes it.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(|error| opening(path, error))?;
+    let prepare = || -> Result<(), Fault> {
+        conn.busy_timeout(limits::FILE_PATIENCE)?;
+        conn.set_prepared_statement_cache_capacity(limits::STATEMENTS);
+        conn.execute_batch(&format!(
+            "PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA cache_size = -{}",
+            limits::READER_PAGES_KIB
+        ))?;
+        Ok(())
+    };
+    prepare().map_err(|fault| opening_fault(path, fault))?;
+    Ok(conn)
+}
+
+/// A pragma that answers with a number.
+pub(super) fn pragma(conn: &Connection, name: &str) -> Result<i64, Fault> {
+    Ok(conn.prepare_cached(&format!("PRAGMA {name}"))?.query_row([], |row| row.get(0))?)
+}
+
+fn opening(path: &Path, error: rusqlite::Error) -> Error {
+    match Fault::from(error) {
+        Fault::Batch(error) => Error::unavailable("the store's file cannot be opened")
+            .with_detail(format_args!("{}: {error:#}", path.display())),
+        fault => opening_fault(path, fault),
+    }
+}
+
+/// The same error, with the file it is about.
+pub(super) fn opening_fault(path: &Path, fault: Fault) -> Error {
+    let error = fault.for_reader();
+    let detail = format!("{}: {}", path.display(), error.detail().unwrap_or_default());
+    error.with_detail(detail)
+}

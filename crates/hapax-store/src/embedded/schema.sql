@@ -1,0 +1,175 @@
+-- The tables of an embedded store. Times are microseconds since 1970, durations microseconds. Every `crc` is the
+-- CRC-32 of the record's other values. `hapax_claims` is the table for people.
+
+-- One row: what the store knows of itself.
+CREATE TABLE store (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    oldest_compatible INTEGER NOT NULL,
+    incarnation INTEGER NOT NULL,
+    epoch_reserved INTEGER NOT NULL,
+    batch INTEGER NOT NULL,
+    latest_at INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    crc INTEGER NOT NULL
+) STRICT;
+
+-- One row for each time the store was opened for writing.
+CREATE TABLE sessions (
+    id INTEGER PRIMARY KEY,
+    started_at INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    ended INTEGER NOT NULL,
+    crc INTEGER NOT NULL
+) STRICT;
+
+-- Claims are kept together by what they are about; the counts are those of the stored states.
+CREATE TABLE shelves (
+    id INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    project TEXT NOT NULL,
+    operation TEXT NOT NULL,
+    held INTEGER NOT NULL,
+    settled INTEGER NOT NULL,
+    in_doubt INTEGER NOT NULL,
+    released INTEGER NOT NULL,
+    crc INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX shelves_name ON shelves (tenant, project, operation);
+
+-- A claim's id is its shelf (id >> 40) and its place there, in the order of opening.
+CREATE TABLE claims (
+    id INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL,
+    state INTEGER NOT NULL,
+    due INTEGER,
+    epoch INTEGER NOT NULL,
+    attempt BLOB NOT NULL,
+    operation_id BLOB NOT NULL,
+    recipe INTEGER NOT NULL,
+    fingerprint BLOB NOT NULL,
+    session INTEGER NOT NULL,
+    opened_at INTEGER NOT NULL,
+    granted_at INTEGER NOT NULL,
+    rerun INTEGER NOT NULL,
+    quiet INTEGER NOT NULL,
+    max_run INTEGER NOT NULL,
+    give_up INTEGER NOT NULL,
+    doubt_after INTEGER,
+    doubt_then INTEGER,
+    may_have_run INTEGER NOT NULL,
+    since INTEGER,
+    until INTEGER,
+    why INTEGER,
+    asked_at INTEGER,
+    outcome_kind INTEGER,
+    status INTEGER,
+    outcome INTEGER,
+    leaves INTEGER NOT NULL,
+    identity BLOB NOT NULL,
+    crc INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX claims_digest ON claims (digest);
+-- What is in flight: everything but the settled.
+CREATE INDEX claims_open ON claims (state) WHERE state <> 2;
+-- What time will change.
+CREATE INDEX claims_due ON claims (due) WHERE due IS NOT NULL;
+
+CREATE TABLE outcomes (
+    id INTEGER PRIMARY KEY,
+    claim INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    bytes BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE leaves (
+    claim INTEGER PRIMARY KEY,
+    crc INTEGER NOT NULL,
+    bytes BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    verb TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    operation_id BLOB NOT NULL,
+    epoch INTEGER NOT NULL,
+    before INTEGER NOT NULL,
+    after INTEGER,
+    outcome_kind INTEGER,
+    status INTEGER,
+    bytes BLOB,
+    crc INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE streams (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    hash BLOB,
+    status TEXT NOT NULL,
+    checkpoint BLOB NOT NULL,
+    crc INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX streams_name ON streams (name);
+
+-- An event's id is its stream (id >> 32) and its place there, so no two events can have the same place.
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    chain INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    payload BLOB NOT NULL,
+    crc INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE documents (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE lanes (
+    tenant TEXT NOT NULL,
+    project TEXT NOT NULL,
+    entity TEXT NOT NULL,
+    tickets BLOB NOT NULL,
+    closed_by BLOB,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (tenant, project, entity)
+) STRICT, WITHOUT ROWID;
+
+CREATE VIEW hapax_states (code, name) AS VALUES (1, 'held'), (2, 'settled'), (3, 'in_doubt'), (4, 'released');
+
+CREATE VIEW hapax_claims AS
+SELECT
+    'op_' || lower(hex(c.operation_id)) AS operation_id,
+    s.tenant, s.project, s.operation,
+    n.name AS state,
+    (c.epoch >> 48) || '.' || (c.epoch & 0xffffffffffff) AS epoch,
+    c.session,
+    datetime(c.opened_at / 1000000, 'unixepoch') AS opened_at,
+    datetime(c.granted_at / 1000000, 'unixepoch') AS granted_at,
+    datetime(c.since / 1000000, 'unixepoch') AS since,
+    CASE WHEN c.until < 253402300800000000 THEN datetime(c.until / 1000000, 'unixepoch') ELSE 'never' END AS until,
+    CASE c.rerun WHEN 1 THEN 'safe' WHEN 2 THEN 'ask' ELSE 'unsafe' END AS rerun,
+    CASE c.outcome_kind WHEN 1 THEN 'succeeded' WHEN 2 THEN 'refused' WHEN 3 THEN 'not_kept' WHEN 4 THEN 'erased' END
+        AS outcome,
+    length(o.bytes) AS outcome_bytes
+FROM claims c
+JOIN shelves s ON s.id = c.id >> 40
+JOIN hapax_states n ON n.code = c.state
+LEFT JOIN outcomes o ON o.id = c.outcome;
+
+CREATE VIEW hapax_events AS
+SELECT s.name AS stream, e.id & 0xffffffff AS seq, e.kind, datetime(e.at / 1000000, 'unixepoch') AS at,
+    lower(hex(e.hash)) AS hash, e.payload
+FROM events e JOIN streams s ON s.id = e.id >> 32;

@@ -1,0 +1,59 @@
+//! What the handles and the threads of an open store share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use hapax_core::Error;
+
+use super::session::{Guarded, Sessions};
+use crate::hub::Hub;
+use crate::table::Table;
+
+/// An open store's common ground.
+pub(super) struct State {
+    pub(super) clock: Arc<Guarded>,
+    pub(super) sessions: Sessions,
+    pub(super) hub: Hub,
+    pub(super) table: Table,
+    /// Whether a change wakes those who watch.
+    pub(super) notify: bool,
+    closed: AtomicBool,
+    stopped: OnceLock<Error>,
+}
+
+impl State {
+    pub(super) fn new(clock: Arc<Guarded>, sessions: Sessions, table: Table, notify: bool) -> Self {
+        let (hub, closed, stopped) = (Hub::default(), AtomicBool::new(false), OnceLock::new());
+        State { clock, sessions, hub, table, notify, closed, stopped }
+    }
+
+    /// Refuses to go on with a store that is closed or has stopped.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if let Some(error) = self.stopped() {
+            return Err(error);
+        }
+        if self.closed.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
+    }
+
+    /// From now on nothing is accepted.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// The store stops after a failed write: nobody knows what reached the disk until it is opened again (B4).
+    pub(super) fn stop(&self, detail: &str) -> Error {
+        self.sessions.give_up();
+        let error = Error::unavailable("the store has stopped after a failed write; it must be opened again");
+        self.stopped.get_or_init(|| error.with_detail(detail)).clone()
+    }
+
+    /// Why the store has stopped, if it has.
+    pub(super) fn stopped(&self) -> Option<Error> {
+        self.stopped.get().cloned()
+    }
+}
+
+/// The store was closed.
+pub(super) fn closed() -> Error {
+    Error::unavailable("the store is closed")
+}

@@ -1,0 +1,229 @@
+//! The thread that writes: it takes what is queued, carries it out in one transaction, syncs once, then answers everybody.
+//!
+//! There is no timer: while one batch is being synced the next one gathers. Nothing is answered before its commit has
+//! returned. A failed write stops the store (B4); a full disk sends the batch round again without its new claims (B5).
+
+use std::sync::Arc;
+
+use hapax_core::Error;
+use rusqlite::Connection;
+use tokio::sync::mpsc;
+
+use super::batch::{Batch, Changed, Memory, sets_aside};
+use super::fault::{Fault, full};
+use super::folder::{Lock, Mark};
+use super::job::{Done, Job, What};
+use super::log::Log;
+use super::space::Space;
+use super::state::State;
+use crate::limits;
+
+/// Everything the writing thread owns.
+pub(super) struct Writer {
+    pub(super) conn: Connection,
+    pub(super) memory: Memory,
+    pub(super) state: Arc<State>,
+    pub(super) space: Space,
+    pub(super) log: Log,
+    pub(super) mark: Mark,
+    pub(super) lock: Lock,
+}
+
+type Results = Vec<Option<Result<Done, Error>>>;
+
+/// Why one attempt at a batch failed.
+enum Setback {
+    /// This command failed after it had begun to write: the others go on without it.
+    Poisoned(usize, Error),
+    /// The batch failed.
+    Fault(Fault),
+}
+
+impl From<Fault> for Setback {
+    fn from(fault: Fault) -> Self {
+        Setback::Fault(fault)
+    }
+}
+
+impl Writer {
+    /// Works until the store is closed.
+    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        let mut batch = Vec::with_capacity(limits::BATCH);
+        let mut farewell = Vec::new();
+        while farewell.is_empty() && jobs.blocking_recv_many(&mut batch, limits::BATCH) > 0 {
+            let ends = batch.iter().position(|job| matches!(job.what, What::End));
+            let late = ends.map_or_else(Vec::new, |end| batch.split_off(end + 1));
+            self.take(&mut batch, &mut farewell);
+            late.into_iter().for_each(refuse_closed);
+        }
+        self.state.close();
+        jobs.close();
+        while let Ok(job) = jobs.try_recv() {
+            refuse_closed(job);
+        }
+        let Writer { conn, log, lock, state, .. } = self;
+        if state.stopped().is_none() {
+            // Nothing is lost if this fails: the log is replayed when the store is opened again.
+            let _ = log.finish(&conn);
+        }
+        drop(conn);
+        drop(lock);
+        for (reply, result) in farewell {
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Carries out one batch and answers it.
+    fn take(&mut self, batch: &mut Vec<Job>, farewell: &mut Vec<Farewell>) {
+        let idle = batch.iter().all(|job| matches!(job.what, What::Beat));
+        let mut results: Results = batch.iter().map(|_| None).collect();
+        if let Some(error) = self.state.stopped() {
+            results.iter_mut().for_each(|result| *result = Some(Err(error.clone())));
+        } else {
+            match self.carry_out(batch, &mut results) {
+                Ok(changed) => self.settle_table(&changed, batch, results, farewell),
+                Err(error) => {
+                    results.iter_mut().for_each(|result| *result = Some(Err(error.clone())));
+                    reply(batch, results, farewell);
+                }
+            }
+            if let Err(Fault::Io(detail)) = self.log.look(&self.conn, idle) {
+                self.state.stop(&detail);
+            }
+            return;
+        }
+        reply(batch, results, farewell);
+    }
+
+    /// After the commit: first the table, then the answers, then those who watch.
+    fn settle_table(&self, changed: &[Changed], batch: &mut Vec<Job>, results: Results, farewell: &mut Vec<Farewell>) {
+        let table = &self.state.table;
+        for change in changed {
+            match &change.claim {
+                Some(claim) => {
+                    if sets_aside(change) {
+                        table.remove(&change.id);
+                    }
+                    table.put(change.id, claim);
+                }
+                None => table.remove(&change.id),
+            }
+        }
+        reply(batch, results, farewell);
+        if self.state.notify && !self.state.hub.is_idle() {
+            let written = changed.iter().filter(|change| change.written);
+            written.for_each(|change| self.state.hub.wake(&change.id));
+        }
+    }
+
+    /// Tries until the batch is committed or nobody can say what became of it.
+    fn carry_out(&mut self, jobs: &[Job], results: &mut Results) -> Result<Vec<Changed>, Error> {
+        if let Err(Fault::Io(detail)) = self.space.look(&self.conn, self.memory.shelves.held()) {
+            return Err(self.state.stop(&detail));
+        }
+        let mut barred: Vec<Option<Error>> = jobs.iter().map(|_| None).collect();
+        // Each round bars a command or gives up room, so the rounds are bounded.
+        loop {
+            let saved = (self.memory.meta, self.memory.session, self.memory.shelves.held());
+            let setback = match self.attempt(jobs, &barred, results) {
+                Ok(changed) => return Ok(changed),
+                Err(setback) => setback,
+            };
+            if !self.conn.is_autocommit() && self.conn.execute_batch("ROLLBACK").is_err() {
+                return Err(self.state.stop("a transaction could not be rolled back"));
+            }
+            (self.memory.meta, self.memory.session) = (saved.0, saved.1);
+            self.memory.shelves.forget(saved.2);
+            match setback {
+                Setback::Poisoned(index, error) => barred[index] = Some(error),
+                Setback::Fault(Fault::Full) => match self.space.give_way(&self.conn) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(full()),
+                    Err(fault) => return Err(fault.for_reader()),
+                },
+                Setback::Fault(Fault::Io(detail)) => return Err(self.state.stop(&detail)),
+                Setback::Fault(Fault::Batch(error) | Fault::Command(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// One transaction.
+    fn attempt(
+        &mut self,
+        jobs: &[Job],
+        barred: &[Option<Error>],
+        results: &mut Results,
+    ) -> Result<Vec<Changed>, Setback> {
+        execute(&self.conn, "BEGIN IMMEDIATE")?;
+        let mut batch = Batch {
+            conn: &self.conn,
+            memory: &mut self.memory,
+            sessions: &self.state.sessions,
+            moment: self.state.clock.moment(),
+            refusing: self.space.refusing(),
+            dirty: false,
+            writing: false,
+            changed: Vec::with_capacity(jobs.len()),
+        };
+        for (index, job) in jobs.iter().enumerate() {
+            if let Some(error) = &barred[index] {
+                results[index] = Some(Err(error.clone()));
+                continue;
+            }
+            results[index] = Some(match batch.run(&job.what) {
+                Ok(done) => Ok(done),
+                Err(Fault::Command(error)) if batch.writing || self.conn.is_autocommit() => {
+                    return Err(Setback::Poisoned(index, error));
+                }
+                Err(Fault::Command(error)) => Err(error),
+                Err(fault) => return Err(fault.into()),
+            });
+        }
+        batch.finish()?;
+        let (dirty, changed) = (batch.dirty, batch.changed);
+        fail::fail_point!("embedded.before_commit");
+        self.commit()?;
+        fail::fail_point!("embedded.after_commit");
+        if dirty {
+            self.mark.write(self.memory.meta.batch);
+            self.log.grew(jobs.len());
+        }
+        self.memory.shelves.trim();
+        Ok(changed)
+    }
+
+    fn commit(&self) -> Result<(), Fault> {
+        fail::fail_point!("embedded.commit", |_| Err(Fault::Io("a failed sync, made by a test".into())));
+        execute(&self.conn, "COMMIT")
+    }
+}
+
+/// A statement without parameters or rows.
+fn execute(conn: &Connection, sql: &str) -> Result<(), Fault> {
+    conn.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}
+
+/// Who is told when everything is closed.
+type Farewell = (tokio::sync::oneshot::Sender<Result<Done, Error>>, Result<Done, Error>);
+
+/// Answers a batch. Whoever closes the store is told last, when its files are free again.
+fn reply(batch: &mut Vec<Job>, results: Results, farewell: &mut Vec<Farewell>) {
+    for (job, result) in batch.drain(..).zip(results) {
+        let ends = matches!(job.what, What::End);
+        let result = result.unwrap_or_else(|| Err(Error::internal("a command was not carried out")));
+        let reply = job.reply.unwrap_or_else(|| tokio::sync::oneshot::channel().0);
+        if ends {
+            farewell.push((reply, result));
+        } else {
+            // Whoever asked may have gone; the command stands.
+            let _ = reply.send(result);
+        }
+    }
+}
+
+fn refuse_closed(job: Job) {
+    if let Some(reply) = job.reply {
+        let _ = reply.send(Err(super::state::closed()));
+    }
+}

@@ -1,0 +1,40 @@
+//! Which records a filter means, for stores that look at records one by one.
+
+use hapax_core::{Counts, Error, Filter, Record, StateName};
+
+/// Whether a record is meant.
+pub(crate) fn matches(filter: &Filter, record: &Record) -> bool {
+    let (identity, claim) = (&record.identity, &record.claim);
+    let parts = identity.scope().narrowed(identity.width());
+    let same = |asked: &Option<String>, found: &str| asked.as_deref().is_none_or(|asked| asked == found);
+    same(&filter.tenant, &parts.tenant().to_string())
+        && same(&filter.project, &parts.project().to_string())
+        && same(&filter.subject, &parts.subject().to_string())
+        && same(&filter.operation, identity.operation().as_str())
+        && same(&filter.key, identity.key().as_str())
+        && filter.state.is_none_or(|state| state == claim.state.name())
+        && filter.opened_before.is_none_or(|before| claim.opened_at < before)
+}
+
+/// Counting knows the shelves (tenant, project, operation) and nothing finer.
+pub(crate) fn countable(filter: &Filter) -> Result<(), Error> {
+    if filter.subject.is_some() || filter.key.is_some() || filter.opened_before.is_some() {
+        return Err(Error::invalid("claims are counted by tenant, project, operation and state only"));
+    }
+    Ok(())
+}
+
+/// Adds one claim to the counts.
+pub(crate) fn add(counts: &mut Counts, state: StateName, number: u64) {
+    match state {
+        StateName::Held => counts.held += number,
+        StateName::Settled => counts.settled += number,
+        StateName::InDoubt => counts.in_doubt += number,
+        StateName::Released => counts.released += number,
+    }
+}
+
+/// Reads a page mark that a listing gave out.
+pub(crate) fn page_mark(after: Option<&str>) -> Result<u64, Error> {
+    after.map_or(Ok(0), |mark| mark.parse().map_err(|_| Error::invalid("that is no page mark of this listing")))
+}

@@ -1,0 +1,34 @@
+//! The ports of hapax implemented: [`memory`], [`embedded`] (SQLite) and [`postgres`].
+//!
+//! A store never decides: it reads a claim, lets [`hapax_core::step`] decide, and keeps what that returned. The suite in
+//! `conformance` shows that all of them agree, and is there for other people's stores too.
+
+mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "embedded")]
+pub mod embedded;
+mod filter;
+pub mod hub;
+pub mod limits;
+pub mod memory;
+mod options;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+pub mod table;
+
+pub use clock::SystemClock;
+pub use options::Options;
+
+use std::future::Future;
+
+use hapax_core::Error;
+
+/// What a store can be told besides what the ports say: the life of its session.
+pub trait Lifecycle {
+    /// Renews the session now. The store does so by itself unless [`Options::heartbeat`] is off.
+    fn renew_session(&self) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Ends the session and closes the store. What the session still held has lapsed at once.
+    fn close(&self) -> impl Future<Output = Result<(), Error>> + Send;
+}

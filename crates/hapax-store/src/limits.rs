@@ -1,0 +1,146 @@
+//! Every bound of this crate, in one place.
+
+use std::time::Duration;
+
+/// How long one renewal of a session lasts unless the options say otherwise (L4).
+pub const SESSION_TERM: Duration = Duration::from_secs(30);
+
+/// A session is renewed this many times in its term.
+pub const RENEWALS_PER_TERM: u32 = 3;
+
+/// Settled outcomes in the memory table (B7).
+pub const TABLE_ENTRIES: usize = 10_000;
+
+/// Bytes of settled outcomes in the memory table (B7).
+pub const TABLE_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long the memory table of one of several processes answers without hearing from the store (B7).
+pub const TABLE_VALIDITY: Duration = Duration::from_secs(2);
+
+/// Commands that wait for a store at once; more are refused as unavailable.
+pub const QUEUE: usize = 65_536;
+
+/// Commands that share one commit.
+pub const BATCH: usize = 1_024;
+
+/// How often watched claims are looked at where a notification may have been lost (L9).
+pub const POLL_EVERY: Duration = Duration::from_millis(250);
+
+/// How often the sweeper comes by.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Claims that one sweep visits at most.
+pub const SWEEP_CHUNK: usize = 500;
+
+/// How long a store goes on sending a command whose fate is unknown before it reports that it is unavailable (L13).
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Records that one page of a filtered listing looks at.
+pub const PAGE_SCAN: usize = 10_000;
+
+// The embedded store.
+
+/// Reads that wait for an embedded store's reading threads at once; more are refused as unavailable.
+pub const READ_QUEUE: usize = 4_096;
+
+/// Prepared statements that one connection to an embedded store keeps.
+pub const STATEMENTS: usize = 64;
+
+/// Bytes of a page of an embedded store's database.
+pub const PAGE_SIZE: u32 = 4_096;
+
+/// KiB of pages that an embedded store's writer keeps in memory.
+pub const WRITER_PAGES_KIB: u32 = 64 * 1024;
+
+/// KiB of pages that each reading thread of an embedded store keeps in memory.
+pub const READER_PAGES_KIB: u32 = 8 * 1024;
+
+/// How long one connection to an embedded store's file waits for another program that has it locked.
+pub const FILE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes of an embedded store's write-ahead log after which it is copied into the database.
+pub const WAL_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Bytes of write-ahead log after which the writer waits for readers, so that the log can start anew.
+pub const WAL_HARD_BYTES: u64 = 512 * 1024 * 1024;
+
+/// Bytes of write-ahead log that are kept as a file after the log has started anew.
+pub const WAL_KEPT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Epoch counters that are reserved with one write.
+pub const EPOCH_BLOCK: u64 = 1 << 20;
+
+/// Shelves (tenant, project, operation) that an embedded store's writer keeps in memory.
+pub const SHELVES: usize = 16_384;
+
+/// Former sessions that an embedded store remembers.
+pub const FORMER_SESSIONS: i64 = 1_024;
+
+/// Bytes of outcomes that one page of a listing holds, beyond its first record.
+pub const PAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes on disk that are kept for the outcomes of what was granted (B5).
+pub const SPACE_RESERVE: u64 = 32 * 1024 * 1024;
+
+/// Bytes on disk that are kept for each claim that is held (B5).
+pub const SPACE_PER_HELD: u64 = 16 * 1024;
+
+/// Bytes of the file that is given up when the disk is full, so that there is room for outcomes (B5).
+pub const BALLAST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How often the free space on disk is looked at.
+pub const SPACE_EVERY: Duration = Duration::from_millis(200);
+
+/// Bad records that a verification names.
+pub const BAD_RECORDS_NAMED: usize = 20;
+
+/// Bytes of outcomes and identities that share one PostgreSQL statement.
+pub const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// PostgreSQL batches in flight at once, each on a connection of its own.
+pub const BATCHES_IN_FLIGHT: usize = 2;
+
+/// PostgreSQL connections for everything that is not a batch.
+pub const DESK_CONNECTIONS: usize = 3;
+
+/// How long PostgreSQL may take to answer one statement before its connection is given up.
+pub const REPLY_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long PostgreSQL may take to accept a connection.
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// The first and the longest pause between two attempts to reach PostgreSQL.
+pub const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// How long a command waits before it looks again at a claim that somebody else keeps locked.
+pub const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a claim that somebody else keeps locked is said to be held.
+pub const BUSY_HELD: Duration = Duration::from_millis(250);
+
+/// How often processes that share a store with a memory table hear what the table must forget (B7).
+pub const TABLE_BEAT: Duration = Duration::from_millis(500);
+
+/// How often a decision that memory tables must hear of looks whether they have.
+pub const ACK_EVERY: Duration = Duration::from_millis(20);
+
+/// How old a grant is before the sweeper looks whether it is still held.
+pub const VISIT_AFTER: Duration = Duration::from_secs(5);
+
+/// How long the row of an ended session is kept.
+pub const SESSION_KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// Shelves (tenant, project, operation) whose numbers are remembered.
+pub const SHELVES_KNOWN: usize = 65_536;
+
+/// Claims granted to this process that are remembered until they are settled, to fill the memory table.
+pub const GRANTS_KNOWN: usize = 65_536;
+
+/// Bytes in the payload of one NOTIFY; PostgreSQL takes less than 8,000.
+pub const NOTIFY_BYTES: usize = 7_900;
+
+/// How long a new watch is left to be announced by the reading that follows it.
+pub const WATCH_GRACE: Duration = Duration::from_millis(5);
+
+/// Shelves that one page of a filtered listing looks into.
+pub const PAGE_SHELVES: usize = 256;

@@ -1,0 +1,249 @@
+//! The store that forgets: everything in this process's memory, for development and tests (B1).
+//!
+//! It keeps what the rules decided under one mutex, which is never held across an await. Several handles on one world
+//! ([`Memory::join`]) stand for several processes on one store.
+
+mod world;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use hapax_core::claim::audit::AuditEvent;
+use hapax_core::claim::view;
+use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
+use hapax_core::registry::{Document, DocumentId};
+use hapax_core::{
+    Answer, AttemptId, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error, Filter, Inspect,
+    Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report, Retention, Session,
+    SessionId, SetAnswer, SweepReport, Verdict, View,
+};
+
+use crate::clock::SystemClock;
+use crate::hub::{Hub, Watch};
+use crate::options::Options;
+use crate::{Lifecycle, limits};
+use world::World;
+
+/// A handle on a world in memory, with a session of its own.
+#[derive(Clone)]
+pub struct Memory {
+    world: Arc<Mutex<World>>,
+    hub: Hub,
+    clock: Arc<dyn Clock>,
+    options: Options,
+    session: SessionId,
+}
+
+impl Memory {
+    /// A new, empty world.
+    pub fn open(options: Options) -> Self {
+        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
+        let mut world = World::default();
+        let session = world.start_session(clock.now(), &options);
+        Memory { world: Arc::new(Mutex::new(world)), hub: Hub::default(), clock, options, session }
+    }
+
+    /// Another session on the same world, as another process would have it.
+    pub fn join(&self) -> Self {
+        let session = self.lock().start_session(self.clock.now(), &self.options);
+        Memory { session, ..self.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes whoever watches a claim that changed.
+    fn told(&self, claim: &ClaimId, (answer, changed): (Answer, world::Changed)) -> Answer {
+        if changed {
+            self.hub.wake(claim);
+        }
+        answer
+    }
+
+    fn apply(&self, claim: ClaimId, command: &Command, identity: Option<&hapax_core::Identity>) -> Result<Answer, Error> {
+        let now = self.clock.now();
+        let applied = self.lock().apply(claim, command, identity, now)?;
+        Ok(self.told(&claim, applied))
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+/// The store answered a command with the answer to another one, which only a defect can bring about.
+pub(crate) fn confused() -> Error {
+    Error::internal("the rules answered another command than was asked")
+}
+
+impl Ledger for Memory {
+    type Watch = Watch;
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Verdict, Error> {
+        let command = Command::Claim(request.ask(self.session));
+        match self.apply(request.identity.claim_id(), &command, Some(&request.identity))? {
+            Answer::Verdict(verdict) => Ok(verdict),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn report(&self, claim: ClaimId, epoch: Epoch, report: Report, events: Vec<Append>) -> Result<Ending, Error> {
+        let now = self.clock.now();
+        let applied = {
+            let mut world = self.lock();
+            if matches!(report, Report::Renew) {
+                world.renew_session(self.session, now, &self.options);
+            }
+            world.report_with(claim, &Command::Hold(epoch, report), &events, now)?
+        };
+        match self.told(&claim, applied) {
+            Answer::Ending(ending) => Ok(ending),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn set(&self, request: ClaimRequest, outcome: Outcome, retention: Retention) -> Result<SetAnswer, Error> {
+        let command = Command::Set(request.ask(self.session), outcome, retention);
+        match self.apply(request.identity.claim_id(), &command, Some(&request.identity))? {
+            Answer::Set(answer) => Ok(answer),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn peek(&self, claim: ClaimId) -> Result<Option<View>, Error> {
+        let world = self.lock();
+        let stored = world.claim(&claim);
+        Ok(view(stored, &world.moment(stored, self.clock.now())))
+    }
+
+    fn watch(&self, claim: ClaimId) -> Watch {
+        self.hub.watch(claim)
+    }
+
+    fn session(&self) -> Session {
+        let left = self.lock().sign(self.session, self.clock.now()).until.since(self.clock.now());
+        Session { id: self.session, term: self.options.term, left }
+    }
+}
+
+impl Lifecycle for Memory {
+    async fn renew_session(&self) -> Result<(), Error> {
+        self.lock().renew_session(self.session, self.clock.now(), &self.options);
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        self.lock().end_session(self.session, self.clock.now());
+        Ok(())
+    }
+}
+
+impl Memory {
+    fn lane(&self, id: &LaneId, command: &LaneCommand) -> Result<LaneAnswer, Error> {
+        lane::check(id)?;
+        let now = self.clock.now();
+        let mut world = self.lock();
+        let lane = world.lanes.get(id).cloned().unwrap_or_default();
+        let (after, answer) = lane::step(&lane, command, |session| now < world.sign(session, now).until);
+        world.lanes.insert(id.clone(), after);
+        Ok(answer)
+    }
+}
+
+impl Lanes for Memory {
+    async fn enter(&self, lane: &LaneId, ticket: AttemptId) -> Result<LaneAnswer, Error> {
+        self.lane(lane, &LaneCommand::Enter(Ticket { id: ticket, session: self.session }))
+    }
+
+    async fn leave(&self, lane: &LaneId, ticket: AttemptId, doubt: Option<ClaimId>) -> Result<(), Error> {
+        self.lane(lane, &LaneCommand::Leave { ticket, doubt }).map(|_| ())
+    }
+
+    async fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> Result<(), Error> {
+        self.lane(lane, &LaneCommand::Open(claim)).map(|_| ())
+    }
+}
+
+impl Journal for Memory {
+    async fn append(&self, write: Append) -> Result<Head, Error> {
+        self.lock().append(&write, self.clock.now())
+    }
+
+    async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
+        Ok(self.lock().journals.get(stream).map(|(head, _)| head.clone()))
+    }
+
+    async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
+        let skip = usize::try_from(from).unwrap_or(usize::MAX);
+        let world = self.lock();
+        let events = world.journals.get(stream).map(|(_, events)| events.iter().skip(skip).take(limit).cloned());
+        Ok(events.map(Iterator::collect).unwrap_or_default())
+    }
+}
+
+impl Registry for Memory {
+    async fn get(&self, id: &DocumentId) -> Result<Option<Document>, Error> {
+        Ok(self.lock().documents.get(id).cloned())
+    }
+
+    async fn put(&self, id: &DocumentId, expect: u64, body: Bytes) -> Result<u64, Error> {
+        let mut world = self.lock();
+        world.expect_document(id, expect)?;
+        let version = expect + 1;
+        let document = Document { id: id.clone(), version, body, updated_at: self.clock.now() };
+        world.documents.insert(id.clone(), document);
+        Ok(version)
+    }
+
+    async fn delete(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
+        let mut world = self.lock();
+        world.expect_document(id, expect)?;
+        world.documents.remove(id);
+        Ok(())
+    }
+
+    async fn list_documents(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<Document>, Error> {
+        let world = self.lock();
+        let of_kind = world.documents.values().filter(|document| document.id.kind() == kind);
+        Ok(of_kind.filter(|document| after.is_none_or(|after| document.id.id() > after)).take(limit).cloned().collect())
+    }
+}
+
+impl Inspect for Memory {
+    async fn record(&self, claim: ClaimId) -> Result<Option<Record>, Error> {
+        Ok(self.lock().record(&claim, self.clock.now()))
+    }
+
+    async fn find(&self, operation: OperationId) -> Result<Option<Record>, Error> {
+        Ok(self.lock().find(operation, self.clock.now()))
+    }
+
+    async fn list(&self, filter: &Filter, after: Option<&str>, limit: usize) -> Result<Page<Record>, Error> {
+        self.lock().list(filter, after, limit, self.clock.now())
+    }
+
+    async fn count(&self, filter: &Filter) -> Result<Counts, Error> {
+        self.lock().count(filter)
+    }
+
+    async fn decide(&self, claim: ClaimId, decision: Decision) -> Result<Operated, Error> {
+        match self.apply(claim, &Command::Operate(decision), None)? {
+            Answer::Operated(operated) => Ok(operated),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {
+        let (report, changed) = self.lock().sweep(limit.min(limits::SWEEP_CHUNK), self.clock.now())?;
+        changed.iter().for_each(|claim| self.hub.wake(claim));
+        Ok(report)
+    }
+
+    async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {
+        self.lock().audit_page(after, limit)
+    }
+}

@@ -1,0 +1,272 @@
+//! What a memory store keeps, and how the rules are applied to it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hapax_core::claim::audit::{AuditEvent, audit};
+use hapax_core::claim::current;
+use hapax_core::journal::{self, Append, Event, Head, Stream};
+use hapax_core::lane::{Lane, LaneId};
+use hapax_core::registry::{Document, DocumentId};
+use hapax_core::{
+    Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Now, OperationId, Page, Record,
+    SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
+};
+
+use crate::filter;
+use crate::limits;
+use crate::options::Options;
+
+#[derive(Debug)]
+struct Entry {
+    serial: u64,
+    identity: Identity,
+    claim: Claim,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    sign: Sign,
+    /// Renews itself as long as it has not ended.
+    beating: bool,
+}
+
+/// Whether a command changed the claim: only then is anybody woken.
+pub(super) type Changed = bool;
+
+/// Everything a memory store keeps.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    claims: HashMap<ClaimId, Entry>,
+    /// Claims in the order in which they were first granted.
+    by_serial: BTreeMap<u64, ClaimId>,
+    serials: u64,
+    epochs: u64,
+    sessions: HashMap<SessionId, Life>,
+    events: Vec<AuditEvent>,
+    pub(super) journals: HashMap<Stream, (Head, Vec<Event>)>,
+    pub(super) documents: BTreeMap<DocumentId, Document>,
+    pub(super) lanes: HashMap<LaneId, Lane>,
+}
+
+impl World {
+    pub(super) fn start_session(&mut self, now: Timestamp, options: &Options) -> SessionId {
+        let id = SessionId(self.sessions.len() as u64 + 1);
+        let sign = Sign { last: now, until: now.after(options.term) };
+        self.sessions.insert(id, Life { sign, beating: options.heartbeat });
+        id
+    }
+
+    pub(super) fn renew_session(&mut self, id: SessionId, now: Timestamp, options: &Options) {
+        if let Some(life) = self.sessions.get_mut(&id) {
+            life.sign = Sign { last: now, until: now.after(options.term) };
+        }
+    }
+
+    pub(super) fn end_session(&mut self, id: SessionId, now: Timestamp) {
+        if let Some(life) = self.sessions.get_mut(&id) {
+            *life = Life { sign: Sign { last: now, until: now }, beating: false };
+        }
+    }
+
+    /// A session that renews itself is heard of whenever it is looked at.
+    pub(super) fn sign(&self, id: SessionId, now: Timestamp) -> Sign {
+        match self.sessions.get(&id) {
+            Some(Life { sign, beating: true }) => {
+                let term = sign.until.since(sign.last);
+                Sign { last: now, until: now.after(term) }
+            }
+            Some(life) => life.sign,
+            None => Sign::UNKNOWN,
+        }
+    }
+
+    pub(super) fn claim(&self, id: &ClaimId) -> Option<&Claim> {
+        self.claims.get(id).map(|entry| &entry.claim)
+    }
+
+    /// The moment for deciding about a claim. An epoch that is not used up is offered again.
+    pub(super) fn moment(&self, claim: Option<&Claim>, time: Timestamp) -> Now {
+        let holder = claim.map_or(Sign::UNKNOWN, |claim| self.sign(claim.session, time));
+        Now { time, next_epoch: Epoch::from_packed((1 << 48) | (self.epochs + 1)), holder }
+    }
+
+    /// Applies one command, as every store does: read, decide, keep, write the audit.
+    pub(super) fn apply(
+        &mut self,
+        id: ClaimId,
+        command: &Command,
+        identity: Option<&Identity>,
+        time: Timestamp,
+    ) -> Result<(Answer, Changed), Error> {
+        let before = self.claim(&id);
+        let now = self.moment(before, time);
+        let (change, answer) = step(before, command, &now);
+        let note = audit(before, command, &change, &answer, time);
+        self.events.extend(note);
+        let changed = change != Change::None;
+        match change {
+            Change::None => {}
+            Change::Put(claim) => self.put(id, claim, identity, &now)?,
+            Change::Remove => self.remove(&id),
+        }
+        Ok((answer, changed))
+    }
+
+    /// A report with its journal events: all or nothing (L18).
+    pub(super) fn report_with(
+        &mut self,
+        id: ClaimId,
+        command: &Command,
+        events: &[Append],
+        time: Timestamp,
+    ) -> Result<(Answer, Changed), Error> {
+        let before = self.claim(&id);
+        let (_, answer) = step(before, command, &self.moment(before, time));
+        if !recorded(&answer) {
+            // The report changes nothing, perhaps because it was sent before and its events are there already.
+            return self.apply(id, command, None, time);
+        }
+        let mut heads: Vec<(Stream, Head, Vec<Event>)> = Vec::with_capacity(events.len());
+        for write in events {
+            let earlier = heads.iter().rev().find(|(stream, ..)| *stream == write.stream);
+            let head = earlier.map(|(_, head, _)| head).or(self.journals.get(&write.stream).map(|(head, _)| head));
+            let (head, kept) = journal::append(head, write, time)?;
+            heads.push((write.stream.clone(), head, kept));
+        }
+        let applied = self.apply(id, command, None, time)?;
+        heads.into_iter().for_each(|(stream, head, kept)| self.keep_events(stream, head, kept));
+        Ok(applied)
+    }
+
+    pub(super) fn append(&mut self, write: &Append, time: Timestamp) -> Result<Head, Error> {
+        let head = self.journals.get(&write.stream).map(|(head, _)| head);
+        let (head, kept) = journal::append(head, write, time)?;
+        self.keep_events(write.stream.clone(), head.clone(), kept);
+        Ok(head)
+    }
+
+    fn keep_events(&mut self, stream: Stream, head: Head, kept: Vec<Event>) {
+        let journal = self.journals.entry(stream).or_insert_with(|| (head.clone(), Vec::new()));
+        journal.0 = head;
+        journal.1.extend(kept);
+    }
+
+    fn put(&mut self, id: ClaimId, claim: Claim, identity: Option<&Identity>, now: &Now) -> Result<(), Error> {
+        if claim.epoch == now.next_epoch {
+            self.epochs += 1;
+        }
+        if let Some(entry) = self.claims.get_mut(&id) {
+            entry.claim = claim;
+            return Ok(());
+        }
+        let identity = identity.cloned().ok_or_else(|| Error::internal("a claim was granted without an identity"))?;
+        self.serials += 1;
+        self.by_serial.insert(self.serials, id);
+        self.claims.insert(id, Entry { serial: self.serials, identity, claim });
+        Ok(())
+    }
+
+    fn remove(&mut self, id: &ClaimId) {
+        if let Some(entry) = self.claims.remove(id) {
+            self.by_serial.remove(&entry.serial);
+        }
+    }
+
+    pub(super) fn expect_document(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
+        let found = self.documents.get(id).map_or(0, |document| document.version);
+        if found == expect {
+            return Ok(());
+        }
+        Err(Error::conflict("the document was written meanwhile")
+            .with_detail(format!("expected version {expect}, found {found}")))
+    }
+
+    pub(super) fn record(&self, id: &ClaimId, time: Timestamp) -> Option<Record> {
+        let entry = self.claims.get(id)?;
+        let now = self.moment(Some(&entry.claim), time);
+        let claim = current(Some(&entry.claim), &now)?.into_owned();
+        Some(Record { identity: entry.identity.clone(), claim })
+    }
+
+    pub(super) fn find(&self, operation: OperationId, time: Timestamp) -> Option<Record> {
+        let (id, _) = self.claims.iter().find(|(_, entry)| entry.claim.operation_id == operation)?;
+        self.record(id, time)
+    }
+
+    pub(super) fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+        time: Timestamp,
+    ) -> Result<Page<Record>, Error> {
+        let (mut items, mut next) = (Vec::new(), None);
+        for (scanned, (serial, id)) in self.by_serial.range(filter::page_mark(after)? + 1..).enumerate() {
+            if items.len() == limit || scanned == limits::PAGE_SCAN {
+                next = Some((serial - 1).to_string());
+                break;
+            }
+            items.extend(self.record(id, time).filter(|record| filter::matches(filter, record)));
+        }
+        Ok(Page { items, next })
+    }
+
+    pub(super) fn count(&self, wanted: &Filter) -> Result<Counts, Error> {
+        filter::countable(wanted)?;
+        let mut counts = Counts::default();
+        for entry in self.claims.values() {
+            let record = Record { identity: entry.identity.clone(), claim: entry.claim.clone() };
+            if filter::matches(wanted, &record) {
+                filter::add(&mut counts, entry.claim.state.name(), 1);
+            }
+        }
+        Ok(counts)
+    }
+
+    pub(super) fn sweep(&mut self, limit: usize, time: Timestamp) -> Result<(SweepReport, Vec<ClaimId>), Error> {
+        let due: Vec<(ClaimId, Epoch)> = self
+            .claims
+            .iter()
+            .filter(|(_, entry)| self.may_be_due(&entry.claim, time))
+            .map(|(id, entry)| (*id, entry.claim.epoch))
+            .collect();
+        let (mut report, mut changed) = (SweepReport::default(), Vec::new());
+        for (id, epoch) in due {
+            if changed.len() == limit {
+                report.more = true;
+                break;
+            }
+            match self.apply(id, &Command::Sweep(epoch), None, time)?.0 {
+                Answer::Swept(Swept::Kept) => continue,
+                Answer::Swept(Swept::Forgotten) => report.forgotten += 1,
+                Answer::Swept(Swept::Released) => report.released += 1,
+                Answer::Swept(Swept::InDoubt) => report.in_doubt += 1,
+                _ => return Err(super::confused()),
+            }
+            changed.push(id);
+        }
+        Ok((report, changed))
+    }
+
+    /// Cheap and generous: the rules decide.
+    fn may_be_due(&self, claim: &Claim, time: Timestamp) -> bool {
+        match claim.state {
+            State::Held { run_until } => time >= run_until || time >= self.sign(claim.session, time).until,
+            State::Settled { keep_until, .. } => time >= keep_until,
+            State::InDoubt { .. } | State::Released { .. } => true,
+        }
+    }
+
+    pub(super) fn audit_page(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {
+        let skip = usize::try_from(filter::page_mark(after)?).unwrap_or(usize::MAX);
+        let items: Vec<_> = self.events.iter().rev().skip(skip).take(limit).cloned().collect();
+        let seen = skip.saturating_add(items.len());
+        Ok(Page { items, next: (seen < self.events.len()).then(|| seen.to_string()) })
+    }
+}
+
+/// Whether a report is carried out now, so that its events belong to it.
+fn recorded(answer: &Answer) -> bool {
+    use hapax_core::Ending::{InDoubt, Released, Renewed, Settled};
+    matches!(answer, Answer::Ending(Settled(_) | Released | InDoubt | Renewed { .. }))
+}

@@ -1,0 +1,53 @@
+//! What can be chosen when a store is opened. The defaults are what production wants; the rest is for tests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_core::Clock;
+
+use crate::limits;
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// How long one renewal of the session lasts (L4).
+    pub term: Duration,
+    /// Whether the store renews its session by itself. A test that wants sessions to lapse does not.
+    pub heartbeat: bool,
+    /// Whether the store sweeps by itself.
+    pub sweeper: bool,
+    /// Whether a change wakes watchers. Off only in tests of the fall-back.
+    pub notify: bool,
+    /// Whether watched claims are looked at every 250 ms in case a notification was lost. Off only in tests.
+    pub poll: bool,
+    /// Settled outcomes that are answered from memory (B7); 0 switches the table off.
+    pub table_entries: usize,
+    /// Bytes of settled outcomes that are answered from memory (B7).
+    pub table_bytes: usize,
+    /// How long a command of unknown fate is sent again before the store reports that it is unavailable (L13).
+    pub patience: Duration,
+    /// The clock to use instead of the store's own. Production leaves it empty (L12).
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            term: limits::SESSION_TERM,
+            heartbeat: true,
+            sweeper: true,
+            notify: true,
+            poll: true,
+            table_entries: limits::TABLE_ENTRIES,
+            table_bytes: limits::TABLE_BYTES,
+            patience: limits::PATIENCE,
+            clock: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("term", &self.term).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,296 @@
+//! The store for many instances: a PostgreSQL database (B1).
+//!
+//! `step` decides, PostgreSQL keeps. Two transitions are so frequent that SQL makes them for a whole batch at once: absent
+//! → held and held → settled ([`batch`]). Everything else locks one row, lets `step` decide and writes ([`change`]).
+//!
+//! The store has one thread with a runtime of its own, and everything is done there. Handles reach it through bounded
+//! queues, and answers come back one by one. What runs on it, each with its own connection or connections:
+//!
+//! * [`batch`]: claims and settles, two batches in flight; [`answer`] tells everybody what a batch came to;
+//! * [`desk`]: transactions for everything else, among them [`change`], [`sweep`], [`list`], journals, lanes, registry;
+//! * [`read`]: reading claims, many at once; [`watchers`]: notifying and listening;
+//! * [`session`]: the session's heartbeat, ahead of everything.
+//!
+//! [`guard`](guard()) is the one function that runs elsewhere: inside a transaction of the application's own (L16).
+
+mod address;
+mod answer;
+mod batch;
+mod change;
+mod checksum;
+mod desk;
+mod failure;
+mod guard;
+mod journal;
+mod lanes;
+mod link;
+mod list;
+mod ports;
+mod queue;
+mod read;
+mod registry;
+mod row;
+mod schema;
+mod session;
+mod shared;
+mod shelf;
+mod sweep;
+mod watchers;
+
+pub use guard::guard;
+
+use std::sync::Arc;
+
+use hapax_core::claim::view;
+use hapax_core::journal::Append;
+use hapax_core::{
+    Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Ledger, Outcome, Report, Retention, Session,
+    SetAnswer, Verdict, View, step,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::LocalSet;
+
+use crate::hub::Watch;
+use crate::options::Options;
+use crate::{Lifecycle, limits};
+use address::Address;
+use batch::{Claiming, Item, Settling};
+use change::{Order, ending};
+use desk::Resend;
+use failure::Failure;
+use link::{Database, Link};
+use queue::closed_error;
+use session::{Renewal, Standing};
+use shared::Shared;
+
+/// Renewals that are asked for at once.
+const RENEWALS_WAITING: usize = 1_024;
+
+/// A handle on a PostgreSQL database. Cheap to clone; the clones share one session.
+#[derive(Clone)]
+pub struct Postgres {
+    shared: Arc<Shared>,
+    /// Ends the store's thread with the last handle.
+    _door: Arc<Door>,
+}
+
+struct Door(Arc<Shared>);
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let database = self.shared.database.address.name();
+        f.debug_struct("Postgres").field("database", &database).finish_non_exhaustive()
+    }
+}
+
+/// The store answered a command with the answer to another one, which only a defect can bring about.
+fn confused() -> Error {
+    Error::internal("the rules answered another command than was asked")
+}
+
+impl Postgres {
+    /// Opens a store on the database at `postgres://user:password@host:port/database`, creating or migrating its schema,
+    /// and starts a session.
+    ///
+    /// Refuses a server that would lose what it has confirmed, and a schema made for a newer hapax.
+    pub async fn open(url: &str, options: Options) -> Result<Postgres, Error> {
+        let address = Address::parse(url)?;
+        let (ready, opened) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("hapax-postgres".to_owned());
+        thread
+            .spawn(move || live(address, options, ready))
+            .map_err(|error| Error::unavailable("the store's thread cannot be started").with_detail(error))?;
+        let shared = opened.await.unwrap_or_else(|_| Err(closed_error()))?;
+        Ok(Postgres { _door: Arc::new(Door(shared.clone())), shared })
+    }
+}
+
+/// The life of the store's thread.
+fn live(address: Address, options: Options, ready: oneshot::Sender<Result<Arc<Shared>, Error>>) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let error = Error::unavailable("the store's thread cannot be started").with_detail(error);
+            // Whoever opened it may have gone.
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    let tasks = LocalSet::new();
+    tasks.block_on(&runtime, async {
+        match set_up(address, options).await {
+            Ok((shared, renewals)) => {
+                start(&shared, renewals);
+                if ready.send(Ok(shared.clone())).is_ok() {
+                    shared.stop.notified().await;
+                }
+            }
+            Err(error) => drop(ready.send(Err(error))),
+        }
+    });
+}
+
+async fn set_up(address: Address, options: Options) -> Result<(Arc<Shared>, mpsc::Receiver<Renewal>), Error> {
+    let mut link = Link::open_bare(&address, None).await?;
+    schema::check_server(&mut link).await.map_err(Failure::into_error)?;
+    schema::migrate(&mut link).await.map_err(Failure::into_error)?;
+    let database = Arc::new(Database::new(address));
+    let mut link = Link::open(&database, None).await?;
+    let known = session::open(&mut link, options.term, options.clock.as_ref()).await;
+    let standing = Standing::new(known.map_err(Failure::into_error)?, options.term, options.clock.clone());
+    let (renewals, asked) = mpsc::channel(RENEWALS_WAITING);
+    Ok((Arc::new(Shared::new(options, database, standing, renewals)), asked))
+}
+
+fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Renewal>) {
+    use tokio::task::spawn_local;
+    spawn_local(session::beat(shared.clone(), renewals));
+    for _ in 0..limits::BATCHES_IN_FLIGHT {
+        spawn_local(batch::serve(shared.clone()));
+    }
+    for _ in 0..limits::DESK_CONNECTIONS {
+        spawn_local(desk::serve(shared.clone()));
+    }
+    spawn_local(read::serve(shared.clone()));
+    spawn_local(watchers::listen(shared.clone()));
+    spawn_local(watchers::announce(shared.clone()));
+    spawn_local(watchers::poll(shared.clone()));
+    spawn_local(sweep::serve(shared.clone()));
+}
+
+impl Ledger for Postgres {
+    type Watch = Watch;
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Verdict, Error> {
+        let shared = &self.shared;
+        let mark = shared.table.mark();
+        let session = shared.session.known().id;
+        if shared.options.table_entries > 0 {
+            let id = request.identity.claim_id();
+            if let Some(verdict) = shared.table.claim(&id, &request.ask(session), shared.session.time()) {
+                return Ok(verdict);
+            }
+        }
+        let (reply, verdict) = oneshot::channel();
+        let item = Item::Claim(Box::new(Claiming::new(request, session, mark, reply)));
+        shared.batches.push(item).map_err(|(_, error)| error)?;
+        verdict.await.unwrap_or_else(|_| Err(closed_error()))
+    }
+
+    async fn report(
+        &self,
+        claim: ClaimId,
+        epoch: Epoch,
+        report: Report,
+        events: Vec<Append>,
+    ) -> Result<Ending, Error> {
+        match report {
+            Report::Settle(outcome, retention) if events.is_empty() => {
+                self.settle(claim, epoch, outcome, retention).await
+            }
+            Report::Renew => {
+                self.shared.renew().await?;
+                self.report_reading(claim, epoch, Report::Renew, events).await
+            }
+            Report::Cleared => self.report_reading(claim, epoch, Report::Cleared, events).await,
+            report => self.report_locking(claim, epoch, report, events).await,
+        }
+    }
+
+    async fn set(&self, request: ClaimRequest, outcome: Outcome, retention: Retention) -> Result<SetAnswer, Error> {
+        let ask = request.ask(self.shared.session.known().id);
+        let order = Order {
+            id: request.identity.claim_id(),
+            command: Command::Set(ask, outcome, retention),
+            identity: Some(request.identity),
+            events: Vec::new(),
+        };
+        match self.shared.order(Resend::Always, order).await?.answer {
+            Answer::Set(answer) => Ok(answer),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn peek(&self, claim: ClaimId) -> Result<Option<View>, Error> {
+        if let Some(view) = self.shared.table.peek(&claim, self.shared.session.time()) {
+            return Ok(Some(view));
+        }
+        let seen = self.shared.read(claim).await?;
+        Ok(view(seen.stored.as_ref().map(|stored| &stored.claim), &seen.now()))
+    }
+
+    fn watch(&self, claim: ClaimId) -> Watch {
+        self.shared.watchers.watch(claim)
+    }
+
+    fn session(&self) -> Session {
+        self.shared.session.session()
+    }
+}
+
+impl Postgres {
+    async fn settle(
+        &self,
+        id: ClaimId,
+        epoch: Epoch,
+        outcome: Outcome,
+        retention: Retention,
+    ) -> Result<Ending, Error> {
+        let (reply, ending) = oneshot::channel();
+        let mark = self.shared.table.mark();
+        let item = Item::Settle(Box::new(Settling { id, epoch, outcome, retention, mark, reply }));
+        self.shared.batches.push(item).map_err(|(_, error)| error)?;
+        ending.await.unwrap_or_else(|_| Err(closed_error()))
+    }
+
+    /// For reports that seldom change anything: reads, and locks only if there is something to write.
+    async fn report_reading(
+        &self,
+        id: ClaimId,
+        epoch: Epoch,
+        report: Report,
+        events: Vec<Append>,
+    ) -> Result<Ending, Error> {
+        if events.is_empty() {
+            let seen = self.shared.read(id).await?;
+            let claim = seen.stored.as_ref().map(|stored| &stored.claim);
+            if let (Change::None, answer) = step(claim, &Command::Hold(epoch, report.clone()), &seen.now()) {
+                return ending(answer);
+            }
+        }
+        self.report_locking(id, epoch, report, events).await
+    }
+
+    async fn report_locking(
+        &self,
+        id: ClaimId,
+        epoch: Epoch,
+        report: Report,
+        events: Vec<Append>,
+    ) -> Result<Ending, Error> {
+        // What was granted is over, or not what it was.
+        self.shared.recall(&id, epoch);
+        let order = Order { id, command: Command::Hold(epoch, report), identity: None, events };
+        ending(self.shared.order(Resend::Always, order).await?.answer)
+    }
+}
+
+impl Lifecycle for Postgres {
+    async fn renew_session(&self) -> Result<(), Error> {
+        self.shared.renew().await
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        let ended = self.shared.ask(Resend::Always, async move |link: &mut Link| session::end(&shared, link).await);
+        let result = ended.await;
+        self.shared.close();
+        result
+    }
+}

@@ -1,0 +1,140 @@
+//! A ledger that misbehaves on command: away, or carrying out commands whose answers get lost.
+//!
+//! It wraps a real one, so what it lets through is decided by the rules.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use hapax_core::journal::Append;
+use hapax_core::{
+    ClaimId, ClaimRequest, Ending, Epoch, Error, Ledger, Outcome, Report, Retention, Session, SetAnswer,
+    Verdict, View,
+};
+
+/// A ledger with faults.
+#[derive(Clone, Debug)]
+pub struct Faulty<L> {
+    ledger: L,
+    faults: Arc<Faults>,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    away: AtomicBool,
+    lost_claims: AtomicUsize,
+    lost_reports: AtomicUsize,
+    no_time_left: AtomicBool,
+    claims: AtomicUsize,
+    peeks: AtomicUsize,
+}
+
+impl<L: Ledger> Faulty<L> {
+    /// A ledger without faults so far.
+    pub fn new(ledger: L) -> Self {
+        Faulty { ledger, faults: Arc::default() }
+    }
+
+    /// Whether it cannot be reached: nothing is carried out.
+    pub fn set_away(&self, away: bool) {
+        self.faults.away.store(away, Ordering::SeqCst);
+    }
+
+    /// The next claims are carried out, but their answers are lost.
+    pub fn lose_claims(&self, number: usize) {
+        self.faults.lost_claims.store(number, Ordering::SeqCst);
+    }
+
+    /// The next reports are carried out, but their answers are lost.
+    pub fn lose_reports(&self, number: usize) {
+        self.faults.lost_reports.store(number, Ordering::SeqCst);
+    }
+
+    /// Lets the session look as if its term were over, as after a suspend.
+    pub fn set_no_time_left(&self, none: bool) {
+        self.faults.no_time_left.store(none, Ordering::SeqCst);
+    }
+
+    /// How many claims were asked for.
+    pub fn claims(&self) -> usize {
+        self.faults.claims.load(Ordering::SeqCst)
+    }
+
+    /// How many reads were asked for.
+    pub fn peeks(&self) -> usize {
+        self.faults.peeks.load(Ordering::SeqCst)
+    }
+
+    /// The ledger behind.
+    pub fn inner(&self) -> &L {
+        &self.ledger
+    }
+
+    fn reachable(&self) -> Result<(), Error> {
+        match self.faults.away.load(Ordering::SeqCst) {
+            true => Err(Error::unavailable("the ledger is away")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Takes one from a counter that is not used up.
+fn take(counter: &AtomicUsize) -> bool {
+    counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+impl<L: Ledger> Ledger for Faulty<L> {
+    type Watch = L::Watch;
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Verdict, Error> {
+        self.faults.claims.fetch_add(1, Ordering::SeqCst);
+        self.reachable()?;
+        let verdict = self.ledger.claim(request).await;
+        if take(&self.faults.lost_claims) {
+            return Err(Error::unavailable("the answer to a claim was lost"));
+        }
+        verdict
+    }
+
+    async fn report(
+        &self,
+        claim: ClaimId,
+        epoch: Epoch,
+        report: Report,
+        events: Vec<Append>,
+    ) -> Result<Ending, Error> {
+        self.reachable()?;
+        let ending = self.ledger.report(claim, epoch, report, events).await;
+        if take(&self.faults.lost_reports) {
+            return Err(Error::unavailable("the answer to a report was lost"));
+        }
+        ending
+    }
+
+    async fn set(
+        &self,
+        request: ClaimRequest,
+        outcome: Outcome,
+        retention: Retention,
+    ) -> Result<SetAnswer, Error> {
+        self.reachable()?;
+        self.ledger.set(request, outcome, retention).await
+    }
+
+    async fn peek(&self, claim: ClaimId) -> Result<Option<View>, Error> {
+        self.faults.peeks.fetch_add(1, Ordering::SeqCst);
+        self.reachable()?;
+        self.ledger.peek(claim).await
+    }
+
+    fn watch(&self, claim: ClaimId) -> L::Watch {
+        self.ledger.watch(claim)
+    }
+
+    fn session(&self) -> Session {
+        let session = self.ledger.session();
+        match self.faults.no_time_left.load(Ordering::SeqCst) {
+            true => Session { left: std::time::Duration::ZERO, ..session },
+            false => session,
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What hapax is tested with, and never shipped: nothing in here is used by the product.
+//!
+//! - [`clock`]: a clock that tests move.
+//! - [`upstream`]: a count of effects that survives the crash of everybody who causes them.
+//! - [`scenario`]: behaviour as text; the same file drives the rules alone, every store and everything above them.
+//! - [`model`]: the protocol, checked exhaustively by calling the rules for every transition.
+//!
+//! All of it knows `hapax-core` only, so that every other crate's tests can use it.
+
+pub mod clock;
+pub mod faulty;
+pub mod model;
+pub mod scenario;
+pub mod upstream;

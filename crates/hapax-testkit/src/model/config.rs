@@ -1,0 +1,312 @@
+//! What a run of the model contains: how many of everything, which actions, and which planted flaw.
+
+use hapax_core::Rerun;
+
+/// Processes of the largest configuration.
+pub(super) const PROCESSES: usize = 3;
+
+/// The bounds and the actions of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// How many processes, at most three.
+    pub processes: usize,
+    /// How many callers each process serves, one after the other.
+    pub callers: u8,
+    /// What the work says about running again.
+    pub rerun: Rerun,
+    /// Whether a safe rerun waits for silence.
+    pub quiet: bool,
+    /// Where the work is done.
+    pub work: Work,
+    /// One process with a session of its own for every life, whose restart ends all former sessions (B6); what are
+    /// processes otherwise are then its tasks, which crash together.
+    pub embedded: bool,
+    /// How many crashes.
+    pub crashes: u8,
+    /// How many commands go off without an answer; each arrives late, at any time, or never (L13).
+    pub losses: u8,
+    /// How many days pass; a day is longer than every term, retention, quiet and give-up.
+    pub days: u8,
+    /// How many decisions operators take, of those that are switched on.
+    pub decisions: u8,
+    /// Which actions there are.
+    pub switches: Switches,
+    /// What is done wrong on purpose.
+    pub flaw: Option<Flaw>,
+}
+
+const BASE: Config = Config {
+    name: "",
+    processes: PROCESSES,
+    callers: 1,
+    rerun: Rerun::Unsafe,
+    quiet: false,
+    work: Work::Local,
+    embedded: false,
+    crashes: 1,
+    losses: 1,
+    days: 1,
+    decisions: 0,
+    switches: Switches::NONE,
+    flaw: None,
+};
+
+const FAULTS: Switches =
+    Switches { crash: true, loss: true, lapse: true, revive: true, sweep: true, ..Switches::NONE };
+
+impl Config {
+    /// Three processes, work elsewhere that must not run twice.
+    pub const UNSAFE: Config = Config {
+        name: "unsafe",
+        work: Work::Remote,
+        switches: Switches {
+            abandon: true,
+            refused: true,
+            not_run: true,
+            unknown: true,
+            attach: true,
+            ..FAULTS
+        },
+        ..BASE
+    };
+
+    /// Three processes, work that may run again.
+    pub const SAFE: Config = Config {
+        name: "safe",
+        rerun: Rerun::Safe,
+        switches: Switches { unknown: true, attach: true, ..FAULTS },
+        ..BASE
+    };
+
+    /// Work that may run again after a silence.
+    pub const QUIET: Config = Config {
+        name: "quiet",
+        processes: 2,
+        callers: 2,
+        rerun: Rerun::Safe,
+        quiet: true,
+        switches: Switches { time: true, unknown: true, ..FAULTS },
+        ..BASE
+    };
+
+    /// Work elsewhere that can be asked whether it ran.
+    pub const ASK: Config = Config {
+        name: "ask",
+        rerun: Rerun::Ask,
+        work: Work::Remote,
+        switches: Switches {
+            time: true,
+            unknown: true,
+            ask_yes: true,
+            ask_no: true,
+            ask_unknown: true,
+            ..FAULTS
+        },
+        ..BASE
+    };
+
+    /// Operators and time, over work in the process itself.
+    pub const OPERATORS: Config = Config {
+        name: "operators",
+        processes: 2,
+        callers: 2,
+        decisions: 2,
+        switches: Switches {
+            time: true,
+            unknown: true,
+            release: true,
+            force: true,
+            settle: true,
+            reopen: true,
+            purge: true,
+            ..FAULTS
+        },
+        ..BASE
+    };
+
+    /// Operators who resolve doubts about work elsewhere.
+    pub const OPERATORS_REMOTE: Config = Config {
+        name: "operators, remote work",
+        decisions: 1,
+        work: Work::Remote,
+        switches: Switches { time: true, unknown: true, release: true, force: true, settle: true, ..FAULTS },
+        ..BASE
+    };
+
+    /// Copies of settled outcomes in memory.
+    pub const TABLE: Config = Config {
+        name: "table",
+        callers: 2,
+        decisions: 2,
+        crashes: 0,
+        losses: 0,
+        switches: Switches { time: true, table: true, reopen: true, purge: true, ..Switches::NONE },
+        ..BASE
+    };
+
+    /// Transactions that settle their claim, over work that may otherwise run again.
+    pub const GUARD: Config = Config {
+        name: "guard",
+        rerun: Rerun::Safe,
+        work: Work::Guarded,
+        switches: Switches { abandon: true, ..FAULTS },
+        ..BASE
+    };
+
+    /// One process with three tasks on an embedded store.
+    pub const EMBEDDED: Config = Config {
+        name: "embedded",
+        callers: 2,
+        embedded: true,
+        crashes: 2,
+        losses: 0,
+        work: Work::Remote,
+        switches: Switches { crash: true, sweep: true, unknown: true, not_run: true, ..Switches::NONE },
+        ..BASE
+    };
+
+    /// All of them.
+    pub const ALL: [Config; 9] = [
+        Config::UNSAFE,
+        Config::SAFE,
+        Config::QUIET,
+        Config::ASK,
+        Config::OPERATORS,
+        Config::OPERATORS_REMOTE,
+        Config::TABLE,
+        Config::GUARD,
+        Config::EMBEDDED,
+    ];
+
+    /// The same with a planted flaw.
+    #[must_use]
+    pub const fn with(self, flaw: Flaw) -> Config {
+        Config { flaw: Some(flaw), ..self }
+    }
+
+    /// The same with an action switched off.
+    #[must_use]
+    pub fn without(self, switch: Switch) -> Config {
+        Config { switches: self.switches.without(switch), ..self }
+    }
+}
+
+/// Where the work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// In the process: its effect comes at once or never.
+    Local,
+    /// Elsewhere: a call may reach it until the give-up, even if the caller has crashed.
+    Remote,
+    /// In a transaction that settles the claim as well (L16).
+    Guarded,
+}
+
+macro_rules! switches {
+    ($($(#[$doc:meta])* $field:ident = $switch:ident,)+) => {
+        /// Actions that can be switched off one by one.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Switches {
+            $($(#[$doc])* pub $field: bool,)+
+        }
+
+        /// The name of one switch.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Switch {
+            $($(#[$doc])* $switch,)+
+        }
+
+        impl Switches {
+            /// Nothing but claims, work and reports.
+            pub const NONE: Switches = Switches { $($field: false,)+ };
+
+            /// Those that are on.
+            pub fn on(self) -> Vec<Switch> {
+                let mut on = Vec::new();
+                $(if self.$field { on.push(Switch::$switch); })+
+                on
+            }
+
+            /// The same with one of them off.
+            #[must_use]
+            pub fn without(mut self, switch: Switch) -> Switches {
+                match switch {
+                    $(Switch::$switch => self.$field = false,)+
+                }
+                self
+            }
+        }
+    };
+}
+
+switches! {
+    /// Processes crash and are restarted.
+    crash = Crash,
+    /// Commands are lost, and arrive late.
+    loss = Loss,
+    /// Time passes.
+    time = Time,
+    /// Sessions lapse.
+    lapse = Lapse,
+    /// Lapsed sessions are renewed.
+    revive = Revive,
+    /// The sweeper comes by.
+    sweep = Sweep,
+    /// Callers of a held claim wait for its outcome (L9).
+    attach = Attach,
+    /// Callers give up on a claim whose answer was lost (L13).
+    abandon = Abandon,
+    /// Settled outcomes are answered from memory (B7).
+    table = Table,
+    /// The work ends with a terminal error.
+    refused = Refused,
+    /// The work fails and certainly did not run.
+    not_run = NotRun,
+    /// The work fails and nobody knows whether it ran.
+    unknown = Unknown,
+    /// Whoever must ask learns the outcome.
+    ask_yes = AskYes,
+    /// Whoever must ask learns that it never ran and never will.
+    ask_no = AskNo,
+    /// Whoever must ask learns nothing.
+    ask_unknown = AskUnknown,
+    /// Operators release a doubt.
+    release = Release,
+    /// Operators release a doubt by force.
+    force = Force,
+    /// Operators settle a doubt.
+    settle = Settle,
+    /// Operators reopen.
+    reopen = Reopen,
+    /// Operators purge.
+    purge = Purge,
+}
+
+/// What can be done wrong on purpose, by the processes or around the ledger, never in the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Every failure releases the key as if nothing had run.
+    ReleaseOnAnyError,
+    /// Look whether it was done, do it, record it afterwards.
+    BurnAfterSuccess,
+    /// Whoever holds a live session may write, whatever its epoch; whoever does not may not.
+    FenceByTime,
+    /// The caller is answered before the outcome is recorded.
+    AnswerBeforeStore,
+    /// A grant over a former one keeps its epoch.
+    ReuseEpoch,
+    /// A lapsed lease is taken over although running again is unsafe.
+    TakeoverWhenUnsafe,
+    /// Copies of settled outcomes answer for ever; nobody waits for them.
+    TableWithoutValidity,
+    /// A claim whose answer was lost is taken for granted.
+    GuessUnknownCommit,
+    /// A holder whose session lapsed and was revived begins without renewing its claim.
+    BeginOnRevivedSession,
+    /// Reopen leaves the epoch as it was.
+    ReopenKeepsEpoch,
+    /// Whoever lost its lease answers its caller with its own result.
+    AnswerOwnResult,
+}

@@ -1,0 +1,275 @@
+//! The state of the model: the ledger's one claim, the processes, what is under way between them, and what happened.
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use hapax_core::{Claim, State, Timestamp};
+
+use super::config::PROCESSES;
+use super::properties::Broken;
+
+/// Epochs of the longest run.
+pub(super) const EPOCHS: usize = 16;
+/// Lives of the claim in the longest run.
+pub(super) const LIVES: usize = 6;
+/// One unit of the model's time.
+pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A set of epochs.
+pub(super) type Epochs = u16;
+
+/// Everything at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub(super) day: u8,
+    pub(super) claim: Stored,
+    /// The epoch of the next grant.
+    pub(super) next_epoch: u8,
+    /// Bit by bit: whether a session is live.
+    pub(super) live: u8,
+    pub(super) sessions: u8,
+    pub(super) processes: [Process; PROCESSES],
+    /// A command that went off without an answer and may still arrive.
+    pub(super) floating: Option<Message>,
+    /// Calls that may still reach the work although nobody waits for them.
+    pub(super) orphans: Epochs,
+    /// The work refuses calls of earlier epochs: it said that they never will run (L6).
+    pub(super) refuses_below: u8,
+    /// The epoch whose effect the work would tell of if it was asked.
+    pub(super) done: Option<u8>,
+    pub(super) crashes: u8,
+    pub(super) losses: u8,
+    pub(super) decisions: u8,
+    pub(super) history: History,
+    pub(super) broken: Broken,
+}
+
+/// The ledger's claim, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stored(pub(super) Option<Claim>);
+
+impl Hash for Stored {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let Some(claim) = &self.0 else { return 0_u8.hash(hasher) };
+        claim.epoch.hash(hasher);
+        claim.attempt.hash(hasher);
+        claim.operation_id.hash(hasher);
+        claim.terms.rerun.hash(hasher);
+        (claim.opened_at, claim.granted_at, claim.session, claim.earlier_may_have_run).hash(hasher);
+        match &claim.state {
+            State::Held { run_until } => (1_u8, run_until).hash(hasher),
+            State::Settled { settled_at, keep_until, .. } => {
+                (2_u8, settled_at, keep_until, tag_of(claim)).hash(hasher);
+            }
+            State::InDoubt { reason, since, asked_at } => (3_u8, reason, since, asked_at).hash(hasher),
+            State::Released { since, ran } => (4_u8, since, ran).hash(hasher),
+        }
+    }
+}
+
+/// What is settled, if anything is.
+fn tag_of(claim: &Claim) -> Option<Tag> {
+    claim.kept().map(|kept| Tag::of(&kept.outcome))
+}
+
+/// What one process knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Process {
+    pub(super) session: u8,
+    /// How many callers it has begun to serve; also the number of its last attempt.
+    pub(super) callers: u8,
+    pub(super) phase: Phase,
+    pub(super) copy: Option<Copy>,
+}
+
+/// Where a process stands with its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    /// No caller.
+    Idle,
+    /// Crashed.
+    Down,
+    /// The claim was sent, no answer came.
+    Unsure,
+    /// The same, and the caller was sent away: a grant, if there is one, must be given back.
+    Abandoning,
+    /// The claim is held by somebody else; the caller waits.
+    Waiting,
+    /// Granted; nothing was begun.
+    Holding {
+        epoch: u8,
+        must_ask: bool,
+        /// The session has not lapsed since the ledger confirmed the claim.
+        sure: bool,
+        day: u8,
+    },
+    /// It was asked whether it ran, and it never will: the ledger must hear of that first.
+    Clearing { epoch: u8 },
+    /// The work was called.
+    Running { epoch: u8 },
+    /// The end is known and must be reported until the ledger confirms.
+    Reporting { epoch: u8, report: Told },
+    /// The lease was lost: the ledger must be read.
+    Lost,
+}
+
+/// What is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Told {
+    Settle(Tag),
+    ReleaseNo,
+    ReleasePerhaps,
+    Doubt,
+}
+
+/// A command under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Message {
+    Claim {
+        process: u8,
+        caller: u8,
+        session: u8,
+    },
+    Report {
+        process: u8,
+        epoch: u8,
+        report: Told,
+    },
+    Clear {
+        epoch: u8,
+    },
+    /// The application's transaction, with the settle in it.
+    Guard {
+        epoch: u8,
+    },
+}
+
+/// A process's copy of a settled outcome (B7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Copy {
+    pub(super) tag: Tag,
+    /// The life of the claim it was copied in.
+    pub(super) life: u8,
+    /// The day on which it was settled; it is kept for less than a day.
+    pub(super) day: u8,
+}
+
+/// Which outcome: by the epoch whose run brought it, or the operator's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(super) enum Tag {
+    Succeeded(u8),
+    Refused(u8),
+    Stated,
+}
+
+/// What happened, for the properties; no process can read it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct History {
+    /// The present life of the claim: a new one begins where running again has been allowed explicitly.
+    pub(super) life: u8,
+    pub(super) began: Began,
+    /// The life in which an epoch was granted.
+    pub(super) life_of: [u8; EPOCHS],
+    pub(super) effects: [u8; LIVES],
+    /// What callers were answered in each life.
+    pub(super) answered: [Option<Tag>; LIVES],
+    /// Runs that ended well, and runs that were refused.
+    pub(super) succeeded: Epochs,
+    pub(super) refused: Epochs,
+    pub(super) stated: bool,
+    /// Epochs that an operator released without force: they must be over.
+    pub(super) over: Epochs,
+    /// What an operator set aside by reopening.
+    pub(super) set_aside: Option<Tag>,
+    /// A purge or reopen has been carried out; it returns when nobody answers from an old copy any more.
+    pub(super) returning: bool,
+    /// Copies from before this life must not answer.
+    pub(super) returned_life: u8,
+}
+
+/// Why a life began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Began {
+    First,
+    Expiry,
+    Release,
+    Reopen,
+    Purge,
+}
+
+impl World {
+    pub(super) fn new(processes: usize, embedded: bool) -> Self {
+        let process = |index: usize| Process {
+            session: if embedded { 0 } else { small(index) },
+            callers: 0,
+            phase: if index < processes { Phase::Idle } else { Phase::Down },
+            copy: None,
+        };
+        let sessions = if embedded { 1 } else { small(processes) };
+        World {
+            day: 0,
+            claim: Stored(None),
+            next_epoch: 1,
+            live: (1 << sessions) - 1,
+            sessions,
+            processes: std::array::from_fn(process),
+            floating: None,
+            orphans: 0,
+            refuses_below: 0,
+            done: None,
+            crashes: 0,
+            losses: 0,
+            decisions: 0,
+            history: History {
+                life: 0,
+                began: Began::First,
+                life_of: [0; EPOCHS],
+                effects: [0; LIVES],
+                answered: [None; LIVES],
+                succeeded: 0,
+                refused: 0,
+                stated: false,
+                over: 0,
+                set_aside: None,
+                returning: false,
+                returned_life: 0,
+            },
+            broken: Broken::default(),
+        }
+    }
+
+    pub(super) fn time(&self) -> Timestamp {
+        Timestamp::ZERO.after(DAY * (1 + u32::from(self.day)))
+    }
+
+    pub(super) fn is_live(&self, session: u8) -> bool {
+        self.live & (1 << session) != 0
+    }
+
+    pub(super) fn settled(&self) -> Option<Tag> {
+        self.claim.0.as_ref().and_then(tag_of)
+    }
+}
+
+impl Phase {
+    /// The epoch under which this process may still do something.
+    pub(super) fn epoch(self) -> Option<u8> {
+        match self {
+            Phase::Holding { epoch, .. }
+            | Phase::Clearing { epoch }
+            | Phase::Running { epoch }
+            | Phase::Reporting { epoch, .. } => Some(epoch),
+            _ => None,
+        }
+    }
+}
+
+/// The set of one epoch.
+pub(super) fn bit(epoch: u8) -> Epochs {
+    1 << epoch
+}
+
+/// Numbers of the model are small.
+pub(super) fn small(number: usize) -> u8 {
+    u8::try_from(number).expect("the model counts to less than 256")
+}

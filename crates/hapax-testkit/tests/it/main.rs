@@ -1,0 +1,4 @@
+//! The testkit on itself and on the rules of `hapax-core`.
+
+mod model;
+mod scenarios;

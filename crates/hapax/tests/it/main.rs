@@ -1,0 +1,3 @@
+//! The `hapax` program, started as a user would start it.
+
+mod demo;
