@@ -1,3 +1,81 @@
-//! Filled in by a later commit.
+//! Side-by-side measurements. Each prints what it measured, as ratios to something else in the same run, and leaves the
+//! same in `target/bench/NAME.json`.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing what was measured is what it is for")]
 
-fn main() {}
+mod embedded;
+mod load;
+mod pgbench;
+mod postgres;
+mod rawlog;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use report::Report;
+
+/// Measures hapax side by side with something else.
+#[derive(Parser)]
+#[command(name = "hapax-bench")]
+struct Cli {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Claim and settle on the embedded store and on PostgreSQL.
+    Ledger(LedgerArgs),
+}
+
+/// How the ledger is measured.
+#[derive(clap::Args)]
+pub(crate) struct LedgerArgs {
+    /// Leave one of the stores out: `embedded` or `postgres`.
+    #[arg(long)]
+    only: Option<String>,
+    /// Keys that are there before the "many keys" measurement of the embedded store.
+    #[arg(long, default_value_t = 5_000_000)]
+    keys: usize,
+    /// Rows that are there before the "many rows" measurement of PostgreSQL.
+    #[arg(long, default_value_t = 2_000_000)]
+    rows: usize,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 4)]
+    seconds: u64,
+    /// Rounds of each measurement; the median counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+}
+
+/// What a measurement can fail with.
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let Bench::Ledger(args) = Cli::parse().bench;
+    // One core for the callers, the other for the store: what a request core and a store thread have in production.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error),
+    };
+    let mut report = Report::new("ledger");
+    match runtime.block_on(ledger(&args, &mut report)).and_then(|()| report.finish()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&*error),
+    }
+}
+
+async fn ledger(args: &LedgerArgs, report: &mut Report) -> Result<(), Failure> {
+    if args.only.as_deref() != Some("postgres") {
+        embedded::measure(args, report).await?;
+    }
+    if args.only.as_deref() != Some("embedded") {
+        postgres::measure(args, report).await?;
+    }
+    Ok(())
+}
+
+fn failed(error: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("bench: {error:#}");
+    ExitCode::FAILURE
+}

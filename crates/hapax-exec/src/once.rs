@@ -15,6 +15,7 @@ use hapax_core::{
     ClaimId, ClaimRequest, Doubt, Ending, Executed, Grant, Identity, Kept, Ledger, OperationId, Outcome, Ran, Report,
     Verdict,
 };
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::attach::{self, Found};
 use crate::call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled};
@@ -86,9 +87,10 @@ impl<L: Ledger> Executor<L> {
         };
         for _ in 0..limits::ASKS {
             let request = request(&identity, &call);
+            let unbroken_until = boot_time() + self.ledger.session().left;
             match self.ask(request.clone()).await? {
                 Verdict::Granted(grant) => {
-                    let held = Held { identity: &identity, request, grant, call: &call };
+                    let held = Held { identity: &identity, request, grant, call: &call, unbroken_until };
                     return self.hold(held, work).await;
                 }
                 Verdict::Replay(kept) => return Ok(done(kept, How::Replayed)),
@@ -154,8 +156,9 @@ impl<L: Ledger> Executor<L> {
                 Asked::Ended(done) => return Ok(done),
             }
         }
-        if !self.is_sure_of(&mut lease).await? {
-            return self.from_the_ledger(&held).await;
+        if !self.is_sure_of(&held, &mut lease).await? {
+            let late = Ended::NotRun("the lease had run out before the work began".into());
+            return self.conclude(held, lease, late).await;
         }
         lease.dispatched();
         fail::fail_point!("once.dispatching");
@@ -180,7 +183,7 @@ impl<L: Ledger> Executor<L> {
             }
             Reconciled::Never => match lease.report(&self.ledger, Report::Cleared, Vec::new()).await? {
                 Ending::Renewed { .. } => Ok(Asked::Never),
-                _ => self.from_the_ledger(held).await.map(Asked::Ended),
+                _ => self.what_the_ledger_says(held).await.map(Asked::Ended),
             },
             Reconciled::Unknown => {
                 lease.report(&self.ledger, Report::Doubt(Doubt::Lapsed), Vec::new()).await?;
@@ -191,9 +194,13 @@ impl<L: Ledger> Executor<L> {
     }
 
     /// Just before the work starts: is enough of the lease left, on a clock that counts suspend? Else renew first (L4).
-    async fn is_sure_of(&self, lease: &mut Lease<'_, L>) -> Result<bool, Error> {
+    ///
+    /// A session that lapsed and was renewed since the claim was sent has enough left, too, but others may have acted in
+    /// between: then only the ledger knows whose the claim is.
+    async fn is_sure_of(&self, held: &Held<'_>, lease: &mut Lease<'_, L>) -> Result<bool, Error> {
         let session = self.ledger.session();
-        if session.left >= session.term / limits::TERM_PART_LEFT {
+        let unbroken = boot_time() < held.unbroken_until;
+        if unbroken && session.left >= session.term / limits::TERM_PART_LEFT {
             return Ok(true);
         }
         Ok(matches!(lease.report(&self.ledger, Report::Renew, Vec::new()).await?, Ending::Renewed { .. }))
@@ -231,7 +238,7 @@ impl<L: Ledger> Executor<L> {
                 Err(Error::new(reason).about(operation_id).because(cause))
             }
             Ending::AlreadySettled(kept) | Ending::Settled(kept) => Ok(held.done(kept)),
-            Ending::LostLease | Ending::Renewed { .. } => self.from_the_ledger(&held).await,
+            Ending::LostLease | Ending::Renewed { .. } => self.what_the_ledger_says(&held).await,
         }
     }
 
@@ -254,7 +261,7 @@ impl<L: Ledger> Executor<L> {
                 self.tell_dead_letter(held, &kept);
                 Ok(held.done(kept))
             }
-            _ => self.from_the_ledger(held).await,
+            _ => self.what_the_ledger_says(held).await,
         }
     }
 
@@ -275,7 +282,7 @@ impl<L: Ledger> Executor<L> {
     }
 
     /// Somebody else has the claim now: whatever was done here, the caller gets what the ledger says (L5).
-    async fn from_the_ledger(&self, held: &Held<'_>) -> Result<Done, Error> {
+    async fn what_the_ledger_says(&self, held: &Held<'_>) -> Result<Done, Error> {
         self.attach(held.claim(), held.call.attach, held.grant.operation_id).await
     }
 
@@ -311,6 +318,8 @@ struct Held<'a> {
     request: ClaimRequest,
     grant: Grant,
     call: &'a Call,
+    /// Boot time until which the session was certain to live when the claim was sent.
+    unbroken_until: Duration,
 }
 
 impl Held<'_> {
@@ -331,6 +340,12 @@ impl Held<'_> {
         let own = kept.attempt == self.request.attempt && kept.epoch == self.grant.epoch;
         done(kept, if own { How::Executed } else { How::Replayed })
     }
+}
+
+/// Time since the machine started, suspend included: what a lease is measured on (L4).
+fn boot_time() -> Duration {
+    let read = clock_gettime(ClockId::Boottime);
+    Duration::new(u64::try_from(read.tv_sec).unwrap_or(0), u32::try_from(read.tv_nsec).unwrap_or(0))
 }
 
 enum Asked {

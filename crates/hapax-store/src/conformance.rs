@@ -24,14 +24,14 @@ use hapax_core::{
 use crate::{Lifecycle, Options};
 
 /// Everything a store can do.
-pub trait Store: Ledger + Lanes + Journal + Registry + Inspect + Lifecycle {}
+pub trait AllPorts: Ledger + Lanes + Journal + Registry + Inspect + Lifecycle {}
 
-impl<S: Ledger + Lanes + Journal + Registry + Inspect + Lifecycle> Store for S {}
+impl<S: Ledger + Lanes + Journal + Registry + Inspect + Lifecycle> AllPorts for S {}
 
 /// How the suite gets at a store, with a clock that stands still until it is moved.
 pub trait Harness: Send + Sync + 'static {
     /// The store under test.
-    type Store: Store;
+    type Store: AllPorts;
 
     /// Options with the harness's clock, no heartbeat of its own and no sweeper of its own.
     fn options(&self) -> Options;

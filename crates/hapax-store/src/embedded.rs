@@ -131,7 +131,8 @@ impl Embedded {
         let mark = folder.mark()?;
         // What was restored is older than what was there: the mark of the former life says nothing about it.
         let (conn, mut meta) = open_database(&folder, &SystemClock::default(), 0)?;
-        meta.incarnation = meta.incarnation.checked_add(1).ok_or_else(|| Error::internal("no incarnation is left"))?;
+        meta.incarnation =
+            meta.incarnation.checked_add(1).ok_or_else(|| Error::internal("no incarnation is left"))?;
         hapax_core::Epoch::new(meta.incarnation, meta.epoch_reserved)?;
         meta.write(&conn).map_err(|fault| schema::opening_fault(&folder.database(), fault))?;
         mark.write(meta.batch);
@@ -204,8 +205,13 @@ fn start(folder: &Folder, options: &Options, writer: Writer) -> Result<Embedded,
     running.threads.push(thread);
     let rounds = Rounds { sweep: options.sweeper, poll: options.poll };
     if rounds.sweep || rounds.poll {
-        let keeper =
-            Keeper { state: state.clone(), jobs: jobs.clone(), reader: open()?, rounds, seen: HashMap::new() };
+        let keeper = Keeper {
+            state: state.clone(),
+            jobs: jobs.clone(),
+            reader: open()?,
+            rounds,
+            seen: HashMap::new(),
+        };
         running.spawn_until("hapax-keeper", move |stop| keeper.run(&stop))?;
     }
     if options.heartbeat {
@@ -218,10 +224,9 @@ fn start(folder: &Folder, options: &Options, writer: Writer) -> Result<Embedded,
 
 impl Running {
     fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        let thread = std::thread::Builder::new()
-            .name(name.into())
-            .spawn(work)
-            .map_err(|error| Error::unavailable("the store's threads cannot be started").with_detail(error))?;
+        let thread = std::thread::Builder::new().name(name.into()).spawn(work).map_err(|error| {
+            Error::unavailable("the store's threads cannot be started").with_detail(error)
+        })?;
         self.threads.push(thread);
         Ok(())
     }

@@ -7,9 +7,9 @@ pub(crate) fn matches(filter: &Filter, record: &Record) -> bool {
     let (identity, claim) = (&record.identity, &record.claim);
     let parts = identity.scope().narrowed(identity.width());
     let same = |asked: &Option<String>, found: &str| asked.as_deref().is_none_or(|asked| asked == found);
-    same(&filter.tenant, &parts.tenant().to_string())
-        && same(&filter.project, &parts.project().to_string())
-        && same(&filter.subject, &parts.subject().to_string())
+    same(&filter.tenant, parts.tenant())
+        && same(&filter.project, parts.project())
+        && same(&filter.subject, parts.subject())
         && same(&filter.operation, identity.operation().as_str())
         && same(&filter.key, identity.key().as_str())
         && filter.state.is_none_or(|state| state == claim.state.name())

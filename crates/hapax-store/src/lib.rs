@@ -3,6 +3,7 @@
 //! A store never decides: it reads a claim, lets [`hapax_core::step`] decide, and keeps what that returned. The suite in
 //! `conformance` shows that all of them agree, and is there for other people's stores too.
 
+mod any;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -17,6 +18,7 @@ mod options;
 pub mod postgres;
 pub mod table;
 
+pub use any::{STORE_VARIABLE, Store};
 pub use clock::SystemClock;
 pub use options::Options;
 

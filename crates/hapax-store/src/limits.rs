@@ -50,7 +50,7 @@ pub const STATEMENTS: usize = 64;
 pub const PAGE_SIZE: u32 = 4_096;
 
 /// KiB of pages that an embedded store's writer keeps in memory.
-pub const WRITER_PAGES_KIB: u32 = 64 * 1024;
+pub const WRITER_PAGES_KIB: u32 = 16 * 1024;
 
 /// KiB of pages that each reading thread of an embedded store keeps in memory.
 pub const READER_PAGES_KIB: u32 = 8 * 1024;
@@ -121,14 +121,18 @@ pub const BUSY_HELD: Duration = Duration::from_millis(250);
 /// How often processes that share a store with a memory table hear what the table must forget (B7).
 pub const TABLE_BEAT: Duration = Duration::from_millis(500);
 
-/// How often a decision that memory tables must hear of looks whether they have.
-pub const ACK_EVERY: Duration = Duration::from_millis(20);
-
 /// How old a grant is before the sweeper looks whether it is still held.
 pub const VISIT_AFTER: Duration = Duration::from_secs(5);
 
-/// How long the row of an ended session is kept.
-pub const SESSION_KEPT: Duration = Duration::from_secs(60 * 60);
+/// Rows of PostgreSQL's tally that the sweeper folds at once.
+pub const TALLY_CHUNK: usize = 10_000;
+
+/// How long PostgreSQL's memory-table invalidations are kept; a process that was silent for longer than its table is valid
+/// starts with an empty table anyway.
+pub const INVALIDATIONS_KEPT: Duration = Duration::from_secs(60);
+
+/// How long the row of an ended session is kept: a process that was away for that long finds its claims lost, not lapsed.
+pub const SESSION_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Shelves (tenant, project, operation) whose numbers are remembered.
 pub const SHELVES_KNOWN: usize = 65_536;
@@ -144,3 +148,9 @@ pub const WATCH_GRACE: Duration = Duration::from_millis(5);
 
 /// Shelves that one page of a filtered listing looks into.
 pub const PAGE_SHELVES: usize = 256;
+
+/// Longest URL of a store.
+pub const MAX_URL_BYTES: usize = 4_096;
+
+/// Held claims that an embedded store's writer keeps in memory, so that their settle need not read them.
+pub const HELD_IN_MEMORY: usize = 16_384;

@@ -24,6 +24,8 @@ pub struct Options {
     pub table_entries: usize,
     /// Bytes of settled outcomes that are answered from memory (B7).
     pub table_bytes: usize,
+    /// How long the table of one of several processes answers without hearing from the store; 2 s at most (B7).
+    pub table_validity: Duration,
     /// How long a command of unknown fate is sent again before the store reports that it is unavailable (L13).
     pub patience: Duration,
     /// The clock to use instead of the store's own. Production leaves it empty (L12).
@@ -40,6 +42,7 @@ impl Default for Options {
             poll: true,
             table_entries: limits::TABLE_ENTRIES,
             table_bytes: limits::TABLE_BYTES,
+            table_validity: limits::TABLE_VALIDITY,
             patience: limits::PATIENCE,
             clock: None,
         }

@@ -44,8 +44,8 @@ use std::sync::Arc;
 use hapax_core::claim::view;
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Ledger, Outcome, Report, Retention, Session,
-    SetAnswer, Verdict, View, step,
+    Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Ledger, Outcome, Report, Retention,
+    Session, SetAnswer, Verdict, View, step,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
@@ -60,11 +60,11 @@ use desk::Resend;
 use failure::Failure;
 use link::{Database, Link};
 use queue::closed_error;
-use session::{Renewal, Standing};
+use session::{Beat, Standing};
 use shared::Shared;
 
-/// Renewals that are asked for at once.
-const RENEWALS_WAITING: usize = 1_024;
+/// Beats that are asked for at once.
+const BEATS_WAITING: usize = 1_024;
 
 /// A handle on a PostgreSQL database. Cheap to clone; the clones share one session.
 #[derive(Clone)]
@@ -95,6 +95,11 @@ fn confused() -> Error {
 }
 
 impl Postgres {
+    /// How often the claims that are waited for here were looked at, in case a notification was lost (L9).
+    pub fn polls(&self) -> u64 {
+        self.shared.watchers.polls()
+    }
+
     /// Opens a store on the database at `postgres://user:password@host:port/database`, creating or migrating its schema,
     /// and starts a session.
     ///
@@ -136,7 +141,7 @@ fn live(address: Address, options: Options, ready: oneshot::Sender<Result<Arc<Sh
     });
 }
 
-async fn set_up(address: Address, options: Options) -> Result<(Arc<Shared>, mpsc::Receiver<Renewal>), Error> {
+async fn set_up(address: Address, options: Options) -> Result<(Arc<Shared>, mpsc::Receiver<Beat>), Error> {
     let mut link = Link::open_bare(&address, None).await?;
     schema::check_server(&mut link).await.map_err(Failure::into_error)?;
     schema::migrate(&mut link).await.map_err(Failure::into_error)?;
@@ -144,11 +149,11 @@ async fn set_up(address: Address, options: Options) -> Result<(Arc<Shared>, mpsc
     let mut link = Link::open(&database, None).await?;
     let known = session::open(&mut link, options.term, options.clock.as_ref()).await;
     let standing = Standing::new(known.map_err(Failure::into_error)?, options.term, options.clock.clone());
-    let (renewals, asked) = mpsc::channel(RENEWALS_WAITING);
+    let (renewals, asked) = mpsc::channel(BEATS_WAITING);
     Ok((Arc::new(Shared::new(options, database, standing, renewals)), asked))
 }
 
-fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Renewal>) {
+fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Beat>) {
     use tokio::task::spawn_local;
     spawn_local(session::beat(shared.clone(), renewals));
     for _ in 0..limits::BATCHES_IN_FLIGHT {
@@ -203,7 +208,12 @@ impl Ledger for Postgres {
         }
     }
 
-    async fn set(&self, request: ClaimRequest, outcome: Outcome, retention: Retention) -> Result<SetAnswer, Error> {
+    async fn set(
+        &self,
+        request: ClaimRequest,
+        outcome: Outcome,
+        retention: Retention,
+    ) -> Result<SetAnswer, Error> {
         let ask = request.ask(self.shared.session.known().id);
         let order = Order {
             id: request.identity.claim_id(),
@@ -211,7 +221,7 @@ impl Ledger for Postgres {
             identity: Some(request.identity),
             events: Vec::new(),
         };
-        match self.shared.order(Resend::Always, order).await?.answer {
+        match self.shared.order(Resend::Always, order).await? {
             Answer::Set(answer) => Ok(answer),
             _ => Err(confused()),
         }
@@ -277,7 +287,7 @@ impl Postgres {
         // What was granted is over, or not what it was.
         self.shared.recall(&id, epoch);
         let order = Order { id, command: Command::Hold(epoch, report), identity: None, events };
-        ending(self.shared.order(Resend::Always, order).await?.answer)
+        ending(self.shared.order(Resend::Always, order).await?)
     }
 }
 
@@ -288,7 +298,8 @@ impl Lifecycle for Postgres {
 
     async fn close(&self) -> Result<(), Error> {
         let shared = self.shared.clone();
-        let ended = self.shared.ask(Resend::Always, async move |link: &mut Link| session::end(&shared, link).await);
+        let ended =
+            self.shared.ask(Resend::Always, async move |link: &mut Link| session::end(&shared, link).await);
         let result = ended.await;
         self.shared.close();
         result

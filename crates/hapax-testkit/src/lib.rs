@@ -1,9 +1,11 @@
 //! What hapax is tested with, and never shipped: nothing in here is used by the product.
 //!
 //! - [`clock`]: a clock that tests move.
+//! - [`faulty`]: a ledger that is away, or whose answers get lost, on command.
 //! - [`upstream`]: a count of effects that survives the crash of everybody who causes them.
 //! - [`scenario`]: behaviour as text; the same file drives the rules alone, every store and everything above them.
-//! - [`model`]: the protocol, checked exhaustively by calling the rules for every transition.
+//! - [`model`]: the protocol, checked exhaustively in a small world.
+//! - [`simulation`]: the protocol in long random runs that a seed repeats.
 //!
 //! All of it knows `hapax-core` only, so that every other crate's tests can use it.
 
@@ -11,4 +13,5 @@ pub mod clock;
 pub mod faulty;
 pub mod model;
 pub mod scenario;
+pub mod simulation;
 pub mod upstream;

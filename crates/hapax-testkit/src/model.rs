@@ -1,10 +1,11 @@
-//! The protocol, checked exhaustively: up to three processes, crashes, lost commands, lapsing sessions, operators, time.
+//! The protocol, checked exhaustively: up to three processes, crashes, lost commands, lapsing sessions,
+//! operators, time.
 //!
-//! Every transition of the ledger is the product's own [`hapax_core::step`]; modelled are the processes around it, as
-//! SPEC L and B describe them. Time is coarse: a session lapses whenever the checker likes, and a day is longer than
-//! every other term. What must always hold is a [`Rule`]; what must be seen at least once is a [`Sighting`], so that a
-//! model in which too little happens does not pass. A [`Flaw`] can be planted: a checker that does not find it proves
-//! nothing.
+//! Every transition of the ledger is the product's own [`hapax_core::step`]; modelled are the processes
+//! around it, as L and B have them. Time is coarse: a session lapses whenever the checker likes, and
+//! a day is longer than every other term. What must always hold is a [`Rule`]; what must be seen at least
+//! once is a [`Sighting`], so that a model in which too little happens does not pass. A [`Flaw`] can be
+//! planted: a checker that does not find it proves nothing.
 //!
 //! `world` is the state, `ledger` calls the rules, `process` is what a process does, `actions` what can happen next.
 
@@ -101,11 +102,19 @@ impl fmt::Display for Checked {
     }
 }
 
-/// Checks a configuration: to its end where it has no flaw, to the first broken rule where it has one.
+/// Checks a configuration to its end.
 pub fn check(config: Config) -> Checked {
+    explore(config, HasDiscoveries::All)
+}
+
+/// Checks a configuration until this rule is broken, or to its end.
+pub fn find(config: Config, rule: Rule) -> Checked {
+    explore(config, HasDiscoveries::AnyOf([rule.as_str()].into()))
+}
+
+fn explore(config: Config, until: HasDiscoveries) -> Checked {
     let seen = Arc::new(Sightings::default());
     let model = Protocol { config, seen: seen.clone() };
-    let until = if config.flaw.is_some() { HasDiscoveries::AnyFailures } else { HasDiscoveries::All };
     let checker = model.checker().threads(threads()).finish_when(until).spawn_bfs().join();
     let discoveries = checker.discoveries();
     let broken = Rule::ALL.iter().filter_map(|rule| {

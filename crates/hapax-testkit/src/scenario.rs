@@ -11,14 +11,14 @@
 //! bob:   claim key=k1 body=pay-10     -> granted
 //! ```
 //!
-//! The same file drives the rules alone ([`rules::RulesDriver`]), every store, and what stands above them: whatever
-//! implements [`Driver`].
+//! The same file drives the rules alone ([`rules::RulesDriver`]), every store, and what stands above them:
+//! whatever implements [`Driver`].
 //!
 //! # The language
 //!
 //! `#` starts a comment; the first one is the title. Names before a colon are **actors**: each is a process with a
-//! session and a memory of its own. `key=` may be left out: an actor then means the key it named last, or else the key
-//! that was named last in the file.
+//! session and a memory of its own. `key=` may be left out: an actor then means the key it named last, or
+//! else the key that was named last in the file.
 //!
 //! | line | meaning | answers |
 //! |---|---|---|
@@ -42,9 +42,9 @@
 //! | `revive alice` | the session that lapsed is renewed after all | |
 //! | `restart alice` | a new session; needed before a claim by an actor that lapsed or crashed | |
 //!
-//! An OUTCOME is `ok:TEXT`, `refused:TEXT`, `not-kept:STATUS` or `erased`. An expected answer may leave out the words at
-//! the end: `in-doubt` stands for every reason. `lapse` and `crash` let up to a minute pass, so a scenario must not
-//! depend on less than that around them.
+//! An OUTCOME is `ok:TEXT`, `refused:TEXT`, `not-kept:STATUS` or `erased`. An expected answer may leave out
+//! the words at the end: `in-doubt` stands for every reason. `lapse` and `crash` let up to a minute pass, so
+//! a scenario must not depend on less than that around them.
 
 mod driver;
 mod parse;

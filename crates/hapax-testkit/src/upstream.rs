@@ -1,7 +1,8 @@
 //! An upstream whose effects can be counted afterwards, whoever crashed in between.
 //!
-//! The count must lie outside of what a test breaks: it is a file that every process appends to, one synced line per
-//! effect. A line is one small write in append mode, so lines of several processes do not run into each other.
+//! The count must lie outside of what a test breaks: it is a file that every process appends to, one synced
+//! line per effect. A line is one small write in append mode, so lines of several processes do not run into
+//! each other.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -13,7 +13,7 @@ pub(super) fn claim(claim: Option<&Claim>, ask: &Ask, now: &Now) -> (Change, Ver
     if let Some(own) =
         claim.filter(|claim| claim.attempt == ask.attempt && claim.fingerprint == ask.fingerprint)
     {
-        return asked_again(own, ask, now);
+        return (Change::None, asked_again(own, now));
     }
     let Some(present) = current(claim, now) else { return grant_anew(ask, now) };
     if present.fingerprint != ask.fingerprint {
@@ -40,8 +40,9 @@ pub(super) fn claim(claim: Option<&Claim>, ask: &Ask, now: &Now) -> (Change, Ver
             }
             Rerun::Ask => grant_over(&present, ask, now, true),
             Rerun::Unsafe => {
-                // The grant said safe, this caller says it is not: the stricter wins, and nobody knows what happened.
-                let doubt = State::InDoubt { reason: Doubt::Failed, since, asked_at: None };
+                // The grant said safe, this caller says it is not: the stricter wins, and nobody knows what happened. The
+                // doubt begins here, however long ago the run was: it must not have ended before anybody saw it.
+                let doubt = State::InDoubt { reason: Doubt::Failed, since: now.time, asked_at: None };
                 let mut after = present.with(doubt);
                 after.terms.rerun = Rerun::Unsafe;
                 let verdict = in_doubt(&after);
@@ -53,20 +54,22 @@ pub(super) fn claim(claim: Option<&Claim>, ask: &Ask, now: &Now) -> (Change, Ver
 
 /// The same attempt asks again because it does not know whether its first command arrived (L13). It has not dispatched
 /// anything, or it would know; so its own lease is handed out again, lapsed or not: a holder renews a lapsed lease
-/// before it begins (L4).
-fn asked_again(own: &Claim, ask: &Ask, now: &Now) -> (Change, Verdict) {
+/// before it begins (L4). What is absent by now is not granted anew: the command was carried out, once.
+fn asked_again(own: &Claim, now: &Now) -> Verdict {
     if let State::Held { run_until } = own.state {
         let must_ask = own.earlier_may_have_run && own.terms.rerun == Rerun::Ask;
-        let grant = Grant { epoch: own.epoch, operation_id: own.operation_id, run_until, must_ask };
-        return (Change::None, Verdict::Granted(grant));
+        return Verdict::Granted(Grant {
+            epoch: own.epoch,
+            operation_id: own.operation_id,
+            run_until,
+            must_ask,
+        });
     }
-    let Some(present) = current(Some(own), now) else { return grant_anew(ask, now) };
-    let verdict = match present.state {
-        State::Settled { .. } => replay(&present),
-        State::InDoubt { .. } => in_doubt(&present),
-        State::Held { .. } | State::Released { .. } => Verdict::Spent,
-    };
-    (Change::None, verdict)
+    match current(Some(own), now) {
+        Some(present) if present.kept().is_some() => replay(&present),
+        Some(present) => in_doubt(&present),
+        None => Verdict::Spent,
+    }
 }
 
 fn grant_anew(ask: &Ask, now: &Now) -> (Change, Verdict) {

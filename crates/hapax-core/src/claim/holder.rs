@@ -3,7 +3,7 @@
 //! A report counts only under the current epoch. Under it a settle is accepted however late it comes: a true outcome is
 //! never thrown away.
 
-use super::standing::lease_end;
+use super::standing::{current, lease_end};
 use super::{Change, Claim, Doubt, Ending, Now, Ran, Report, Rerun, SettledBy, State};
 use crate::id::Epoch;
 use crate::outcome::{Outcome, Retention};
@@ -20,8 +20,16 @@ pub(super) fn report(claim: Option<&Claim>, epoch: Epoch, report: &Report, now: 
         Report::Renew => renew(claim, now),
         Report::Cleared => cleared(claim, now),
         Report::Settle(outcome, retention) => settle(claim, outcome, *retention, now),
-        Report::Release(ran) => release(claim, *ran, now),
-        Report::Doubt(reason) => doubt(claim, *reason, now),
+        Report::Release(ran) => on_present(claim, now, |present| release(present, *ran, now)),
+        Report::Doubt(reason) => on_present(claim, now, |present| doubt(present, *reason, now)),
+    }
+}
+
+/// Gives back or doubts what the claim has become by now, written down or not. Only a settle reaches further back.
+fn on_present(claim: &Claim, now: &Now, decide: impl FnOnce(&Claim) -> (Change, Ending)) -> (Change, Ending) {
+    match current(Some(claim), now) {
+        Some(present) => decide(&present),
+        None => (Change::None, Ending::LostLease),
     }
 }
 
@@ -46,12 +54,13 @@ fn cleared(claim: &Claim, now: &Now) -> (Change, Ending) {
 }
 
 fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> (Change, Ending) {
-    let after = claim.with(State::Settled {
+    let mut after = claim.with(State::Settled {
         outcome: outcome.clone(),
         settled_at: now.time,
         keep_until: retention.keep_until(claim.opened_at, now.time),
         by: SettledBy::Holder,
     });
+    after.earlier_may_have_run = false;
     let Some(kept) = after.kept() else { unreachable!("it was settled just now") };
     (Change::Put(after), Ending::Settled(kept))
 }
@@ -60,13 +69,9 @@ fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> 
 fn release(claim: &Claim, ran: Ran, now: &Now) -> (Change, Ending) {
     let ran = if claim.earlier_may_have_run { Ran::Perhaps } else { ran };
     match (&claim.state, ran, claim.terms.rerun) {
-        (State::Released { .. }, Ran::Perhaps, _) => (Change::None, Ending::Released),
-        (State::Released { ran: Ran::No, .. }, Ran::No, _) => (Change::None, Ending::Released),
-        (State::InDoubt { .. }, Ran::Perhaps, _) => (Change::None, Ending::InDoubt),
-        // Only the lapse of a lease can be taken back by the one who held it: it knows that it had not begun.
-        (State::InDoubt { reason, .. }, Ran::No, _) if *reason != Doubt::Lapsed => {
-            (Change::None, Ending::InDoubt)
-        }
+        (State::Released { ran: Ran::No, .. }, _, _) => (Change::None, Ending::Released),
+        // Only the lapse of a lease can be taken back or explained by the one who held it.
+        (State::InDoubt { reason, .. }, _, _) if *reason != Doubt::Lapsed => (Change::None, Ending::InDoubt),
         (_, Ran::No, _) | (_, Ran::Perhaps, Rerun::Safe) => {
             (Change::Put(claim.with(State::Released { since: now.time, ran })), Ending::Released)
         }

@@ -1,8 +1,10 @@
 //! `once`, tested on real stores, with a ledger that can be told to misbehave.
+#![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
 mod attach;
 mod faults;
 mod once;
+mod postgres;
 mod spool;
 
 use std::sync::Arc;

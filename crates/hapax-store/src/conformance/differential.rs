@@ -17,7 +17,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinSet;
 
 use super::random::Random;
-use super::{Harness, Store, request};
+use super::{Harness, AllPorts, request};
 
 /// Commands in all; the contract asks for 10⁵ at least.
 const COMMANDS: usize = 100_000;
@@ -44,6 +44,7 @@ struct World<S> {
 }
 
 /// The check.
+#[allow(clippy::print_stderr, reason = "a failure must be repeatable, so its seed is told")]
 pub async fn every_answer_and_state_is_what_the_rules_say<H: Harness>(harness: &H) {
     let seed = seed();
     eprintln!("differential: HAPAX_SEED={seed}");
@@ -79,10 +80,10 @@ fn seed() -> u64 {
     std::env::var("HAPAX_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_115)
 }
 
-async fn run_clients<S: Store>(world: &Arc<World<S>>, random: &mut Random, time: Timestamp) {
+async fn run_clients<S: AllPorts>(world: &Arc<World<S>>, random: &mut Random, time: Timestamp) {
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
-        let (world, mut random) = (world.clone(), Random::new(random.next()));
+        let (world, mut random) = (world.clone(), Random::new(random.number()));
         clients.spawn(async move {
             for _ in 0..COMMANDS.div_ceil(CLIENTS * ROUNDS) {
                 one_command(&world, &mut random, client, time).await;
@@ -94,7 +95,7 @@ async fn run_clients<S: Store>(world: &Arc<World<S>>, random: &mut Random, time:
     }
 }
 
-async fn one_command<S: Store>(world: &World<S>, random: &mut Random, client: usize, time: Timestamp) {
+async fn one_command<S: AllPorts>(world: &World<S>, random: &mut Random, client: usize, time: Timestamp) {
     let number = random.below(CLAIMS);
     let at = client % world.stores.len();
     let mut model = world.models[number].lock().await;
@@ -201,7 +202,7 @@ fn apply(claim: &mut Option<Claim>, change: Change, epochs: &Mutex<HashSet<Epoch
     }
 }
 
-async fn compare_state<S: Store>(world: &World<S>, number: usize, model: Option<&Claim>, time: Timestamp) {
+async fn compare_state<S: AllPorts>(world: &World<S>, number: usize, model: Option<&Claim>, time: Timestamp) {
     let identity = request(&key(number), "", super::Terms::default()).identity;
     let store = &world.stores[number % world.stores.len()];
     let now = moment(world, model, time, None);
@@ -215,7 +216,7 @@ async fn compare_state<S: Store>(world: &World<S>, number: usize, model: Option<
     assert_eq!(seen, view(model, &now), "claim {number} is seen otherwise");
 }
 
-async fn renew_some<S: Store>(world: &World<S>, random: &mut Random, time: Timestamp) {
+async fn renew_some<S: AllPorts>(world: &World<S>, random: &mut Random, time: Timestamp) {
     for (at, store) in world.stores.iter().enumerate() {
         if random.once_in(2) {
             store.renew_session().await.expect("renew");
@@ -229,7 +230,7 @@ fn renewed(time: Timestamp, term: Duration) -> Sign {
 }
 
 /// Sweeps until nothing is due; then every claim must stand as if the rules had swept it.
-async fn sweep<S: Store>(world: &World<S>, time: Timestamp) {
+async fn sweep<S: AllPorts>(world: &World<S>, time: Timestamp) {
     while world.stores[0].sweep(50).await.expect("sweep").more {}
     for number in 0..CLAIMS {
         let mut model = world.models[number].lock().await;

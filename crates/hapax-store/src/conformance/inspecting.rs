@@ -10,7 +10,7 @@ use hapax_core::{
     Operation, Outcome, Page, Project, Record, Report, Scope, Source, StateName, Subject, SweepReport, Tenant, Width,
 };
 
-use super::{DAY, Harness, Store, granted, ok, request};
+use super::{DAY, Harness, AllPorts, granted, ok, request};
 
 fn of(tenant: &str, project: &str, operation: &str, key: &str) -> ClaimRequest {
     let scope = Scope::new(
@@ -24,7 +24,7 @@ fn of(tenant: &str, project: &str, operation: &str, key: &str) -> ClaimRequest {
     ClaimRequest::new(identity, Fingerprint::of_bytes(b"body"))
 }
 
-async fn list_all<S: Store>(store: &S, filter: &Filter, limit: usize) -> Vec<Record> {
+async fn list_all<S: AllPorts>(store: &S, filter: &Filter, limit: usize) -> Vec<Record> {
     let (mut found, mut mark) = (Vec::new(), None::<String>);
     loop {
         let Page { items, next } = store.list(filter, mark.as_deref(), limit).await.expect("list");

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use super::random::Random;
-use super::{DAY, Harness, Store, granted, ok, request};
+use super::{DAY, Harness, AllPorts, granted, ok, request};
 
 const HISTORIES: usize = 300;
 const CLIENTS: usize = 4;
@@ -38,15 +38,15 @@ pub async fn concurrent_commands_on_one_claim_have_an_order<H: Harness>(harness:
     let sign = Sign { last: harness.now(), until: harness.now().after(options.term) };
     let mut random = Random::new(7);
     for number in 0..HISTORIES {
-        let calls = history(&stores, &format!("h{number}"), random.next()).await;
+        let calls = history(&stores, &format!("h{number}"), random.number()).await;
         let now = Now { time: harness.now(), next_epoch: Epoch::from_packed(u64::MAX >> 1), holder: sign };
         let explained = explain(&calls, &now);
-        assert!(explained, "no order of these commands explains their answers: {calls:#?}");
+        assert!(explained, "no order of these commands explains their answers:\n{}", told(&calls));
     }
 }
 
 /// Lets several clients loose on one claim. Epochs are learnt from each other's answers, so stale ones occur.
-async fn history<S: Store>(stores: &[S], key: &str, seed: u64) -> Vec<Call> {
+async fn history<S: AllPorts>(stores: &[S], key: &str, seed: u64) -> Vec<Call> {
     let (clock, latest) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Epoch::from_packed(1))));
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
@@ -79,7 +79,7 @@ fn command(random: &mut Random, key: &str, epoch: Epoch, session: SessionId) -> 
     }
 }
 
-async fn send<S: Store>(store: &S, key: &str, command: &Command) -> Answer {
+async fn send<S: AllPorts>(store: &S, key: &str, command: &Command) -> Answer {
     let identity = request(key, "body", Terms::default()).identity;
     let id = identity.claim_id();
     match command {
@@ -159,9 +159,19 @@ pub async fn of_two_hundred_claims_one_is_granted<H: Harness>(harness: &H) {
     assert!(matches!(stores[0].claim(request("burst-settled", "body", Terms::default())).await, Ok(Verdict::Replay(kept)) if kept.epoch == grant));
 }
 
-async fn granted_once<S: Store>(store: &S, request: &hapax_core::ClaimRequest) -> Epoch {
+async fn granted_once<S: AllPorts>(store: &S, request: &hapax_core::ClaimRequest) -> Epoch {
     let grant = granted(store, request).await;
     let report = hapax_core::Report::Settle(ok("done"), DAY);
     store.report(request.identity.claim_id(), grant.epoch, report, Vec::new()).await.expect("settle");
     grant.epoch
+}
+
+/// One call per line, in the order in which they were sent.
+fn told(calls: &[Call]) -> String {
+    let mut calls: Vec<&Call> = calls.iter().collect();
+    calls.sort_by_key(|call| call.sent);
+    let lines = calls.iter().map(|call| {
+        format!("{:>3}..{:<3} {:?}\n         -> {:?}\n", call.sent, call.answered, call.command, call.answer)
+    });
+    lines.collect()
 }

@@ -16,7 +16,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -26,7 +26,7 @@ impl Random {
 
     /// A number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound.max(1) as u64).unwrap_or(0)
+        usize::try_from(self.number() % bound.max(1) as u64).unwrap_or(0)
     }
 
     /// True once in `times`.
@@ -59,7 +59,7 @@ impl Random {
     /// An outcome of every kind.
     pub fn outcome(&mut self) -> Outcome {
         let length = self.of(&[0, 1, 100, 5_000]);
-        let bytes: Vec<u8> = (0..length).map(|_| (self.next() & 0xff) as u8).collect();
+        let bytes: Vec<u8> = (0..length).map(|_| (self.number() & 0xff) as u8).collect();
         match self.below(4) {
             0 => Outcome::Refused(bytes.into()),
             1 => Outcome::NotKept { status: 201 },

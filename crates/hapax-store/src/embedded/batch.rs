@@ -1,11 +1,14 @@
 //! Carrying out commands within one transaction: read, let the rules decide, write what they decided.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use hapax_core::claim::audit::audit;
 use hapax_core::journal::{Append, Head};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    Answer, Change, Claim, ClaimId, Command, Ending, Epoch, Error, Identity, Now, Report, SetAnswer, Sign, State,
-    SweepReport, Swept, Verdict, step,
+    Answer, Change, Claim, ClaimId, Command, Decision, Ending, Epoch, Error, Identity, Now, Report,
+    SetAnswer, Sign, State, StateName, SweepReport, Swept, Verb, Verdict, step,
 };
 use rusqlite::Connection;
 
@@ -28,6 +31,8 @@ pub(super) struct Changed {
     pub(super) claim: Option<Claim>,
     /// Whether it was written; otherwise it was only read, and may be kept in the table.
     pub(super) written: bool,
+    /// Whether it was settled before, so that the table may have it.
+    pub(super) was_settled: bool,
 }
 
 /// The writer's memory of what is in the database.
@@ -40,6 +45,8 @@ pub(super) struct Memory {
     pub(super) outcomes: i64,
     /// The session as it was last written.
     pub(super) session: Sign,
+    /// Claims that were granted lately and are held: their holders will report soon.
+    held: HashMap<ClaimId, Arc<Stored>>,
 }
 
 impl Memory {
@@ -51,7 +58,15 @@ impl Memory {
             shelves: Shelves::new(claims::held(conn)?),
             outcomes: claims::last_outcome(conn)?,
             session: sessions.sign(sessions.own()),
+            held: HashMap::new(),
         })
+    }
+
+    /// Goes back to what is in the database, because a batch was rolled back. Epochs and outcome numbers are not reused.
+    pub(super) fn roll_back(&mut self, meta: Meta, session: Sign, held: u64) {
+        (self.meta, self.session) = (meta, session);
+        self.shelves.forget(held);
+        self.held.clear();
     }
 
     fn epoch(&self) -> Result<Epoch, Error> {
@@ -71,6 +86,8 @@ pub(super) struct Batch<'a> {
     pub(super) dirty: bool,
     /// The present command has begun to write: its failure cannot be contained any more.
     pub(super) writing: bool,
+    /// Kept bytes were destroyed on request, and must not stay in the log either.
+    pub(super) wipe: bool,
     pub(super) changed: Vec<Changed>,
 }
 
@@ -85,7 +102,8 @@ impl Batch<'_> {
             What::Sweep(due) => self.sweep(due).map(Done::Swept),
             What::Lane(id, command) => {
                 let (time, sessions) = (self.moment.time, self.sessions);
-                let plan = LanePlan::new(self.conn, id, command, |session| time < sessions.sign(session).until)?;
+                let plan =
+                    LanePlan::new(self.conn, id, command, |session| time < sessions.sign(session).until)?;
                 if plan.changes() {
                     self.write();
                     plan.write(self.conn, id)?;
@@ -159,8 +177,8 @@ impl Batch<'_> {
         if matches!(command, Command::Hold(_, Report::Renew)) {
             self.sessions.renew(self.moment);
         }
-        let before = claims::load(self.conn, id)?;
-        let now = self.now(before.as_ref())?;
+        let before = self.load(id)?;
+        let now = self.now(before.as_deref())?;
         let present = before.as_ref().map(|stored| &stored.claim);
         let (change, answer) = step(present, command, &now);
         let note = audit(present, command, &change, &answer, now.time);
@@ -173,9 +191,17 @@ impl Batch<'_> {
             return Err(full().into());
         }
         if let (Answer::Verdict(Verdict::Replay(_)), Some(stored)) = (&answer, &before) {
-            self.changed.push(Changed { id: *id, claim: Some(stored.claim.clone()), written: false });
+            self.changed.push(Changed { id: *id, claim: Some(stored.claim.clone()), written: false, was_settled: true });
         }
-        self.keep(id, before.as_ref(), change, identity, now.next_epoch)?;
+        if destroys(command) && !matches!(change, Change::None) {
+            self.wipe = true;
+            self.conn.execute_batch("PRAGMA secure_delete = ON")?;
+            let kept = self.keep(id, before.as_deref(), change, identity, now.next_epoch);
+            self.conn.execute_batch("PRAGMA secure_delete = FAST")?;
+            kept?;
+        } else {
+            self.keep(id, before.as_deref(), change, identity, now.next_epoch)?;
+        }
         if let Some(note) = note {
             self.write();
             notes::write(self.conn, &note)?;
@@ -187,6 +213,14 @@ impl Batch<'_> {
         Ok(answer)
     }
 
+    /// A claim as it is stored; what was granted lately is still in memory.
+    fn load(&self, id: &ClaimId) -> Result<Option<Arc<Stored>>, Fault> {
+        match self.memory.held.get(id) {
+            Some(stored) => Ok(Some(stored.clone())),
+            None => Ok(claims::load(self.conn, id)?.map(Arc::new)),
+        }
+    }
+
     /// Writes what a claim became.
     fn keep(
         &mut self,
@@ -196,44 +230,55 @@ impl Batch<'_> {
         identity: Option<&Identity>,
         offered: Epoch,
     ) -> Result<(), Fault> {
-        let from = before.map(|stored| stored.claim.state.name());
         let claim = match change {
             Change::None => return Ok(()),
             Change::Put(claim) => Some(claim),
             Change::Remove => None,
         };
+        if before.is_none() && claim.is_some() {
+            claims::check_absent(self.conn, id)?;
+        }
+        self.write();
+        self.memory.held.remove(id);
         match (&claim, before) {
-            (Some(claim), Some(stored)) if same_opening(&stored.claim, claim) => {
-                self.write();
-                claims::update(self.conn, stored, id, claim, &mut self.memory.outcomes)?;
-                self.memory.shelves.moved(self.conn, stored.id, from, Some(claim.state.name()))?;
+            (Some(claim), Some(stored)) if same_opening(&stored.claim, claim) => self.change(id, stored, claim)?,
+            (Some(claim), Some(stored)) => {
+                // An expired claim is opened again: it takes a new place, so that places stay in order of opening.
+                self.take_away(stored)?;
+                self.add(id, claim, identity.cloned().map_or_else(|| stored.identity(), Ok)?)?;
             }
-            (Some(claim), before) => {
-                let fresh = identity.map(Identity::encode);
-                let encoded = fresh.as_deref().or(before.map(|stored| &*stored.identity));
-                let Some(encoded) = encoded else {
+            (Some(claim), None) => {
+                let Some(identity) = identity else {
                     return Err(Error::internal("a claim was granted without an identity").into());
                 };
-                self.write();
-                if let Some(stored) = before {
-                    // An expired claim is opened again: it takes a new place, so that places stay in order of opening.
-                    self.take_away(stored)?;
-                }
-                let known = Identity::decode(encoded)?;
-                let row = self.memory.shelves.place(self.conn, identity.unwrap_or(&known))?;
-                claims::insert(self.conn, row, id, claim, encoded, &mut self.memory.outcomes)?;
-                self.memory.shelves.moved(self.conn, row, None, Some(claim.state.name()))?;
+                self.add(id, claim, identity.clone())?;
             }
-            (None, Some(stored)) => {
-                self.write();
-                self.take_away(stored)?;
-            }
+            (None, Some(stored)) => self.take_away(stored)?,
             (None, None) => {}
         }
         if claim.as_ref().is_some_and(|claim| claim.epoch == offered) {
             self.memory.next_epoch += 1;
         }
-        self.changed.push(Changed { id: *id, claim, written: true });
+        let settled = before.is_some_and(|stored| stored.claim.state.name() == StateName::Settled);
+        self.changed.push(Changed { id: *id, claim, written: true, was_settled: settled });
+        Ok(())
+    }
+
+    fn change(&mut self, id: &ClaimId, before: &Stored, claim: &Claim) -> Result<(), Fault> {
+        claims::update(self.conn, before, id, claim, &mut self.memory.outcomes)?;
+        let (from, to) = (before.claim.state.name(), claim.state.name());
+        self.memory.shelves.moved(self.conn, before.id, Some(from), Some(to))
+    }
+
+    fn add(&mut self, id: &ClaimId, claim: &Claim, identity: Identity) -> Result<(), Fault> {
+        let row = self.memory.shelves.place(self.conn, &identity)?;
+        let encoded = identity.encode();
+        let outcome = claims::insert(self.conn, row, id, claim, &encoded, &mut self.memory.outcomes)?;
+        self.memory.shelves.moved(self.conn, row, None, Some(claim.state.name()))?;
+        if claim.state.name() == StateName::Held && self.memory.held.len() < limits::HELD_IN_MEMORY {
+            let (identity, claim, leaves) = (encoded.into(), claim.clone(), claim.leaves.is_some());
+            self.memory.held.insert(*id, Arc::new(Stored { id: row, outcome, leaves, identity, claim }));
+        }
         Ok(())
     }
 
@@ -245,13 +290,13 @@ impl Batch<'_> {
     fn sweep(&mut self, due: &[(ClaimId, Epoch)]) -> Result<SweepReport, Fault> {
         let mut report = SweepReport::default();
         for (id, epoch) in due {
-            let before = match claims::load(self.conn, id) {
+            let before = match self.load(id) {
                 Ok(before) => before,
                 // A record that cannot be read is left to the operators; the others go on.
                 Err(Fault::Command(_)) => continue,
                 Err(fault) => return Err(fault),
             };
-            let now = self.now(before.as_ref())?;
+            let now = self.now(before.as_deref())?;
             let present = before.as_ref().map(|stored| &stored.claim);
             let (change, answer) = step(present, &Command::Sweep(*epoch), &now);
             match answer {
@@ -260,7 +305,7 @@ impl Batch<'_> {
                 Answer::Swept(Swept::InDoubt) => report.in_doubt += 1,
                 _ => {}
             }
-            self.keep(id, before.as_ref(), change, None, now.next_epoch)?;
+            self.keep(id, before.as_deref(), change, None, now.next_epoch)?;
         }
         Ok(report)
     }
@@ -293,6 +338,11 @@ fn same_opening(before: &Claim, after: &Claim) -> bool {
     before.operation_id == after.operation_id && before.opened_at == after.opened_at
 }
 
+/// Whether an operator wants bytes to be gone from the files, not only from the answers (L8).
+fn destroys(command: &Command) -> bool {
+    matches!(command, Command::Operate(Decision { verb: Verb::Erase | Verb::Purge, .. }))
+}
+
 /// Whether a report is carried out now, so that its events belong to it (L18).
 fn carried_out(answer: &Answer) -> bool {
     use Ending::{InDoubt, Released, Renewed, Settled};
@@ -308,5 +358,8 @@ fn grants(answer: &Answer) -> bool {
 pub(super) fn sets_aside(changed: &Changed) -> bool {
     use hapax_core::Outcome::Erased;
     changed.written
-        && changed.claim.as_ref().is_some_and(|claim| matches!(claim.state, State::Settled { outcome: Erased, .. }))
+        && changed
+            .claim
+            .as_ref()
+            .is_some_and(|claim| matches!(claim.state, State::Settled { outcome: Erased, .. }))
 }

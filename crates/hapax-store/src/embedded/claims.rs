@@ -1,8 +1,10 @@
 //! Claims in the database: reading, adding, changing and removing one.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 use hapax_core::{Claim, ClaimId, Leaves, State};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Fault, damaged};
 use super::rows::{COLUMNS, Columns, Stored, outcome_bytes, unsigned};
@@ -15,24 +17,70 @@ pub(super) fn load(conn: &Connection, claim: &ClaimId) -> Result<Option<Stored>,
     Ok(Some(stored))
 }
 
+/// Where a claim is, and its row. The search ends at the claim or at the one after it, which is looked at for damage.
 fn load_row(conn: &Connection, claim: &ClaimId) -> Result<Option<Stored>, Fault> {
-    let mut statement = conn.prepare_cached(BY_DIGEST)?;
+    let sql = "SELECT digest, digest_crc, id FROM claims INDEXED BY claims_digest WHERE digest >= ?1 \
+               ORDER BY digest LIMIT 1";
+    let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query([claim.as_bytes().as_slice()])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
+    let Some(entry) = rows.next()? else { return Ok(None) };
+    match read_entry(entry, claim)? {
+        Ordering::Equal => {}
+        Ordering::Greater => return Ok(None),
+        Ordering::Less => return Err(out_of_order()),
+    }
+    let id: i64 = entry.get(2)?;
+    let mut statement = conn.prepare_cached(BY_ID)?;
+    let mut rows = statement.query([id])?;
+    let Some(row) = rows.next()? else {
+        return Err(damaged(format_args!("claim row {id} is not where its index says")).into());
+    };
     let columns = Columns::read(row)?;
     if columns.digest != claim.as_bytes() {
-        return Err(damaged(format_args!("claim row {} is another claim than its index says", columns.id)).into());
+        return Err(damaged(format_args!("claim row {id} is another claim than its index says")).into());
     }
     Ok(Some(columns.stored()?))
 }
 
-const BY_DIGEST: &str = "SELECT id, digest, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
+const BY_ID: &str = "SELECT id, digest, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
      opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, may_have_run, since, until, why, \
-     asked_at, outcome_kind, status, outcome, leaves, identity, crc FROM claims WHERE digest = ?1";
+     asked_at, outcome_kind, status, outcome, leaves, identity, crc FROM claims WHERE id = ?1";
+
+/// Makes sure that a claim which was not found is really absent.
+///
+/// A damaged entry would be next to where the claim's own should be: either it is the claim's own, or it has led the
+/// search astray, which then ends beside it. [`load`] has looked at the entry behind; here is the one in front.
+pub(super) fn check_absent(conn: &Connection, claim: &ClaimId) -> Result<(), Fault> {
+    let sql = "SELECT digest, digest_crc FROM claims INDEXED BY claims_digest WHERE digest < ?1 \
+               ORDER BY digest DESC LIMIT 1";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([claim.as_bytes().as_slice()])?;
+    match rows.next()?.map(|entry| read_entry(entry, claim)).transpose()? {
+        None | Some(Ordering::Less) => Ok(()),
+        Some(_) => Err(out_of_order()),
+    }
+}
+
+/// Checks an entry `digest, digest_crc` of the index, and says on which side of a claim it is.
+fn read_entry(entry: &Row<'_>, claim: &ClaimId) -> Result<Ordering, Fault> {
+    let digest = entry.get_ref(0)?.as_blob().map_err(damaged)?;
+    if digest_crc(digest) != entry.get::<_, i64>(1)? {
+        return Err(damaged("an entry of the index that finds claims").into());
+    }
+    Ok(digest.cmp(claim.as_bytes()))
+}
+
+fn out_of_order() -> Fault {
+    Fault::Command(damaged("the index that finds claims is out of order"))
+}
+
+fn digest_crc(digest: &[u8]) -> i64 {
+    sum::stored(crc32fast::hash(digest))
+}
 
 /// Adds what is in other tables: the outcome's bytes and the leaves.
 pub(super) fn complete(conn: &Connection, stored: &mut Stored) -> Result<(), Fault> {
-    if let Some(row) = stored.outcome {
+    if let Some(row) = stored.outcome_row() {
         put_bytes(&mut stored.claim, read_outcome(conn, row, stored.id)?)?;
     }
     if stored.leaves {
@@ -66,13 +114,15 @@ fn read_leaves(conn: &Connection, claim: i64) -> Result<Leaves, Fault> {
     let found: Option<(Vec<u8>, i64)> =
         conn.prepare_cached(sql)?.query_row([claim], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     match found {
-        Some((bytes, crc)) if sum::of_bytes("leaves", [claim, 0], &bytes) == crc => Ok(Leaves::from_bytes(bytes)?),
+        Some((bytes, crc)) if sum::of_bytes("leaves", [claim, 0], &bytes) == crc => {
+            Ok(Leaves::from_bytes(bytes)?)
+        }
         Some(_) => Err(damaged(format_args!("checksum of the leaves of claim row {claim}")).into()),
         None => Err(damaged(format_args!("the leaves of claim row {claim} are missing")).into()),
     }
 }
 
-/// Writes a claim that has no row yet.
+/// Writes a claim that has no row yet, and returns the number in its column `outcome`.
 pub(super) fn insert(
     conn: &Connection,
     row: i64,
@@ -80,17 +130,18 @@ pub(super) fn insert(
     claim: &Claim,
     identity: &[u8],
     outcomes: &mut i64,
-) -> Result<(), Fault> {
-    let outcome = write_outcome(conn, row, claim, outcomes)?;
+) -> Result<i64, Fault> {
+    let outcome = write_outcome(conn, row, claim, outcomes)?.unwrap_or(-*outcomes - 1);
     let c = Columns::new(row, id, claim, outcome, identity);
-    let sql = "INSERT INTO claims (id, digest, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
+    let sql = "INSERT INTO claims (id, digest, digest_crc, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
                opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, may_have_run, since, \
                until, why, asked_at, outcome_kind, status, outcome, leaves, identity, crc) VALUES (?1, ?2, ?3, ?4, ?5, \
                ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, \
-               ?27, ?28, ?29)";
+               ?27, ?28, ?29, ?30)";
     conn.prepare_cached(sql)?.execute(params![
         c.id,
         c.digest,
+        digest_crc(c.digest),
         c.state,
         c.due,
         c.epoch,
@@ -119,7 +170,8 @@ pub(super) fn insert(
         c.identity,
         c.sum().value(),
     ])?;
-    write_leaves(conn, row, claim)
+    write_leaves(conn, row, claim)?;
+    Ok(outcome)
 }
 
 /// Changes the row of a claim. What identifies it and what was first asked never change.
@@ -134,7 +186,7 @@ pub(super) fn update(
         before.outcome
     } else {
         remove_outcome(conn, before)?;
-        write_outcome(conn, before.id, claim, outcomes)?
+        write_outcome(conn, before.id, claim, outcomes)?.unwrap_or(-before.outcome.abs())
     };
     if before.claim.leaves != claim.leaves {
         conn.prepare_cached("DELETE FROM leaves WHERE claim = ?1")?.execute([before.id])?;
@@ -170,7 +222,11 @@ pub(super) fn update(
         c.leaves,
         c.sum().value(),
     ])?;
-    if changed == 1 { Ok(()) } else { Err(damaged(format_args!("claim row {} is not where it was", before.id)).into()) }
+    if changed == 1 {
+        Ok(())
+    } else {
+        Err(damaged(format_args!("claim row {} is not where it was", before.id)).into())
+    }
 }
 
 /// Removes a claim and what belongs to it.
@@ -184,7 +240,7 @@ pub(super) fn remove(conn: &Connection, stored: &Stored) -> Result<(), Fault> {
 }
 
 fn remove_outcome(conn: &Connection, stored: &Stored) -> Result<(), Fault> {
-    if let Some(row) = stored.outcome {
+    if let Some(row) = stored.outcome_row() {
         conn.prepare_cached("DELETE FROM outcomes WHERE id = ?1")?.execute([row])?;
     }
     Ok(())
@@ -198,7 +254,12 @@ fn same_outcome(before: &Claim, after: &Claim) -> bool {
     }
 }
 
-fn write_outcome(conn: &Connection, row: i64, claim: &Claim, outcomes: &mut i64) -> Result<Option<i64>, Fault> {
+fn write_outcome(
+    conn: &Connection,
+    row: i64,
+    claim: &Claim,
+    outcomes: &mut i64,
+) -> Result<Option<i64>, Fault> {
     let State::Settled { outcome, .. } = &claim.state else { return Ok(None) };
     let Some(bytes) = outcome_bytes(outcome) else { return Ok(None) };
     *outcomes += 1;
@@ -225,10 +286,22 @@ pub(super) fn last_outcome(conn: &Connection) -> Result<i64, Fault> {
 
 /// How many claims are held; reads only those.
 pub(super) fn held(conn: &Connection) -> Result<u64, Fault> {
-    Ok(conn.query_row("SELECT count(*) FROM claims WHERE state = 1", [], |row| unsigned(row, 0))?)
+    Ok(conn.query_row(
+        "SELECT count(*) FROM claims INDEXED BY claims_open WHERE state = 2 AND state <> 3",
+        [],
+        |row| unsigned(row, 0),
+    )?)
 }
 
 /// A query for whole rows of claims.
 pub(super) fn select(condition: &str) -> String {
     format!("SELECT {COLUMNS} FROM claims WHERE {condition}")
+}
+
+/// A query for whole rows of claims in a state in flight. SQLite must be told that it is one, or it would not use the
+/// index of those.
+pub(super) fn select_open(state: i64, condition: &str) -> String {
+    format!(
+        "SELECT {COLUMNS} FROM claims INDEXED BY claims_open WHERE state = {state} AND state <> 3 AND {condition}"
+    )
 }

@@ -42,7 +42,9 @@ impl From<rusqlite::Error> for Fault {
                 ErrorCode::TooBig => {
                     Fault::Command(Error::invalid("that is too large to be stored").with_detail(&error))
                 }
-                _ => Fault::Batch(Error::unavailable("the store could not carry out the command").with_detail(&error)),
+                _ => Fault::Batch(
+                    Error::unavailable("the store could not carry out the command").with_detail(&error),
+                ),
             },
             // A column that does not have its type was not written by us.
             E::FromSqlConversionFailure(..) | E::IntegralValueOutOfRange(..) | E::InvalidColumnType(..) => {
@@ -68,7 +70,10 @@ impl Fault {
 }
 
 fn is_read(extended_code: i32) -> bool {
-    matches!(extended_code, ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ | ffi::SQLITE_IOERR_CORRUPTFS)
+    matches!(
+        extended_code,
+        ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ | ffi::SQLITE_IOERR_CORRUPTFS
+    )
 }
 
 /// Stored bytes are not what was written.

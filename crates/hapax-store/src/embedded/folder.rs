@@ -158,7 +158,9 @@ pub(super) fn check_database(path: &Path, wal_bytes: u64) -> Result<(), Error> {
     if &header[..16] != MAGIC {
         return Err(Error::corrupt("this file is not a hapax store").with_detail(path.display()));
     }
-    let number = |at: usize| u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+    let number = |at: usize| {
+        u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
+    };
     let page_size = match u16::from_be_bytes([header[16], header[17]]) {
         1 => 65_536,
         size => u64::from(size),

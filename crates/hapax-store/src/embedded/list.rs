@@ -14,7 +14,12 @@ use super::shelf::{self, rows_of, shelf_of};
 use crate::{filter, limits};
 
 /// One page of the claims that a filter allows, after a row.
-pub(super) fn list(reader: &Reader, wanted: &Filter, after: i64, limit: usize) -> Result<Page<Record>, Fault> {
+pub(super) fn list(
+    reader: &Reader,
+    wanted: &Filter,
+    after: i64,
+    limit: usize,
+) -> Result<Page<Record>, Fault> {
     let limit = limit.min(hapax_core::limits::MAX_PAGE);
     let mut listing = Listing {
         reader,
@@ -129,11 +134,11 @@ fn query(state: Option<StateName>) -> String {
     let states = match state {
         None => return claims::select("id > ?1 AND id < ?2 ORDER BY id"),
         // Nearly everything is settled: an index would not help.
-        Some(StateName::Settled) => return claims::select("id > ?1 AND id < ?2 AND state = 2 ORDER BY id"),
-        Some(StateName::Held) => &[1][..],
-        Some(StateName::InDoubt) => &[1, 3],
-        Some(StateName::Released) => &[1, 3, 4],
+        Some(StateName::Settled) => return claims::select("id > ?1 AND id < ?2 AND state = 3 ORDER BY id"),
+        Some(StateName::Held) => &[2][..],
+        Some(StateName::InDoubt) => &[2, 4],
+        Some(StateName::Released) => &[2, 4, 5],
     };
-    let parts = states.iter().map(|state| claims::select(&format!("state = {state} AND id > ?1 AND id < ?2")));
+    let parts = states.iter().map(|state| claims::select_open(*state, "id > ?1 AND id < ?2"));
     format!("{} ORDER BY id", parts.collect::<Vec<_>>().join(" UNION ALL "))
 }

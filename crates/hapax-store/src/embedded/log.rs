@@ -18,6 +18,8 @@ pub(super) struct Log {
     page: u64,
     /// Commands since the log was last looked at.
     commands: usize,
+    /// The log has bytes that are to be destroyed.
+    wipe: bool,
     /// The log is not copied again before this many frames wait; raised while readers keep it from being copied.
     wait_for: u64,
 }
@@ -38,7 +40,7 @@ impl Log {
     /// The log of a database.
     pub(super) fn new(conn: &Connection) -> Result<Log, Fault> {
         let page = pragma(conn, "page_size")?.cast_unsigned().max(512);
-        Ok(Log { page, commands: 0, wait_for: limits::WAL_BYTES / page })
+        Ok(Log { page, commands: 0, wipe: false, wait_for: limits::WAL_BYTES / page })
     }
 
     /// Takes note of a commit.
@@ -46,8 +48,20 @@ impl Log {
         self.commands += commands;
     }
 
+    /// The log must be copied and emptied as soon as readers let it: something in it was to be destroyed.
+    pub(super) fn wipe(&mut self) {
+        self.wipe = true;
+    }
+
     /// Copies the log if it is time to.
     pub(super) fn look(&mut self, conn: &Connection, idle: bool) -> Result<(), Fault> {
+        if self.wipe {
+            match checkpoint(conn, "TRUNCATE") {
+                Ok(left) => self.wipe = left.frames > 0,
+                Err(Fault::Full | Fault::Batch(_)) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
         if self.commands == 0 || (self.commands < LOOK_AFTER && !idle) {
             return Ok(());
         }

@@ -6,9 +6,9 @@ use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    Answer, AttemptId, ClaimId, ClaimRequest, Command, Counts, Decision, Ending, Epoch, Error, Filter, Identity, Inspect,
-    Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report, Retention, Session,
-    SetAnswer, SweepReport, Verdict, View,
+    Answer, AttemptId, ClaimId, ClaimRequest, Command, Counts, Decision, Ending, Epoch, Error, Filter,
+    Identity, Inspect, Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry,
+    Report, Retention, Session, SetAnswer, SweepReport, Verdict, View,
 };
 
 use super::job::{Done, What};
@@ -60,17 +60,31 @@ impl Ledger for Embedded {
         }
     }
 
-    async fn report(&self, claim: ClaimId, epoch: Epoch, report: Report, events: Vec<Append>) -> Result<Ending, Error> {
+    async fn report(
+        &self,
+        claim: ClaimId,
+        epoch: Epoch,
+        report: Report,
+        events: Vec<Append>,
+    ) -> Result<Ending, Error> {
         match self.step(claim, Command::Hold(epoch, report), None, events).await? {
             Answer::Ending(ending) => Ok(ending),
             _ => Err(confused()),
         }
     }
 
-    async fn set(&self, request: ClaimRequest, outcome: Outcome, retention: Retention) -> Result<SetAnswer, Error> {
+    async fn set(
+        &self,
+        request: ClaimRequest,
+        outcome: Outcome,
+        retention: Retention,
+    ) -> Result<SetAnswer, Error> {
         let ask = request.ask(self.core.state.sessions.own());
         let claim = request.identity.claim_id();
-        match self.step(claim, Command::Set(ask, outcome, retention), Some(request.identity), Vec::new()).await? {
+        match self
+            .step(claim, Command::Set(ask, outcome, retention), Some(request.identity), Vec::new())
+            .await?
+        {
             Answer::Set(answer) => Ok(answer),
             _ => Err(confused()),
         }
@@ -120,7 +134,10 @@ impl Journal for Embedded {
     async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
         self.core.state.check()?;
         let stream = stream.clone();
-        self.core.desk.read(move |reader| Ok(streams::find(&reader.conn, &stream)?.map(|(_, head)| head))).await
+        self.core
+            .desk
+            .read(move |reader| Ok(streams::find(&reader.conn, &stream)?.map(|(_, head)| head)))
+            .await
     }
 
     async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
@@ -148,7 +165,12 @@ impl Registry for Embedded {
         self.send(What::Delete { id: id.clone(), expect }).await.map(|_| ())
     }
 
-    async fn list_documents(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<Document>, Error> {
+    async fn list_documents(
+        &self,
+        kind: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Document>, Error> {
         self.core.state.check()?;
         let (kind, after) = (kind.to_owned(), after.unwrap_or_default().to_owned());
         self.core.archive.read(move |reader| shared::list(&reader.conn, &kind, &after, limit)).await

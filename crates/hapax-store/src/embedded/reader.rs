@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 
 use hapax_core::claim::{current, view};
 use hapax_core::{
-    Claim, ClaimId, Epoch, Error, Now, OperationId, Record, SessionId, Sign, State as ClaimState, Timestamp, View,
+    Claim, ClaimId, Epoch, Error, Now, OperationId, Record, SessionId, Sign, State as ClaimState, Timestamp,
+    View,
 };
 use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
@@ -110,7 +111,8 @@ impl Reader {
     pub(super) fn due(&self, limit: usize) -> Result<Vec<(ClaimId, Epoch)>, Fault> {
         let time = self.clock.now();
         let mut due = self.lapsed(time, limit)?;
-        let sql = "SELECT digest, epoch FROM claims WHERE due <= ?1 ORDER BY due LIMIT ?2";
+        let sql = "SELECT digest, epoch FROM claims INDEXED BY claims_due \
+                   WHERE due <= ?1 AND due < 9223372036854775807 ORDER BY due LIMIT ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
         let room = i64::try_from(limit.saturating_sub(due.len())).unwrap_or(i64::MAX);
         let mut rows = statement.query(params![time.as_micros(), room])?;
@@ -122,8 +124,9 @@ impl Reader {
 
     /// Held claims whose session or whose time to run is over. Reads what is held, and nothing else.
     fn lapsed(&self, time: Timestamp, limit: usize) -> Result<Vec<(ClaimId, Epoch)>, Fault> {
-        let mut statement =
-            self.conn.prepare_cached("SELECT digest, epoch, session, until FROM claims WHERE state = 1")?;
+        let sql = "SELECT digest, epoch, session, until FROM claims INDEXED BY claims_open \
+                   WHERE state = 2 AND state <> 3";
+        let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
         let (mut lapsed, mut last) = (Vec::new(), None);
         while let Some(row) = rows.next()? {
@@ -163,10 +166,9 @@ impl Desk {
                 read(&reader);
             }
         };
-        let thread = std::thread::Builder::new()
-            .name(name.into())
-            .spawn(work)
-            .map_err(|error| Error::unavailable("the store's threads cannot be started").with_detail(error))?;
+        let thread = std::thread::Builder::new().name(name.into()).spawn(work).map_err(|error| {
+            Error::unavailable("the store's threads cannot be started").with_detail(error)
+        })?;
         Ok((Desk(sender), thread))
     }
 

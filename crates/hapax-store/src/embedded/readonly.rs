@@ -8,8 +8,8 @@ use hapax_core::claim::audit::AuditEvent;
 use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    ClaimId, Counts, Decision, Error, Filter, Inspect, Journal, OperationId, Operated, Page, Record, Registry,
-    SweepReport, View,
+    ClaimId, Counts, Decision, Error, Filter, Inspect, Journal, Operated, OperationId, Page, Record,
+    Registry, SweepReport, View,
 };
 
 use super::folder::Folder;
@@ -97,7 +97,12 @@ impl Registry for EmbeddedReader {
         Err(read_only())
     }
 
-    async fn list_documents(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<Document>, Error> {
+    async fn list_documents(
+        &self,
+        kind: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Document>, Error> {
         let (kind, after) = (kind.to_owned(), after.unwrap_or_default().to_owned());
         self.desk.read(move |reader| shared::list(&reader.conn, &kind, &after, limit)).await
     }

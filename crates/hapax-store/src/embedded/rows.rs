@@ -2,14 +2,17 @@
 //!
 //! [`Columns`] is the row in plain numbers and bytes: what is bound, what is checked by the checksum, and what is read.
 //! The outcome's bytes and the leaves are in tables of their own; a row says whether they are there.
+//!
+//! A row has the same length in every state, as nearly as possible: a settle then overwrites it where it is, and does not
+//! split a page that was full.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen, SettledBy};
 use hapax_core::{
-    AttemptId, Claim, ClaimId, Doubt, Epoch, Error, Fingerprint, Identity, OperationId, Outcome, Ran, RecipeId, Rerun,
-    SessionId, State, StateName, Terms, Timestamp, limits,
+    AttemptId, Claim, ClaimId, Doubt, Epoch, Error, Fingerprint, Identity, OperationId, Outcome, Ran,
+    RecipeId, Rerun, SessionId, State, StateName, Terms, Timestamp, limits,
 };
 use rusqlite::Row;
 
@@ -27,7 +30,7 @@ pub(super) struct Columns<'a> {
     pub(super) id: i64,
     pub(super) digest: &'a [u8],
     pub(super) state: i64,
-    pub(super) due: Option<i64>,
+    pub(super) due: i64,
     pub(super) epoch: i64,
     pub(super) attempt: &'a [u8],
     pub(super) operation_id: &'a [u8],
@@ -43,13 +46,13 @@ pub(super) struct Columns<'a> {
     pub(super) doubt_after: Option<i64>,
     pub(super) doubt_then: Option<i64>,
     pub(super) may_have_run: i64,
-    pub(super) since: Option<i64>,
-    pub(super) until: Option<i64>,
-    pub(super) why: Option<i64>,
+    pub(super) since: i64,
+    pub(super) until: i64,
+    pub(super) why: i64,
     pub(super) asked_at: Option<i64>,
-    pub(super) outcome_kind: Option<i64>,
+    pub(super) outcome_kind: i64,
     pub(super) status: Option<i64>,
-    pub(super) outcome: Option<i64>,
+    pub(super) outcome: i64,
     pub(super) leaves: i64,
     pub(super) identity: &'a [u8],
 }
@@ -59,8 +62,8 @@ pub(super) struct Columns<'a> {
 pub(super) struct Stored {
     /// The row.
     pub(super) id: i64,
-    /// The row of the outcome's bytes, where there are any.
-    pub(super) outcome: Option<i64>,
+    /// The row of the outcome's bytes; where there are none, a negative number that takes the same room.
+    pub(super) outcome: i64,
     /// Whether leaves are stored.
     pub(super) leaves: bool,
     /// [`Identity::encode`].
@@ -70,6 +73,11 @@ pub(super) struct Stored {
 }
 
 impl Stored {
+    /// The row of the outcome's bytes, where there are any.
+    pub(super) fn outcome_row(&self) -> Option<i64> {
+        (self.outcome > 0).then_some(self.outcome)
+    }
+
     /// The readable parts.
     pub(super) fn identity(&self) -> Result<Identity, Error> {
         Identity::decode(&self.identity)
@@ -78,13 +86,19 @@ impl Stored {
 
 impl<'a> Columns<'a> {
     /// The row of a claim.
-    pub(super) fn new(id: i64, claim_id: &'a ClaimId, claim: &'a Claim, outcome: Option<i64>, identity: &'a [u8]) -> Self {
+    pub(super) fn new(
+        id: i64,
+        claim_id: &'a ClaimId,
+        claim: &'a Claim,
+        outcome: i64,
+        identity: &'a [u8],
+    ) -> Self {
         let terms = &claim.terms;
         let mut columns = Columns {
             id,
             digest: claim_id.as_bytes(),
             state: state_code(claim.state.name()),
-            due: due(claim).filter(|due| *due != Timestamp::NEVER).map(Timestamp::as_micros),
+            due: due(claim).as_micros(),
             epoch: claim.epoch.packed().cast_signed(),
             attempt: claim.attempt.as_bytes(),
             operation_id: claim.operation_id.as_bytes(),
@@ -100,11 +114,11 @@ impl<'a> Columns<'a> {
             doubt_after: terms.doubt.map(|ends| micros(ends.after)),
             doubt_then: terms.doubt.map(|ends| then_code(ends.then)),
             may_have_run: i64::from(claim.earlier_may_have_run),
-            since: None,
-            until: None,
-            why: None,
+            since: claim.granted_at.as_micros(),
+            until: Timestamp::NEVER.as_micros(),
+            why: NOTHING,
             asked_at: None,
-            outcome_kind: None,
+            outcome_kind: NOTHING,
             status: None,
             outcome,
             leaves: i64::from(claim.leaves.is_some()),
@@ -116,24 +130,24 @@ impl<'a> Columns<'a> {
 
     fn put_state(&mut self, state: &State) {
         match state {
-            State::Held { run_until } => self.until = Some(run_until.as_micros()),
+            State::Held { run_until } => self.until = run_until.as_micros(),
             State::Settled { outcome, settled_at, keep_until, by } => {
-                self.since = Some(settled_at.as_micros());
-                self.until = Some(keep_until.as_micros());
-                self.why = Some(by_code(*by));
-                self.outcome_kind = Some(outcome_code(outcome));
+                self.since = settled_at.as_micros();
+                self.until = keep_until.as_micros();
+                self.why = by_code(*by);
+                self.outcome_kind = outcome_code(outcome);
                 if let Outcome::NotKept { status } = outcome {
                     self.status = Some(i64::from(*status));
                 }
             }
             State::InDoubt { reason, since, asked_at } => {
-                self.since = Some(since.as_micros());
-                self.why = Some(doubt_code(*reason));
+                self.since = since.as_micros();
+                self.why = doubt_code(*reason);
                 self.asked_at = asked_at.map(Timestamp::as_micros);
             }
             State::Released { since, ran } => {
-                self.since = Some(since.as_micros());
-                self.why = Some(i64::from(*ran == Ran::Perhaps));
+                self.since = since.as_micros();
+                self.why = ran_code(*ran);
             }
         }
     }
@@ -144,7 +158,7 @@ impl<'a> Columns<'a> {
             .int(self.id)
             .bytes(self.digest)
             .int(self.state)
-            .opt(self.due)
+            .int(self.due)
             .int(self.epoch)
             .bytes(self.attempt)
             .bytes(self.operation_id)
@@ -160,13 +174,13 @@ impl<'a> Columns<'a> {
             .opt(self.doubt_after)
             .opt(self.doubt_then)
             .int(self.may_have_run)
-            .opt(self.since)
-            .opt(self.until)
-            .opt(self.why)
+            .int(self.since)
+            .int(self.until)
+            .int(self.why)
             .opt(self.asked_at)
-            .opt(self.outcome_kind)
+            .int(self.outcome_kind)
             .opt(self.status)
-            .opt(self.outcome)
+            .int(self.outcome)
             .int(self.leaves)
             .bytes(self.identity)
     }
@@ -258,42 +272,40 @@ impl<'a> Columns<'a> {
     }
 
     fn state(&self) -> Result<State, Error> {
-        let stamp = |micros: Option<i64>| micros.map(Timestamp::from_micros).ok_or_else(|| unknown("a missing time"));
-        let why = self.why.unwrap_or_default();
+        let (since, until) = (Timestamp::from_micros(self.since), Timestamp::from_micros(self.until));
         Ok(match state_of(self.state)? {
-            StateName::Held => State::Held { run_until: stamp(self.until)? },
+            StateName::Held => State::Held { run_until: until },
             StateName::Settled => State::Settled {
                 outcome: self.bare_outcome()?,
-                settled_at: stamp(self.since)?,
-                keep_until: stamp(self.until)?,
-                by: by_of(why)?,
+                settled_at: since,
+                keep_until: until,
+                by: by_of(self.why)?,
             },
             StateName::InDoubt => State::InDoubt {
-                reason: doubt_of(why)?,
-                since: stamp(self.since)?,
+                reason: doubt_of(self.why)?,
+                since,
                 asked_at: self.asked_at.map(Timestamp::from_micros),
             },
-            StateName::Released => State::Released {
-                since: stamp(self.since)?,
-                ran: if why == 0 { Ran::No } else { Ran::Perhaps },
-            },
+            StateName::Released => {
+                State::Released { since, ran: ran_of(self.why)? }
+            }
         })
     }
 
     fn bare_outcome(&self) -> Result<Outcome, Error> {
         let status = self.status.and_then(|status| u16::try_from(status).ok());
-        outcome_of(self.outcome_kind.unwrap_or_default(), status, Bytes::new())
+        outcome_of(self.outcome_kind, status, Bytes::new())
     }
 }
 
 /// When the sweeper should look at a claim that time alone can change. A held one is found by its session instead.
-fn due(claim: &Claim) -> Option<Timestamp> {
+fn due(claim: &Claim) -> Timestamp {
     match &claim.state {
-        State::Held { .. } => None,
-        State::Settled { keep_until, .. } => Some(*keep_until),
-        State::InDoubt { since, .. } => claim.terms.doubt.map(|ends| since.after(ends.after)),
+        State::Held { .. } => Timestamp::NEVER,
+        State::Settled { keep_until, .. } => *keep_until,
+        State::InDoubt { since, .. } => claim.terms.doubt.map_or(Timestamp::NEVER, |ends| since.after(ends.after)),
         State::Released { since, .. } => {
-            Some(since.after(limits::TOMBSTONE_KEPT.max(claim.terms.quiet).max(claim.terms.give_up)))
+            since.after(limits::TOMBSTONE_KEPT.max(claim.terms.quiet).max(claim.terms.give_up))
         }
     }
 }
@@ -321,19 +333,26 @@ fn unknown(what: &str) -> Error {
     damaged(format_args!("a claim with {what}"))
 }
 
+/// The code of what does not apply. Codes start at 2, because SQLite stores 0 and 1 in no bytes at all, and a row should
+/// not grow when its state changes.
+const NOTHING: i64 = 2;
+
 /// The code of a state; the view `hapax_states` says the same to people.
 pub(super) fn state_code(state: StateName) -> i64 {
     match state {
-        StateName::Held => 1,
-        StateName::Settled => 2,
-        StateName::InDoubt => 3,
-        StateName::Released => 4,
+        StateName::Held => 2,
+        StateName::Settled => 3,
+        StateName::InDoubt => 4,
+        StateName::Released => 5,
     }
 }
 
 /// The state with this code.
 pub(super) fn state_of(code: i64) -> Result<StateName, Error> {
-    StateName::ALL.into_iter().find(|state| state_code(*state) == code).ok_or_else(|| unknown("an unknown state"))
+    StateName::ALL
+        .into_iter()
+        .find(|state| state_code(*state) == code)
+        .ok_or_else(|| unknown("an unknown state"))
 }
 
 fn rerun_code(rerun: Rerun) -> i64 {
@@ -367,8 +386,8 @@ fn then_of(code: i64) -> Result<DoubtThen, Error> {
 
 fn by_code(by: SettledBy) -> i64 {
     match by {
-        SettledBy::Holder => 1,
-        SettledBy::Operator => 2,
+        SettledBy::Holder => 2,
+        SettledBy::Operator => 3,
     }
 }
 
@@ -379,12 +398,26 @@ fn by_of(code: i64) -> Result<SettledBy, Error> {
         .ok_or_else(|| unknown("an unknown settler"))
 }
 
+fn ran_code(ran: Ran) -> i64 {
+    match ran {
+        Ran::No => 2,
+        Ran::Perhaps => 3,
+    }
+}
+
+fn ran_of(code: i64) -> Result<Ran, Error> {
+    [Ran::No, Ran::Perhaps]
+        .into_iter()
+        .find(|ran| ran_code(*ran) == code)
+        .ok_or_else(|| unknown("an unknown release"))
+}
+
 fn doubt_code(doubt: Doubt) -> i64 {
     match doubt {
-        Doubt::Lapsed => 1,
-        Doubt::Failed => 2,
-        Doubt::Stated => 3,
-        Doubt::Paused => 4,
+        Doubt::Lapsed => 2,
+        Doubt::Failed => 3,
+        Doubt::Stated => 4,
+        Doubt::Paused => 5,
     }
 }
 
@@ -398,20 +431,20 @@ fn doubt_of(code: i64) -> Result<Doubt, Error> {
 /// The code of an outcome's kind.
 pub(super) fn outcome_code(outcome: &Outcome) -> i64 {
     match outcome {
-        Outcome::Succeeded(_) => 1,
-        Outcome::Refused(_) => 2,
-        Outcome::NotKept { .. } => 3,
-        Outcome::Erased => 4,
+        Outcome::Succeeded(_) => 3,
+        Outcome::Refused(_) => 4,
+        Outcome::NotKept { .. } => 5,
+        Outcome::Erased => 6,
     }
 }
 
 /// The outcome of this kind with these bytes.
 pub(super) fn outcome_of(code: i64, status: Option<u16>, bytes: Bytes) -> Result<Outcome, Error> {
     match (code, status) {
-        (1, _) => Ok(Outcome::Succeeded(bytes)),
-        (2, _) => Ok(Outcome::Refused(bytes)),
-        (3, Some(status)) => Ok(Outcome::NotKept { status }),
-        (4, _) => Ok(Outcome::Erased),
+        (3, _) => Ok(Outcome::Succeeded(bytes)),
+        (4, _) => Ok(Outcome::Refused(bytes)),
+        (5, Some(status)) => Ok(Outcome::NotKept { status }),
+        (6, _) => Ok(Outcome::Erased),
         _ => Err(unknown("an unknown outcome")),
     }
 }

@@ -96,12 +96,14 @@ fn prepare_writer(conn: &Connection, now: Timestamp) -> Result<Meta, Fault> {
     conn.execute_batch(&format!("PRAGMA page_size = {}", limits::PAGE_SIZE))?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
-        return Err(Error::unavailable("the file system does not support what the store needs").with_detail(mode).into());
+        return Err(Error::unavailable("the file system does not support what the store needs")
+            .with_detail(mode)
+            .into());
     }
     conn.execute_batch(&format!(
         "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = MEMORY; \
          PRAGMA foreign_keys = OFF; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; \
-         PRAGMA cache_size = -{}; PRAGMA journal_size_limit = {}",
+         PRAGMA secure_delete = FAST; PRAGMA cache_size = -{}; PRAGMA journal_size_limit = {}",
         limits::WRITER_PAGES_KIB,
         limits::WAL_KEPT_BYTES,
     ))?;
@@ -148,8 +150,11 @@ pub(super) fn check_version(conn: &Connection) -> Result<Meta, Fault> {
         None => Err(damaged("the store's own row is missing").into()),
         Some(oldest) if oldest > SCHEMA_VERSION => {
             let written = pragma(conn, "user_version")?;
-            let detail = format!("schema {written}, needs at least {oldest}, this hapax knows {SCHEMA_VERSION}");
-            Err(Error::corrupt("this store was written by a newer hapax; use that one").with_detail(detail).into())
+            let detail =
+                format!("schema {written}, needs at least {oldest}, this hapax knows {SCHEMA_VERSION}");
+            Err(Error::corrupt("this store was written by a newer hapax; use that one")
+                .with_detail(detail)
+                .into())
         }
         Some(_) => Meta::read(conn),
     }

@@ -37,12 +37,15 @@ CREATE TABLE shelves (
 ) STRICT;
 CREATE UNIQUE INDEX shelves_name ON shelves (tenant, project, operation);
 
--- A claim's id is its shelf (id >> 40) and its place there, in the order of opening.
+-- A claim's id is its shelf (id >> 40) and its place there, in the order of opening. A row has nearly the same length in
+-- every state, so that a settle overwrites it in place: what does not apply is the greatest number (a time that never
+-- comes), or for `outcome` a negative one; and codes start at 2, because SQLite stores 0 and 1 in no bytes at all.
 CREATE TABLE claims (
     id INTEGER PRIMARY KEY,
     digest BLOB NOT NULL,
+    digest_crc INTEGER NOT NULL,
     state INTEGER NOT NULL,
-    due INTEGER,
+    due INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
     attempt BLOB NOT NULL,
     operation_id BLOB NOT NULL,
@@ -58,22 +61,23 @@ CREATE TABLE claims (
     doubt_after INTEGER,
     doubt_then INTEGER,
     may_have_run INTEGER NOT NULL,
-    since INTEGER,
-    until INTEGER,
-    why INTEGER,
+    since INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    why INTEGER NOT NULL,
     asked_at INTEGER,
-    outcome_kind INTEGER,
+    outcome_kind INTEGER NOT NULL,
     status INTEGER,
-    outcome INTEGER,
+    outcome INTEGER NOT NULL,
     leaves INTEGER NOT NULL,
     identity BLOB NOT NULL,
     crc INTEGER NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX claims_digest ON claims (digest);
+-- Finds a claim. The checksum is there so that a damaged entry cannot pass for the absence of a claim.
+CREATE UNIQUE INDEX claims_digest ON claims (digest, digest_crc);
 -- What is in flight: everything but the settled.
-CREATE INDEX claims_open ON claims (state) WHERE state <> 2;
+CREATE INDEX claims_open ON claims (state) WHERE state <> 3;
 -- What time will change.
-CREATE INDEX claims_due ON claims (due) WHERE due IS NOT NULL;
+CREATE INDEX claims_due ON claims (due) WHERE due < 9223372036854775807;
 
 CREATE TABLE outcomes (
     id INTEGER PRIMARY KEY,
@@ -147,7 +151,7 @@ CREATE TABLE lanes (
     PRIMARY KEY (tenant, project, entity)
 ) STRICT, WITHOUT ROWID;
 
-CREATE VIEW hapax_states (code, name) AS VALUES (1, 'held'), (2, 'settled'), (3, 'in_doubt'), (4, 'released');
+CREATE VIEW hapax_states (code, name) AS VALUES (2, 'held'), (3, 'settled'), (4, 'in_doubt'), (5, 'released');
 
 CREATE VIEW hapax_claims AS
 SELECT
@@ -161,7 +165,7 @@ SELECT
     datetime(c.since / 1000000, 'unixepoch') AS since,
     CASE WHEN c.until < 253402300800000000 THEN datetime(c.until / 1000000, 'unixepoch') ELSE 'never' END AS until,
     CASE c.rerun WHEN 1 THEN 'safe' WHEN 2 THEN 'ask' ELSE 'unsafe' END AS rerun,
-    CASE c.outcome_kind WHEN 1 THEN 'succeeded' WHEN 2 THEN 'refused' WHEN 3 THEN 'not_kept' WHEN 4 THEN 'erased' END
+    CASE c.outcome_kind WHEN 3 THEN 'succeeded' WHEN 4 THEN 'refused' WHEN 5 THEN 'not_kept' WHEN 6 THEN 'erased' END
         AS outcome,
     length(o.bytes) AS outcome_bytes
 FROM claims c

@@ -151,7 +151,8 @@ fn end_all(conn: &Connection, now: Timestamp) -> Result<HashMap<SessionId, Sign>
             // One damaged row is no reason to stay closed. It counts as heard of until now, which is never too early,
             // and is left for the verification to find.
             Err(Fault::Command(_)) => {
-                former.insert(SessionId(row.get::<_, i64>(0)?.cast_unsigned()), Sign { last: now, until: now });
+                former
+                    .insert(SessionId(row.get::<_, i64>(0)?.cast_unsigned()), Sign { last: now, until: now });
             }
             Err(fault) => return Err(fault),
         }
@@ -160,7 +161,8 @@ fn end_all(conn: &Connection, now: Timestamp) -> Result<HashMap<SessionId, Sign>
     let latest = former.keys().map(|id| id.0.cast_signed()).max().unwrap_or(0);
     let oldest = latest - limits::FORMER_SESSIONS;
     if former.keys().any(|id| id.0.cast_signed() <= oldest) {
-        let sql = "DELETE FROM sessions WHERE id <= ?1 AND id NOT IN (SELECT session FROM claims WHERE state = 1)";
+        let sql = "DELETE FROM sessions WHERE id <= ?1 AND id NOT IN \
+                   (SELECT session FROM claims INDEXED BY claims_open WHERE state = 2 AND state <> 3)";
         conn.execute(sql, [oldest])?;
     }
     Ok(former)

@@ -59,7 +59,8 @@ pub(super) fn put(conn: &Connection, document: &Document) -> Result<(), Fault> {
 
 /// Deletes a document.
 pub(super) fn delete(conn: &Connection, id: &DocumentId) -> Result<(), Fault> {
-    conn.prepare_cached("DELETE FROM documents WHERE kind = ?1 AND id = ?2")?.execute([id.kind(), id.id()])?;
+    conn.prepare_cached("DELETE FROM documents WHERE kind = ?1 AND id = ?2")?
+        .execute([id.kind(), id.id()])?;
     Ok(())
 }
 
@@ -173,5 +174,8 @@ fn encode(tickets: &[Ticket]) -> Vec<u8> {
 fn decode(bytes: &[u8]) -> Result<Ticket, Error> {
     let bytes: [u8; TICKET_BYTES] = fixed(bytes)?;
     let (id, session) = bytes.split_at(16);
-    Ok(Ticket { id: AttemptId::from_bytes(fixed(id)?), session: SessionId(u64::from_be_bytes(fixed(session)?)) })
+    Ok(Ticket {
+        id: AttemptId::from_bytes(fixed(id)?),
+        session: SessionId(u64::from_be_bytes(fixed(session)?)),
+    })
 }

@@ -4,6 +4,7 @@
 //! kept in memory while a batch runs and written once with it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use hapax_core::{Counts, Error, Identity, StateName};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -98,9 +99,8 @@ impl Shelves {
             return Ok(());
         }
         let id = shelf_of(claim_row);
-        if !self.by_id.contains_key(&id) {
-            let shelf = load(conn, id)?;
-            self.by_id.insert(id, shelf);
+        if let Entry::Vacant(vacant) = self.by_id.entry(id) {
+            vacant.insert(load(conn, id)?);
         }
         let Some(shelf) = self.by_id.get_mut(&id) else { return Err(lost()) };
         if let Some(from) = from {
@@ -158,9 +158,8 @@ impl Shelves {
             Some(id) => id,
             None => put_up(conn, names)?,
         };
-        if !self.by_id.contains_key(&id) {
-            let shelf = load(conn, id)?;
-            self.by_id.insert(id, shelf);
+        if let Entry::Vacant(vacant) = self.by_id.entry(id) {
+            vacant.insert(load(conn, id)?);
         }
         self.by_name.insert(self.scratch.clone(), id);
         Ok(id)
@@ -199,7 +198,9 @@ fn put_up(conn: &Connection, [tenant, project, operation]: [&str; 3]) -> Result<
     let last: Option<i64> = conn.query_row("SELECT max(id) FROM shelves", [], |row| row.get(0))?;
     let id = last.unwrap_or(0) + 1;
     if id > MAX_SHELF {
-        return Err(Error::unavailable("the store has no room for another tenant, project or operation").into());
+        return Err(
+            Error::unavailable("the store has no room for another tenant, project or operation").into()
+        );
     }
     let shelf = Shelf {
         tenant: tenant.to_owned(),
@@ -215,7 +216,8 @@ fn put_up(conn: &Connection, [tenant, project, operation]: [&str; 3]) -> Result<
     Ok(id)
 }
 
-const SELECT: &str = "SELECT id, tenant, project, operation, held, settled, in_doubt, released, crc FROM shelves";
+const SELECT: &str =
+    "SELECT id, tenant, project, operation, held, settled, in_doubt, released, crc FROM shelves";
 
 fn load(conn: &Connection, id: i64) -> Result<Shelf, Fault> {
     let mut statement = conn.prepare_cached(&format!("{SELECT} WHERE id = ?1"))?;

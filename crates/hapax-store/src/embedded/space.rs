@@ -47,7 +47,8 @@ impl Space {
             }
         };
         let folder_path = folder.path().to_owned();
-        let mut space = Space { folder: folder_path, ballast: folder.ballast(), quota, refusing: false, looked: None };
+        let mut space =
+            Space { folder: folder_path, ballast: folder.ballast(), quota, refusing: false, looked: None };
         space.take_ballast();
         Ok(space)
     }
@@ -105,7 +106,8 @@ impl Space {
 
     fn take_ballast(&mut self) -> bool {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.ballast);
-        let taken = file.is_ok_and(|file| fallocate(&file, FallocateFlags::empty(), 0, limits::BALLAST_BYTES).is_ok());
+        let taken = file
+            .is_ok_and(|file| fallocate(&file, FallocateFlags::empty(), 0, limits::BALLAST_BYTES).is_ok());
         if !taken {
             let _ = fs::remove_file(&self.ballast);
         }

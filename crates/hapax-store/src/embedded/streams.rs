@@ -156,7 +156,8 @@ fn event_sum(row: i64, event: &Event) -> Sum {
 
 fn write_event(conn: &Connection, stream: i64, event: &Event) -> Result<(), Fault> {
     let row = event_row(stream, event.seq);
-    let sql = "INSERT INTO events (id, kind, at, chain, hash, payload, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let sql =
+        "INSERT INTO events (id, kind, at, chain, hash, payload, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     conn.prepare_cached(sql)?.execute(params![
         row,
         event.kind,
@@ -180,7 +181,8 @@ pub(super) fn read(conn: &Connection, stream: &Stream, from: u64, limit: usize) 
         Some(before) => Some(hash_at(conn, event_row(row, before))?),
         None => None,
     };
-    let sql = "SELECT id, kind, at, chain, hash, payload, crc FROM events WHERE id >= ?1 AND id < ?2 ORDER BY id";
+    let sql =
+        "SELECT id, kind, at, chain, hash, payload, crc FROM events WHERE id >= ?1 AND id < ?2 ORDER BY id";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query([event_row(row, from), event_row(row, from + limit)])?;
     let mut events = Vec::new();

@@ -57,7 +57,7 @@ impl Sum {
 
     /// The checksum as it is stored.
     pub(super) fn value(self) -> i64 {
-        i64::from(crc32fast::hash(&self.0))
+        stored(crc32fast::hash(&self.0))
     }
 
     /// Compares with what was stored. `what` names the record for the operator.
@@ -76,5 +76,10 @@ pub(super) fn of_bytes(table: &str, ids: [i64; 2], bytes: &[u8]) -> i64 {
     hasher.update(&ids[0].to_le_bytes());
     hasher.update(&ids[1].to_le_bytes());
     hasher.update(bytes);
-    i64::from(hasher.finalize())
+    stored(hasher.finalize())
+}
+
+/// A checksum as it is stored: with a sign it always takes four bytes.
+pub(super) fn stored(crc: u32) -> i64 {
+    i64::from(crc.cast_signed())
 }

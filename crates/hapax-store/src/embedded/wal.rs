@@ -67,7 +67,8 @@ struct Found {
 
 impl Walk {
     fn start(header: &[u8; HEADER]) -> Option<Walk> {
-        let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let word =
+            |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let page = usize::try_from(word(8)).ok()?;
         let sized = page.is_power_of_two() && (512..=65_536).contains(&page);
         let mut salts = [0; 8];
@@ -125,5 +126,6 @@ fn read_whole(from: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<bool> 
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Error {
-    Error::unavailable("the store's log cannot be read").with_detail(format_args!("{}: {error}", path.display()))
+    Error::unavailable("the store's log cannot be read")
+        .with_detail(format_args!("{}: {error}", path.display()))
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use hapax_core::Error;
+use hapax_core::{Error, StateName};
 use rusqlite::Connection;
 use tokio::sync::mpsc;
 
@@ -51,6 +51,7 @@ impl Writer {
         let mut batch = Vec::with_capacity(limits::BATCH);
         let mut farewell = Vec::new();
         while farewell.is_empty() && jobs.blocking_recv_many(&mut batch, limits::BATCH) > 0 {
+            gather(&mut jobs, &mut batch);
             let ends = batch.iter().position(|job| matches!(job.what, What::End));
             let late = ends.map_or_else(Vec::new, |end| batch.split_off(end + 1));
             self.take(&mut batch, &mut farewell);
@@ -96,17 +97,25 @@ impl Writer {
     }
 
     /// After the commit: first the table, then the answers, then those who watch.
-    fn settle_table(&self, changed: &[Changed], batch: &mut Vec<Job>, results: Results, farewell: &mut Vec<Farewell>) {
+    fn settle_table(
+        &self,
+        changed: &[Changed],
+        batch: &mut Vec<Job>,
+        results: Results,
+        farewell: &mut Vec<Farewell>,
+    ) {
         let table = &self.state.table;
         for change in changed {
             match &change.claim {
-                Some(claim) => {
+                Some(claim) if claim.state.name() == StateName::Settled => {
                     if sets_aside(change) {
                         table.remove(&change.id);
                     }
                     table.put(change.id, claim);
                 }
-                None => table.remove(&change.id),
+                // What was not settled is not there.
+                _ if change.was_settled => table.remove(&change.id),
+                _ => {}
             }
         }
         reply(batch, results, farewell);
@@ -132,8 +141,7 @@ impl Writer {
             if !self.conn.is_autocommit() && self.conn.execute_batch("ROLLBACK").is_err() {
                 return Err(self.state.stop("a transaction could not be rolled back"));
             }
-            (self.memory.meta, self.memory.session) = (saved.0, saved.1);
-            self.memory.shelves.forget(saved.2);
+            self.memory.roll_back(saved.0, saved.1, saved.2);
             match setback {
                 Setback::Poisoned(index, error) => barred[index] = Some(error),
                 Setback::Fault(Fault::Full) => match self.space.give_way(&self.conn) {
@@ -163,6 +171,7 @@ impl Writer {
             refusing: self.space.refusing(),
             dirty: false,
             writing: false,
+            wipe: false,
             changed: Vec::with_capacity(jobs.len()),
         };
         for (index, job) in jobs.iter().enumerate() {
@@ -180,13 +189,16 @@ impl Writer {
             });
         }
         batch.finish()?;
-        let (dirty, changed) = (batch.dirty, batch.changed);
+        let (dirty, wipe, changed) = (batch.dirty, batch.wipe, batch.changed);
         fail::fail_point!("embedded.before_commit");
         self.commit()?;
         fail::fail_point!("embedded.after_commit");
         if dirty {
             self.mark.write(self.memory.meta.batch);
             self.log.grew(jobs.len());
+        }
+        if wipe {
+            self.log.wipe();
         }
         self.memory.shelves.trim();
         Ok(changed)
@@ -197,6 +209,28 @@ impl Writer {
         execute(&self.conn, "COMMIT")
     }
 }
+
+/// Lets those come along who are just about to ask.
+///
+/// Everybody who was answered by the last batch asks again at about the same time, and the first to do so must not sail
+/// alone. There is no timer in this: as soon as nobody else has come while the others had a chance to run, it goes on.
+fn gather(jobs: &mut mpsc::Receiver<Job>, batch: &mut Vec<Job>) {
+    let mut calm = 0;
+    while calm < CALM && batch.len() < limits::BATCH {
+        calm += 1;
+        std::thread::yield_now();
+        while let Ok(job) = jobs.try_recv() {
+            batch.push(job);
+            calm = 0;
+            if batch.len() == limits::BATCH {
+                return;
+            }
+        }
+    }
+}
+
+/// How often nobody must have come.
+const CALM: usize = 4;
 
 /// A statement without parameters or rows.
 fn execute(conn: &Connection, sql: &str) -> Result<(), Fault> {

@@ -1,5 +1,26 @@
 //! The stores, tested through their ports.
+#![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
 mod embedded;
 mod embedded_conformance;
+mod embedded_damage;
+mod embedded_reading;
+mod embedded_reopening;
+mod embedded_trouble;
+mod harness;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_conformance;
+#[cfg(feature = "postgres")]
+mod postgres_guard;
+#[cfg(feature = "postgres")]
+mod postgres_opening;
+#[cfg(feature = "postgres")]
+mod postgres_outage;
+mod opening;
+mod scenarios;
+mod sessions;
+#[cfg(feature = "postgres")]
+mod server;

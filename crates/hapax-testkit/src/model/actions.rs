@@ -213,9 +213,12 @@ impl Possible<'_> {
             let owner = world.processes[..self.config.processes]
                 .iter()
                 .find(|process| process.session == session && process.phase != Phase::Down);
-            // The lapse of a session that holds nothing and is not used changes nothing.
-            let matters = owner.is_some_and(|owner| owner.callers > 0) || self.holds(session);
-            self.push_if(switches.lapse && live && matters, Action::Lapse(session), actions);
+            // The lapse of a session that holds nothing changes nothing.
+            self.push_if(
+                switches.lapse && live && self.world.holds(session),
+                Action::Lapse(session),
+                actions,
+            );
             self.push_if(switches.revive && !live && owner.is_some(), Action::Revive(session), actions);
         }
         self.push_if(world.floating.is_some(), Action::Arrive, actions);
@@ -224,10 +227,6 @@ impl Possible<'_> {
         }
         self.push_if(switches.time && world.day < self.config.days, Action::Day, actions);
         self.push_if(switches.sweep && world.claim.0.is_some(), Action::Sweep, actions);
-    }
-
-    fn holds(&self, session: u8) -> bool {
-        self.world.claim.0.as_ref().is_some_and(|claim| claim.session.0 == u64::from(session))
     }
 
     fn of_operators(&self, actions: &mut Vec<Action>) {
@@ -343,8 +342,8 @@ impl Turn<'_> {
     }
 
     fn lose_claim(&mut self, index: usize) {
+        self.open(index);
         let process = self.process(index);
-        process.callers += 1;
         process.phase = Phase::Unsure;
         let (caller, session) = (process.callers, process.session);
         self.lose(Message::Claim { process: small(index), caller, session });
@@ -469,9 +468,24 @@ impl Turn<'_> {
         done
     }
 
+    /// Sessions that neither hold nor may begin anything are alike: a process renews its session before it
+    /// claims.
+    fn forget_sessions(&mut self) {
+        for session in 0..self.world.sessions {
+            let owner = self.world.processes.iter().find(|process| process.session == session);
+            let busy = owner.is_some_and(|owner| owner.phase.epoch().is_some());
+            if busy || self.world.holds(session) {
+                continue;
+            }
+            let up = owner.is_some_and(|owner| owner.phase != Phase::Down);
+            self.world.live = self.world.live & !(1 << session) | u8::from(up) << session;
+        }
+    }
+
     /// What must hold after everything that happens.
     fn settle_accounts(&mut self) {
         self.let_return();
+        self.forget_sessions();
         let world = &mut self.world;
         let answered = world.history.answered[usize::from(world.history.life)];
         if answered.is_some() && answered != world.settled() {

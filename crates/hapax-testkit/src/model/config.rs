@@ -20,8 +20,8 @@ pub struct Config {
     pub quiet: bool,
     /// Where the work is done.
     pub work: Work,
-    /// One process with a session of its own for every life, whose restart ends all former sessions (B6); what are
-    /// processes otherwise are then its tasks, which crash together.
+    /// One process with a session of its own for every life, whose restart ends all former sessions (B6);
+    /// what are processes otherwise are then its tasks, which crash together.
     pub embedded: bool,
     /// How many crashes.
     pub crashes: u8,
@@ -53,6 +53,9 @@ const BASE: Config = Config {
     flaw: None,
 };
 
+const ASKING: Switches =
+    Switches { time: true, unknown: true, ask_yes: true, ask_no: true, ask_unknown: true, ..FAULTS };
+
 const FAULTS: Switches =
     Switches { crash: true, loss: true, lapse: true, revive: true, sweep: true, ..Switches::NONE };
 
@@ -60,6 +63,7 @@ impl Config {
     /// Three processes, work elsewhere that must not run twice.
     pub const UNSAFE: Config = Config {
         name: "unsafe",
+        callers: 2,
         work: Work::Remote,
         switches: Switches {
             abandon: true,
@@ -92,27 +96,20 @@ impl Config {
     };
 
     /// Work elsewhere that can be asked whether it ran.
-    pub const ASK: Config = Config {
-        name: "ask",
-        rerun: Rerun::Ask,
-        work: Work::Remote,
-        switches: Switches {
-            time: true,
-            unknown: true,
-            ask_yes: true,
-            ask_no: true,
-            ask_unknown: true,
-            ..FAULTS
-        },
-        ..BASE
-    };
+    pub const ASK: Config =
+        Config { name: "ask", rerun: Rerun::Ask, work: Work::Remote, losses: 0, switches: ASKING, ..BASE };
+
+    /// The same with lost commands, and fewer processes.
+    pub const ASK_LOST: Config =
+        Config { name: "ask, lost commands", processes: 2, losses: 2, ..Config::ASK };
 
     /// Operators and time, over work in the process itself.
     pub const OPERATORS: Config = Config {
         name: "operators",
         processes: 2,
         callers: 2,
-        decisions: 2,
+        crashes: 0,
+        decisions: 1,
         switches: Switches {
             time: true,
             unknown: true,
@@ -129,6 +126,7 @@ impl Config {
     /// Operators who resolve doubts about work elsewhere.
     pub const OPERATORS_REMOTE: Config = Config {
         name: "operators, remote work",
+        crashes: 0,
         decisions: 1,
         work: Work::Remote,
         switches: Switches { time: true, unknown: true, release: true, force: true, settle: true, ..FAULTS },
@@ -149,6 +147,7 @@ impl Config {
     /// Transactions that settle their claim, over work that may otherwise run again.
     pub const GUARD: Config = Config {
         name: "guard",
+        losses: 2,
         rerun: Rerun::Safe,
         work: Work::Guarded,
         switches: Switches { abandon: true, ..FAULTS },
@@ -167,17 +166,34 @@ impl Config {
         ..BASE
     };
 
-    /// All of them.
-    pub const ALL: [Config; 9] = [
+    /// What is checked every time.
+    pub const ALL: [Config; 10] = [
         Config::UNSAFE,
         Config::SAFE,
         Config::QUIET,
         Config::ASK,
+        Config::ASK_LOST,
         Config::OPERATORS,
         Config::OPERATORS_REMOTE,
         Config::TABLE,
         Config::GUARD,
         Config::EMBEDDED,
+    ];
+
+    /// What is checked when there is time: minutes, and some gigabytes.
+    pub const DEEP: [Config; 5] = [
+        Config { name: "unsafe, deep", losses: 2, ..Config::UNSAFE },
+        Config { name: "safe, deep", crashes: 2, losses: 2, ..Config::SAFE },
+        Config { name: "ask, deep", crashes: 0, losses: 1, ..Config::ASK },
+        Config {
+            name: "operators, deep",
+            decisions: 2,
+            losses: 1,
+            callers: 1,
+            crashes: 1,
+            ..Config::OPERATORS
+        },
+        Config { name: "operators, remote work, deep", crashes: 1, ..Config::OPERATORS_REMOTE },
     ];
 
     /// The same with a planted flaw.
@@ -221,6 +237,9 @@ macro_rules! switches {
         impl Switches {
             /// Nothing but claims, work and reports.
             pub const NONE: Switches = Switches { $($field: false,)+ };
+
+            /// Everything.
+            pub const ALL: Switches = Switches { $($field: true,)+ };
 
             /// Those that are on.
             pub fn on(self) -> Vec<Switch> {
@@ -309,4 +328,6 @@ pub enum Flaw {
     ReopenKeepsEpoch,
     /// Whoever lost its lease answers its caller with its own result.
     AnswerOwnResult,
+    /// A caller of a held claim is answered with the empty place that is kept for its outcome.
+    AnswerPlaceholder,
 }

@@ -1,6 +1,7 @@
 //! The ledger of the model: [`step`] decides every command, and what it decided is entered into the history.
 //!
-//! The planted flaws that concern the ledger are wrapped around it here; without one, nothing but [`step`] is called.
+//! The planted flaws that concern the ledger are wrapped around it here; without one, nothing but [`step`] is
+//! called.
 
 use std::time::Duration;
 
@@ -128,11 +129,7 @@ impl Turn<'_> {
                 Verb::Purge => Began::Purge,
                 Verb::Settle(..) | Verb::Erase => return,
             },
-            _ if before.kept().is_some()
-                && after.is_none_or(|after| after.operation_id != before.operation_id) =>
-            {
-                Began::Expiry
-            }
+            _ if before.kept().is_some() && after.is_none_or(|after| after.kept().is_none()) => Began::Expiry,
             _ => return,
         };
         let history = &mut self.world.history;

@@ -1,4 +1,5 @@
-//! What a process does: it claims, begins, reports, and answers its caller only with what the ledger confirmed.
+//! What a process does: it claims, begins, reports, and answers its caller only with what the ledger
+//! confirmed.
 
 use hapax_core::{Answer, Command, Doubt, Ending, Kept, Ran, Report, Verdict, View};
 
@@ -33,12 +34,13 @@ pub enum Reply {
     Unknown,
 }
 
-/// Whether a process may begin now (L4): no lapse since the ledger confirmed the claim, and no give-up either.
+/// Whether a process may begin now (L4): no lapse since the ledger confirmed the claim, and no give-up
+/// either.
 pub(super) fn may_begin(config: &Config, world: &World, index: usize) -> bool {
     let process = world.processes[index];
-    let Phase::Holding { must_ask: false, sure, day, .. } = process.phase else { return false };
+    let Phase::Holding { must_ask: false, sure, .. } = process.phase else { return false };
     let sure = sure || config.flaw == Some(Flaw::BeginOnRevivedSession);
-    let in_time = config.work != Work::Remote || day == world.day;
+    let in_time = config.work != Work::Remote || process.asked_on == world.day;
     sure && in_time && world.is_live(process.session)
 }
 
@@ -51,9 +53,17 @@ impl Turn<'_> {
         self.process(index).phase = phase;
     }
 
+    /// A new caller comes. Its give-up counts from here, before any grant.
+    pub(super) fn open(&mut self, index: usize) {
+        let day = self.world.day;
+        let process = self.process(index);
+        process.callers += 1;
+        process.asked_on = day;
+    }
+
     /// A new caller asks.
     pub(super) fn claim(&mut self, index: usize) {
-        self.process(index).callers += 1;
+        self.open(index);
         if self.has_flaw(Flaw::BurnAfterSuccess) {
             return self.look_before(index);
         }
@@ -71,10 +81,10 @@ impl Turn<'_> {
     /// A flaw's grant: an epoch that no ledger gave.
     pub(super) fn hold_unclaimed(&mut self, index: usize) {
         let world = &mut self.world;
-        let (epoch, day) = (world.next_epoch, world.day);
+        let epoch = world.next_epoch;
         world.history.life_of[usize::from(epoch)] = world.history.life;
         world.next_epoch += 1;
-        self.go(index, Phase::Holding { epoch, must_ask: false, sure: true, day });
+        self.go(index, Phase::Holding { epoch, must_ask: false, sure: true });
     }
 
     /// Sends the claim of the present caller, for the first time or again.
@@ -99,11 +109,14 @@ impl Turn<'_> {
             _ if abandoning => self.go(index, Phase::Idle),
             Verdict::Granted(grant) => {
                 let sure = self.world.is_live(self.world.processes[index].session);
-                let day = self.world.day;
                 let epoch = number(grant.epoch);
-                self.go(index, Phase::Holding { epoch, must_ask: grant.must_ask, sure, day });
+                self.go(index, Phase::Holding { epoch, must_ask: grant.must_ask, sure });
             }
             Verdict::Replay(kept) => self.finish(index, kept),
+            Verdict::Held { .. } if self.has_flaw(Flaw::AnswerPlaceholder) => {
+                self.answer(Tag::Succeeded(0), self.world.history.life);
+                self.go(index, Phase::Idle);
+            }
             Verdict::Held { .. } if self.config.switches.attach => self.go(index, Phase::Waiting),
             _ => self.go(index, Phase::Idle),
         }
@@ -116,11 +129,10 @@ impl Turn<'_> {
             return;
         };
         self.world.live |= 1 << session;
-        let day = self.world.day;
         match self.send(session, epoch, Report::Renew) {
             Ending::Renewed { .. } => {
                 self.seen.add(Sighting::Renewed);
-                self.go(index, Phase::Holding { epoch, must_ask, sure: true, day });
+                self.go(index, Phase::Holding { epoch, must_ask, sure: true });
             }
             _ => self.go(index, Phase::Reporting { epoch, report: Told::ReleaseNo }),
         }
@@ -221,7 +233,7 @@ impl Turn<'_> {
                 Phase::Reporting { epoch, report: Told::Settle(Tag::Succeeded(done)) }
             }
             (Reply::No, _) => {
-                self.world.refuses_below = epoch;
+                self.world.refuses_below = self.world.refuses_below.max(epoch);
                 Phase::Clearing { epoch }
             }
             _ => Phase::Reporting { epoch, report: Told::Doubt },
@@ -231,11 +243,10 @@ impl Turn<'_> {
 
     pub(super) fn clear(&mut self, index: usize, number: u8) {
         let session = self.process(index).session;
-        let day = self.world.day;
         let phase = match self.send(session, number, Report::Cleared) {
             Ending::Renewed { .. } => {
                 self.seen.add(Sighting::AskedNo);
-                Phase::Holding { epoch: number, must_ask: false, sure: self.world.is_live(session), day }
+                Phase::Holding { epoch: number, must_ask: false, sure: self.world.is_live(session) }
             }
             _ => Phase::Reporting { epoch: number, report: Told::ReleaseNo },
         };

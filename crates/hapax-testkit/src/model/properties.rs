@@ -32,8 +32,8 @@ macro_rules! named {
 named! {
     /// What always holds.
     ///
-    /// A *life* of a claim lasts until running again is allowed explicitly: by an operator's release, reopen or purge,
-    /// or by the expiry of the outcome.
+    /// A *life* of a claim lasts until running again is allowed explicitly: by an operator's release, reopen
+    /// or purge, or by the expiry of the outcome.
     Rule {
         OneEffect = "at most one effect in each life, unless running again is safe",
         OneOutcome = "all callers that are answered in one life get the same outcome",

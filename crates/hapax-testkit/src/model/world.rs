@@ -1,4 +1,5 @@
-//! The state of the model: the ledger's one claim, the processes, what is under way between them, and what happened.
+//! The state of the model: the ledger's one claim, the processes, what is under way between them, and what
+//! happened.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -53,7 +54,6 @@ impl Hash for Stored {
         let Some(claim) = &self.0 else { return 0_u8.hash(hasher) };
         claim.epoch.hash(hasher);
         claim.attempt.hash(hasher);
-        claim.operation_id.hash(hasher);
         claim.terms.rerun.hash(hasher);
         (claim.opened_at, claim.granted_at, claim.session, claim.earlier_may_have_run).hash(hasher);
         match &claim.state {
@@ -78,6 +78,8 @@ pub(super) struct Process {
     pub(super) session: u8,
     /// How many callers it has begun to serve; also the number of its last attempt.
     pub(super) callers: u8,
+    /// The day on which the last one came.
+    pub(super) asked_on: u8,
     pub(super) phase: Phase,
     pub(super) copy: Option<Copy>,
 }
@@ -101,7 +103,6 @@ pub(super) enum Phase {
         must_ask: bool,
         /// The session has not lapsed since the ledger confirmed the claim.
         sure: bool,
-        day: u8,
     },
     /// It was asked whether it ran, and it never will: the ledger must hear of that first.
     Clearing { epoch: u8 },
@@ -202,6 +203,7 @@ impl World {
         let process = |index: usize| Process {
             session: if embedded { 0 } else { small(index) },
             callers: 0,
+            asked_on: 0,
             phase: if index < processes { Phase::Idle } else { Phase::Down },
             copy: None,
         };
@@ -244,6 +246,11 @@ impl World {
 
     pub(super) fn is_live(&self, session: u8) -> bool {
         self.live & (1 << session) != 0
+    }
+
+    /// Whether the claim names this session.
+    pub(super) fn holds(&self, session: u8) -> bool {
+        self.claim.0.as_ref().is_some_and(|claim| claim.session.0 == u64::from(session))
     }
 
     pub(super) fn settled(&self) -> Option<Tag> {

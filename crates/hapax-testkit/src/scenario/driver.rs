@@ -59,9 +59,9 @@ fn identity(world: &str, key: &str) -> Identity {
 
 /// What a scenario is played on: the rules, a store, or something that stands above one.
 ///
-/// The player keeps the actors' memory (attempt ids, epochs); a driver keeps sessions and claims. Every actor has a live
-/// session from the beginning; a driver may start it when the actor is first named, unless everyone has lapsed by then:
-/// in that case [`Driver::restart`] comes before the actor's first claim.
+/// The player keeps the actors' memory (attempt ids, epochs); a driver keeps sessions and claims. Every actor
+/// has a live session from the beginning; a driver may start it when the actor is first named, unless
+/// everyone has lapsed by then: in that case [`Driver::restart`] comes before the actor's first claim.
 pub trait Driver {
     /// Whether every actor has a session of its own. If not, scenarios that need it are left out, and only
     /// [`Who::Everyone`] ever lapses.

@@ -1,4 +1,7 @@
 //! The testkit on itself and on the rules of `hapax-core`.
 
 mod model;
+mod rules;
 mod scenarios;
+mod simulation;
+mod upstream;

@@ -1,0 +1,203 @@
+//! A store by its URL: one type for programs that learn at start which store they have (B1).
+
+use bytes::Bytes;
+use hapax_core::claim::audit::AuditEvent;
+use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::lane::{LaneAnswer, LaneId};
+use hapax_core::registry::{Document, DocumentId};
+use hapax_core::{
+    AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Inspect, Journal, Lanes, Ledger,
+    Operated, OperationId, Outcome, Page, Record, Registry, Report, Retention, Session, SetAnswer, SweepReport, Verdict,
+    View,
+};
+
+#[cfg(feature = "embedded")]
+use crate::embedded::Embedded;
+use crate::hub::Watch;
+use crate::memory::Memory;
+use crate::options::Options;
+#[cfg(feature = "postgres")]
+use crate::postgres::Postgres;
+use crate::{Lifecycle, limits};
+
+/// The environment variable that names a store where nothing else does.
+pub const STORE_VARIABLE: &str = "HAPAX_STORE";
+
+/// One of the stores.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// `memory:`
+    Memory(Memory),
+    /// `embedded:PATH`
+    #[cfg(feature = "embedded")]
+    Embedded(Embedded),
+    /// `postgres://user@host:port/database`
+    #[cfg(feature = "postgres")]
+    Postgres(Postgres),
+}
+
+impl Store {
+    /// Opens the store that a URL names: `memory:`, `embedded:PATH` or `postgres://…`.
+    pub async fn open(url: &str, options: Options) -> Result<Store, Error> {
+        if url.is_empty() || url.len() > limits::MAX_URL_BYTES {
+            return Err(unknown());
+        }
+        match url.split_once(':') {
+            Some(("memory", "")) => Ok(Store::Memory(Memory::open(options))),
+            #[cfg(feature = "embedded")]
+            Some(("embedded", path)) if !path.is_empty() => Embedded::open(path, options).map(Store::Embedded),
+            #[cfg(feature = "postgres")]
+            Some(("postgres" | "postgresql", _)) => Postgres::open(url, options).await.map(Store::Postgres),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Opens the store that `HAPAX_STORE` names.
+    pub async fn from_environment(options: Options) -> Result<Store, Error> {
+        let url = std::env::var(STORE_VARIABLE)
+            .map_err(|_| Error::invalid("no store is named: set HAPAX_STORE, for example to embedded:./data"))?;
+        Self::open(&url, options).await
+    }
+
+    /// What an operator must know about this kind of store, in one sentence.
+    pub fn notice(&self) -> &'static str {
+        match self {
+            Store::Memory(_) => "the memory store FORGETS EVERYTHING when this process ends: for development only",
+            #[cfg(feature = "embedded")]
+            Store::Embedded(_) => "the embedded store is for a single instance only: a second one is refused",
+            #[cfg(feature = "postgres")]
+            Store::Postgres(_) => "the PostgreSQL store is shared by every instance that opens it",
+        }
+    }
+}
+
+fn unknown() -> Error {
+    Error::invalid("a store is named as memory:, embedded:PATH or postgres://user@host:port/database")
+}
+
+/// Hands a call to whichever store it is.
+macro_rules! each {
+    ($self:ident, $store:ident => $call:expr) => {
+        match $self {
+            Store::Memory($store) => $call,
+            #[cfg(feature = "embedded")]
+            Store::Embedded($store) => $call,
+            #[cfg(feature = "postgres")]
+            Store::Postgres($store) => $call,
+        }
+    };
+}
+
+impl Ledger for Store {
+    type Watch = Watch;
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Verdict, Error> {
+        each!(self, store => store.claim(request).await)
+    }
+
+    async fn report(&self, claim: ClaimId, epoch: Epoch, report: Report, events: Vec<Append>) -> Result<Ending, Error> {
+        each!(self, store => store.report(claim, epoch, report, events).await)
+    }
+
+    async fn set(&self, request: ClaimRequest, outcome: Outcome, retention: Retention) -> Result<SetAnswer, Error> {
+        each!(self, store => store.set(request, outcome, retention).await)
+    }
+
+    async fn peek(&self, claim: ClaimId) -> Result<Option<View>, Error> {
+        each!(self, store => store.peek(claim).await)
+    }
+
+    fn watch(&self, claim: ClaimId) -> Watch {
+        each!(self, store => store.watch(claim))
+    }
+
+    fn session(&self) -> Session {
+        each!(self, store => store.session())
+    }
+}
+
+impl Lifecycle for Store {
+    async fn renew_session(&self) -> Result<(), Error> {
+        each!(self, store => store.renew_session().await)
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        each!(self, store => store.close().await)
+    }
+}
+
+impl Lanes for Store {
+    async fn enter(&self, lane: &LaneId, ticket: AttemptId) -> Result<LaneAnswer, Error> {
+        each!(self, store => store.enter(lane, ticket).await)
+    }
+
+    async fn leave(&self, lane: &LaneId, ticket: AttemptId, doubt: Option<ClaimId>) -> Result<(), Error> {
+        each!(self, store => store.leave(lane, ticket, doubt).await)
+    }
+
+    async fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> Result<(), Error> {
+        each!(self, store => store.open_lane(lane, claim).await)
+    }
+}
+
+impl Journal for Store {
+    async fn append(&self, write: Append) -> Result<Head, Error> {
+        each!(self, store => store.append(write).await)
+    }
+
+    async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
+        each!(self, store => store.head(stream).await)
+    }
+
+    async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
+        each!(self, store => store.read(stream, from, limit).await)
+    }
+}
+
+impl Registry for Store {
+    async fn get(&self, id: &DocumentId) -> Result<Option<Document>, Error> {
+        each!(self, store => store.get(id).await)
+    }
+
+    async fn put(&self, id: &DocumentId, expect: u64, body: Bytes) -> Result<u64, Error> {
+        each!(self, store => store.put(id, expect, body).await)
+    }
+
+    async fn delete(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
+        each!(self, store => store.delete(id, expect).await)
+    }
+
+    async fn list_documents(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<Document>, Error> {
+        each!(self, store => store.list_documents(kind, after, limit).await)
+    }
+}
+
+impl Inspect for Store {
+    async fn record(&self, claim: ClaimId) -> Result<Option<Record>, Error> {
+        each!(self, store => store.record(claim).await)
+    }
+
+    async fn find(&self, operation: OperationId) -> Result<Option<Record>, Error> {
+        each!(self, store => store.find(operation).await)
+    }
+
+    async fn list(&self, filter: &Filter, after: Option<&str>, limit: usize) -> Result<Page<Record>, Error> {
+        each!(self, store => store.list(filter, after, limit).await)
+    }
+
+    async fn count(&self, filter: &Filter) -> Result<Counts, Error> {
+        each!(self, store => store.count(filter).await)
+    }
+
+    async fn decide(&self, claim: ClaimId, decision: Decision) -> Result<Operated, Error> {
+        each!(self, store => store.decide(claim, decision).await)
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {
+        each!(self, store => store.sweep(limit).await)
+    }
+
+    async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {
+        each!(self, store => store.audit(after, limit).await)
+    }
+}

@@ -1,0 +1,346 @@
+//! The fast path: claims and settles that wait together share one statement and one commit (B3).
+//!
+//! Two batches are in flight at a time, each on its own connection. There is no timer: while one batch is under way, the
+//! next one gathers. A batch of one takes a statement made for one. Only two transitions happen here, absent → held and
+//! held → settled; everything else that `step` wants is handed to [`change`](super::change).
+
+use std::sync::Arc;
+
+use hapax_core::claim::Report;
+use hapax_core::{
+    Ask, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Identity, Outcome, Retention, SessionId,
+    Verdict,
+};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::answer;
+use super::failure::Failure;
+use super::link::{Line, Link};
+use super::queue::Weigh;
+use super::row::{Letter, OutcomeColumns, Uuid, keep, micros, pack_fingerprint, pack_terms, packed};
+use super::shared::Shared;
+use super::shelf::ShelfName;
+use crate::limits;
+use crate::table::Mark;
+
+/// A command that can share a statement with others.
+pub(super) enum Item {
+    Claim(Box<Claiming>),
+    Settle(Box<Settling>),
+}
+
+/// Somebody asks for a grant.
+pub(super) struct Claiming {
+    pub(super) id: ClaimId,
+    pub(super) ask: Ask,
+    pub(super) identity: Identity,
+    pub(super) shelf: ShelfName,
+    pub(super) mark: Mark,
+    pub(super) reply: oneshot::Sender<Result<Verdict, Error>>,
+    encoded_identity: Vec<u8>,
+    packed_terms: Vec<u8>,
+    packed_fingerprint: [u8; 40],
+}
+
+impl Claiming {
+    pub(super) fn new(
+        request: ClaimRequest,
+        session: SessionId,
+        mark: Mark,
+        reply: oneshot::Sender<Result<Verdict, Error>>,
+    ) -> Claiming {
+        Claiming {
+            id: request.identity.claim_id(),
+            ask: request.ask(session),
+            shelf: ShelfName::of(&request.identity),
+            mark,
+            reply,
+            encoded_identity: request.identity.encode(),
+            packed_terms: pack_terms(&request.terms),
+            packed_fingerprint: pack_fingerprint(&request.fingerprint),
+            identity: request.identity,
+        }
+    }
+
+    fn leaves(&self) -> Option<&[u8]> {
+        self.ask.leaves.as_ref().map(|leaves| &leaves.as_bytes()[..])
+    }
+}
+
+/// A holder settles.
+pub(super) struct Settling {
+    pub(super) id: ClaimId,
+    pub(super) epoch: Epoch,
+    pub(super) outcome: Outcome,
+    pub(super) retention: Retention,
+    pub(super) mark: Mark,
+    pub(super) reply: oneshot::Sender<Result<Ending, Error>>,
+}
+
+impl Settling {
+    /// The command, for those who decide it in the slow way.
+    pub(super) fn command(&self) -> Command {
+        Command::Hold(self.epoch, Report::Settle(self.outcome.clone(), self.retention))
+    }
+}
+
+impl Item {
+    fn refuse(self, error: Error) {
+        // Whoever asked may have gone.
+        match self {
+            Item::Claim(claiming) => drop(claiming.reply.send(Err(error))),
+            Item::Settle(settling) => drop(settling.reply.send(Err(error))),
+        }
+    }
+}
+
+impl Weigh for Item {
+    fn weight(&self) -> usize {
+        match self {
+            Item::Claim(claiming) => {
+                claiming.encoded_identity.len() + claiming.leaves().map_or(0, <[u8]>::len)
+            }
+            Item::Settle(settling) => settling.outcome.len(),
+        }
+    }
+}
+
+/// Serves batches on one connection.
+pub(super) async fn serve(shared: Arc<Shared>) {
+    let mut line = Line::new(shared.database.clone());
+    while let Some(items) = shared.batches.share(limits::BATCHES_IN_FLIGHT).await {
+        let count = items.len();
+        serve_batch(&shared, &mut line, items).await;
+        shared.batches.done(count);
+    }
+}
+
+async fn serve_batch(shared: &Arc<Shared>, line: &mut Line, items: Vec<Item>) {
+    let deadline = Instant::now() + shared.options.patience;
+    let batch = Batch::new(items, shared.session.known().id);
+    loop {
+        match attempt(shared, line, &batch).await {
+            Ok(done) => return answer::batch(shared, batch, done),
+            // The same attempts and the same epochs again: whatever was carried out is found to have been (L13).
+            Err(Failure::Lost(_) | Failure::Unknown(_) | Failure::Busy) if Instant::now() < deadline => {}
+            Err(Failure::Refused(error)) if batch.len() > 1 => {
+                // The statement failed for one of them: each alone tells for which.
+                return one_by_one(shared, line, batch.into_items(), &error).await;
+            }
+            Err(failure) => {
+                let error = failure.into_error();
+                return batch.into_items().for_each(|item| item.refuse(error.clone()));
+            }
+        }
+    }
+}
+
+async fn one_by_one(shared: &Arc<Shared>, line: &mut Line, items: impl Iterator<Item = Item>, error: &Error) {
+    for item in items {
+        let alone = Batch::new(vec![item], shared.session.known().id);
+        match attempt(shared, line, &alone).await {
+            Ok(done) => answer::batch(shared, alone, done),
+            Err(Failure::Refused(error)) => alone.into_items().for_each(|item| item.refuse(error.clone())),
+            Err(_) => alone.into_items().for_each(|item| item.refuse(error.clone())),
+        }
+    }
+}
+
+/// A batch in the order in which it is sent.
+pub(super) struct Batch {
+    /// One claim per identity, by digest, then those that ask for the same as one of these.
+    pub(super) claims: Vec<Claiming>,
+    pub(super) more_claims: Vec<Claiming>,
+    /// One settle per claim, by digest, then those of the same claims.
+    pub(super) settles: Vec<Settling>,
+    pub(super) more_settles: Vec<Settling>,
+}
+
+impl Batch {
+    /// All claims of a batch are asked for by the session of the moment.
+    fn new(items: Vec<Item>, session: SessionId) -> Batch {
+        let (mut claims, mut settles) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
+        for item in items {
+            match item {
+                Item::Claim(mut claiming) => {
+                    claiming.ask.session = session;
+                    claims.push(*claiming);
+                }
+                Item::Settle(settling) => settles.push(*settling),
+            }
+        }
+        let (claims, more_claims) = first_of_each(claims, |claiming| claiming.id);
+        let (settles, more_settles) = first_of_each(settles, |settling| settling.id);
+        Batch { claims, more_claims, settles, more_settles }
+    }
+
+    fn len(&self) -> usize {
+        self.claims.len() + self.more_claims.len() + self.settles.len() + self.more_settles.len()
+    }
+
+    fn into_items(self) -> impl Iterator<Item = Item> {
+        let claims =
+            self.claims.into_iter().chain(self.more_claims).map(|claim| Item::Claim(Box::new(claim)));
+        let settles =
+            self.settles.into_iter().chain(self.more_settles).map(|settle| Item::Settle(Box::new(settle)));
+        claims.chain(settles)
+    }
+}
+
+/// Sorts by claim; of several for one claim the one that came first leads.
+fn first_of_each<T>(mut items: Vec<T>, id: impl Fn(&T) -> ClaimId) -> (Vec<T>, Vec<T>) {
+    items.sort_by_key(&id);
+    let mut last = None;
+    let (mut first, mut more) = (Vec::with_capacity(items.len()), Vec::new());
+    for item in items {
+        let this = Some(id(&item));
+        if last == this {
+            more.push(item)
+        } else {
+            first.push(item)
+        }
+        last = this;
+    }
+    (first, more)
+}
+
+async fn attempt(shared: &Shared, line: &mut Line, batch: &Batch) -> Result<answer::Done, Failure> {
+    let link = line.link().await?;
+    let result = send(shared, link, batch).await;
+    if let Err(Failure::Lost(_) | Failure::Unknown(_)) = &result {
+        line.drop_link();
+    }
+    result
+}
+
+async fn send(shared: &Shared, link: &mut Link, batch: &Batch) -> Result<answer::Done, Failure> {
+    fail::fail_point!("postgres.before_commit", |_| Err(link.cut()));
+    if !batch.claims.is_empty() {
+        let names: Vec<&ShelfName> = batch.claims.iter().map(|claiming| &claiming.shelf).collect();
+        shared.database.shelves.number(link, &names).await?;
+    }
+    if to_be_cut() {
+        return send_and_cut(shared, link, batch).await;
+    }
+    let done = match (&batch.claims[..], &batch.more_claims[..], &batch.settles[..]) {
+        ([claiming], [], []) => claim_one(shared, link, claiming).await?,
+        ([], [], [settling]) => settle_one(shared, link, settling).await?,
+        _ => send_arrays(shared, link, batch).await?,
+    };
+    fail::fail_point!("postgres.after_commit", |_| Err(link.cut()));
+    Ok(done)
+}
+
+/// Whether a test wants the connection cut when a batch is on its way.
+fn to_be_cut() -> bool {
+    fail::fail_point!("postgres.cut_after_send", |_| true);
+    false
+}
+
+async fn send_and_cut(shared: &Shared, link: &mut Link, batch: &Batch) -> Result<answer::Done, Failure> {
+    let sent = std::time::Duration::from_millis(2);
+    let _ = tokio::time::timeout(sent, send_arrays(shared, link, batch)).await;
+    Err(link.cut())
+}
+
+async fn claim_one(shared: &Shared, link: &mut Link, claiming: &Claiming) -> Result<answer::Done, Failure> {
+    let shelf = shelf_of(shared, claiming)?;
+    let rows = link
+        .query(
+            CLAIM_ONE,
+            &[
+                &shared.session.given_time(),
+                &claiming.ask.session.0.cast_signed(),
+                &&claiming.id.as_bytes()[..],
+                &Uuid::from(claiming.ask.attempt),
+                &Uuid::from(claiming.ask.operation_id),
+                &&claiming.packed_fingerprint[..],
+                &claiming.packed_terms,
+                &micros(claiming.ask.terms.max_run),
+                &shelf,
+                &claiming.encoded_identity,
+                &claiming.leaves(),
+            ],
+        )
+        .await?;
+    answer::Done::of_claim(claiming.id, rows.first())
+}
+
+async fn settle_one(shared: &Shared, link: &mut Link, settling: &Settling) -> Result<answer::Done, Failure> {
+    let outcome = OutcomeColumns::from(&settling.outcome);
+    let (since_grant, keep) = keep(settling.retention);
+    let rows = link
+        .query(
+            SETTLE_ONE,
+            &[
+                &shared.session.given_time(),
+                &&settling.id.as_bytes()[..],
+                &packed(settling.epoch),
+                &since_grant,
+                &keep,
+                &outcome.kind,
+                &outcome.status,
+                &outcome.checksum,
+                &outcome.bytes,
+            ],
+        )
+        .await?;
+    answer::Done::of_settle(settling.id, rows.first())
+}
+
+async fn send_arrays(shared: &Shared, link: &mut Link, batch: &Batch) -> Result<answer::Done, Failure> {
+    let (claims, settles) = (&batch.claims[..], &batch.settles[..]);
+    let shelves =
+        claims.iter().map(|claiming| shelf_of(shared, claiming)).collect::<Result<Vec<i32>, _>>()?;
+    let outcomes: Vec<OutcomeColumns<'_>> =
+        settles.iter().map(|s| OutcomeColumns::from(&s.outcome)).collect();
+    let keeps: Vec<(bool, i64)> = settles.iter().map(|s| keep(s.retention)).collect();
+    let session = claims.first().map_or(0, |claiming| claiming.ask.session.0.cast_signed());
+    let rows = link
+        .query(
+            BATCH,
+            &[
+                &shared.session.given_time(),
+                &session,
+                // Only who asks for what another one of the batch is granted needs to know how the session stands.
+                &!batch.more_claims.is_empty(),
+                &column(claims, |c| &c.id.as_bytes()[..]),
+                &column(claims, |c| Uuid::from(c.ask.attempt)),
+                &column(claims, |c| Uuid::from(c.ask.operation_id)),
+                &column(claims, |c| &c.packed_fingerprint[..]),
+                &column(claims, |c| &c.packed_terms[..]),
+                &column(claims, |c| micros(c.ask.terms.max_run)),
+                &shelves,
+                &column(claims, |c| &c.encoded_identity[..]),
+                &column(claims, Claiming::leaves),
+                &column(settles, |s| &s.id.as_bytes()[..]),
+                &column(settles, |s| packed(s.epoch)),
+                &column(&keeps, |keep| keep.0),
+                &column(&keeps, |keep| keep.1),
+                &column(&outcomes, |outcome| -> Letter { outcome.kind }),
+                &column(&outcomes, |outcome| outcome.status),
+                &column(&outcomes, |outcome| outcome.checksum),
+                &column(&outcomes, |outcome| outcome.bytes),
+            ],
+        )
+        .await?;
+    answer::Done::of_batch(&rows)
+}
+
+fn column<'a, T, C>(items: &'a [T], of: impl Fn(&'a T) -> C) -> Vec<C> {
+    items.iter().map(of).collect()
+}
+
+/// Shelves are numbered before they are used; only a cleared memory of them can fail here, and that is tried again.
+fn shelf_of(shared: &Shared, claiming: &Claiming) -> Result<i32, Failure> {
+    shared.database.shelves.get(&claiming.shelf).ok_or(Failure::Busy)
+}
+
+const CLAIM_ONE: &str = "SELECT * FROM hapax.claim_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+
+const SETTLE_ONE: &str = "SELECT * FROM hapax.settle_one($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
+const BATCH: &str = "\
+    SELECT * FROM hapax.batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
+        $20)";

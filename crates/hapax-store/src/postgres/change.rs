@@ -1,0 +1,349 @@
+//! The slow path: lock one claim, let `step` decide, write what it decided (L1).
+//!
+//! A row that somebody else keeps locked is *busy*, which is never a lost lease: a claim is then told that it is held, and
+//! everybody else looks again soon.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hapax_core::claim::audit::{AuditEvent, audit};
+use hapax_core::claim::current;
+use hapax_core::journal::Append;
+use hapax_core::{
+    Answer, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Sign, Timestamp, Verdict, step,
+};
+use tokio::sync::oneshot;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::answer::verdict_of;
+use super::batch::{Claiming, Settling};
+use super::confused;
+use super::desk::Resend;
+use super::failure::Failure;
+use super::journal;
+use super::link::Link;
+use super::row::{
+    Letter, OutcomeColumns, StateColumns, Stored, Uuid, epoch, get, pack_fingerprint, pack_terms, packed,
+    state_letter,
+};
+use super::shared::Shared;
+use super::shelf::ShelfName;
+use crate::limits;
+
+/// A command for one claim.
+pub(super) struct Order {
+    pub(super) id: ClaimId,
+    pub(super) command: Command,
+    /// Whose claim it is, for commands that can make one.
+    pub(super) identity: Option<Identity>,
+    /// What is written to journals with it (L18).
+    pub(super) events: Vec<Append>,
+}
+
+/// An order with whoever waits for its answer.
+pub(super) struct Awaited<T> {
+    order: Order,
+    reply: oneshot::Sender<Result<T, Error>>,
+    pick: fn(Answer) -> Result<T, Error>,
+}
+
+impl Order {
+    /// A claim that a batch could not decide.
+    pub(super) fn claim(claiming: Claiming) -> Awaited<Verdict> {
+        let Claiming { id, ask, identity, reply, .. } = claiming;
+        let order = Order { id, command: Command::Claim(ask), identity: Some(identity), events: Vec::new() };
+        Awaited { order, reply, pick: verdict }
+    }
+
+    /// A settle that a batch could not carry out.
+    pub(super) fn settle(settling: Settling) -> Awaited<Ending> {
+        let command = settling.command();
+        let order = Order { id: settling.id, command, identity: None, events: Vec::new() };
+        Awaited { order, reply: settling.reply, pick: ending }
+    }
+}
+
+impl<T: Send + 'static> Awaited<T> {
+    /// Has the order carried out at the desk.
+    pub(super) fn hand_in(self, shared: &Arc<Shared>) {
+        let Awaited { order, reply, pick } = self;
+        let (shared_there, unsure) = (shared.clone(), AtomicBool::new(false));
+        shared.hand_in(Resend::Always, reply, async move |link: &mut Link| {
+            Ok(pick(carry_out(&shared_there, link, &order, &unsure).await?)?)
+        });
+    }
+}
+
+impl Shared {
+    /// Has an order carried out at the desk.
+    pub(super) async fn order(self: &Arc<Self>, resend: Resend, order: Order) -> Result<Answer, Error> {
+        let (shared, unsure) = (self.clone(), AtomicBool::new(false));
+        self.ask(resend, async move |link: &mut Link| carry_out(&shared, link, &order, &unsure).await).await
+    }
+}
+
+pub(super) fn verdict(answer: Answer) -> Result<Verdict, Error> {
+    match answer {
+        Answer::Verdict(verdict) => Ok(verdict),
+        _ => Err(confused()),
+    }
+}
+
+pub(super) fn ending(answer: Answer) -> Result<Ending, Error> {
+    match answer {
+        Answer::Ending(ending) => Ok(ending),
+        _ => Err(confused()),
+    }
+}
+
+/// Carries an order out. `unsure` tells, from one attempt to the next, that an earlier one may have been committed.
+pub(super) async fn carry_out(
+    shared: &Shared,
+    link: &mut Link,
+    order: &Order,
+    unsure: &AtomicBool,
+) -> Result<Answer, Failure> {
+    let shelf = number_shelf(shared, link, order).await?;
+    let locked = lock(shared, link, order).await?;
+    let before = locked.stored.as_ref();
+    if locked.busy {
+        link.rollback().await?;
+        return busy(order, before, &locked.now);
+    }
+    let claim = before.map(|stored| &stored.claim);
+    let (change, answer) = step(claim, &order.command, &locked.now);
+    let note = audit(claim, &order.command, &change, &answer, locked.now.time);
+    let repeated = unsure.load(Ordering::SeqCst) && change == Change::None;
+    if repeated && let Some(stored) = before {
+        // The first attempt was committed and nobody was told.
+        shared.watchers.changed(&order.id, stored.watched);
+    }
+    let events = if recorded(&answer) && !repeated { &order.events[..] } else { &[] };
+    if change == Change::None && note.is_none() && events.is_empty() {
+        link.rollback().await?;
+        return Ok(answer);
+    }
+    journal::append_all(link, events, locked.now.time).await?;
+    let written = write(link, order, &locked, &change, shelf).await?;
+    if let Some(event) = &note {
+        write_audit(link, event).await?;
+    }
+    link.commit().await.inspect_err(|_| unsure.store(true, Ordering::SeqCst))?;
+    if let Some(watched) = written {
+        shared.table.remove(&order.id);
+        shared.watchers.changed(&order.id, watched);
+    }
+    Ok(answer)
+}
+
+/// A grant needs the number of its shelf, and giving one out is a transaction of its own.
+async fn number_shelf(shared: &Shared, link: &mut Link, order: &Order) -> Result<Option<i32>, Failure> {
+    let Some(identity) = &order.identity else { return Ok(None) };
+    let name = ShelfName::of(identity);
+    shared.database.shelves.number(link, &[&name]).await?;
+    Ok(shared.database.shelves.get(&name))
+}
+
+/// A claim with its row locked, unless somebody else has it.
+pub(super) struct Locked {
+    busy: bool,
+    pub(super) now: Now,
+    pub(super) stored: Option<Stored>,
+}
+
+impl Locked {
+    /// Reads what `hapax.lock_claim` gave.
+    pub(super) fn read(row: &Row) -> Result<Locked, Error> {
+        let stored = Stored::read(row, 3)?;
+        let holder = stored.as_ref().map_or(Sign::UNKNOWN, |stored| stored.holder);
+        let now = Now { time: Timestamp::from_micros(get(row, 0)?), next_epoch: epoch(get(row, 1)?), holder };
+        Ok(Locked { busy: get(row, 2)?, now, stored })
+    }
+}
+
+async fn lock(shared: &Shared, link: &mut Link, order: &Order) -> Result<Locked, Failure> {
+    let rows = link.begin(LOCK, &[&digest(order), &shared.session.given_time(), &false]).await?;
+    Ok(Locked::read(rows.first().ok_or_else(confused)?)?)
+}
+
+pub(super) const LOCK: &str = "SELECT * FROM hapax.lock_claim($1, $2, $3)";
+
+/// Nothing can be changed while somebody else keeps the row locked, but much can be told.
+fn busy(order: &Order, stored: Option<&Stored>, now: &Now) -> Result<Answer, Failure> {
+    let (Command::Claim(_), Some(stored)) = (&order.command, stored) else { return Err(Failure::Busy) };
+    let held = || Verdict::Held {
+        operation_id: stored.claim.operation_id,
+        until: now.time.after(limits::BUSY_HELD),
+    };
+    let verdict = verdict_of(Some(&stored.claim), &order.command, now).unwrap_or_else(held);
+    Ok(Answer::Verdict(verdict))
+}
+
+/// Whether a report was carried out, so that its events belong to it.
+fn recorded(answer: &Answer) -> bool {
+    use Ending::{InDoubt, Released, Renewed, Settled};
+    matches!(answer, Answer::Ending(Settled(_) | Released | InDoubt | Renewed { .. }))
+}
+
+/// Writes a change; `Some` tells whether another process waits for it.
+async fn write(
+    link: &mut Link,
+    order: &Order,
+    locked: &Locked,
+    change: &Change,
+    shelf: Option<i32>,
+) -> Result<Option<bool>, Failure> {
+    let before = locked.stored.as_ref().map(|stored| &stored.claim);
+    let rows = match change {
+        Change::None => return Ok(None),
+        Change::Put(after) => {
+            // A grant from absent is whoever asks for it; a takeover stays what it was.
+            let anew = before.is_none() || current(before, &locked.now).is_none();
+            let identity = order.identity.as_ref().filter(|_| anew).map(Identity::encode);
+            if before.is_none() && (identity.is_none() || shelf.is_none()) {
+                return Err(Error::internal("a claim was granted without an identity").into());
+            }
+            let put = Put::new(locked.now.time, order.id, before, after, identity, shelf);
+            link.query(PUT, &put.params()).await?
+        }
+        Change::Remove => {
+            let Some(before) = before else { return Err(confused().into()) };
+            let state = state_letter(before.state.name());
+            let params: [&(dyn ToSql + Sync); 4] =
+                [&locked.now.time.as_micros(), &digest(order), &packed(before.epoch), &state];
+            link.query("SELECT * FROM hapax.remove_claim($1, $2, $3, $4)", &params).await?
+        }
+    };
+    match rows.first() {
+        Some(row) => Ok(Some(get(row, 0)?)),
+        None => Err(Failure::Busy),
+    }
+}
+
+/// What `hapax.put_claim` is told.
+pub(super) struct Put<'a> {
+    now: i64,
+    old_epoch: Option<i64>,
+    old_state: Option<Letter>,
+    digest: Vec<u8>,
+    epoch: i64,
+    opened_at: i64,
+    granted_at: i64,
+    columns: StateColumns<'a>,
+    session: i64,
+    shelf: i32,
+    earlier: bool,
+    attempt: Uuid,
+    operation_id: Uuid,
+    fingerprint: Vec<u8>,
+    terms: Vec<u8>,
+    identity: Option<Vec<u8>>,
+    leaves: Option<Vec<u8>>,
+    kind: Option<Letter>,
+    status: Option<i32>,
+    checksum: Option<i32>,
+    bytes: Option<&'a [u8]>,
+}
+
+impl<'a> Put<'a> {
+    /// `after` in the place of `before`.
+    pub(super) fn new(
+        now: Timestamp,
+        id: ClaimId,
+        before: Option<&Claim>,
+        after: &'a Claim,
+        identity: Option<Vec<u8>>,
+        shelf: Option<i32>,
+    ) -> Put<'a> {
+        let columns = StateColumns::from(after);
+        let outcome = columns.outcome;
+        Put {
+            now: now.as_micros(),
+            old_epoch: before.map(|before| packed(before.epoch)),
+            old_state: before.map(|before| state_letter(before.state.name())),
+            digest: id.as_bytes().to_vec(),
+            epoch: packed(after.epoch),
+            opened_at: after.opened_at.as_micros(),
+            granted_at: after.granted_at.as_micros(),
+            columns,
+            session: after.session.0.cast_signed(),
+            shelf: shelf.unwrap_or_default(),
+            earlier: after.earlier_may_have_run,
+            attempt: after.attempt.into(),
+            operation_id: after.operation_id.into(),
+            fingerprint: pack_fingerprint(&after.fingerprint).to_vec(),
+            terms: pack_terms(&after.terms),
+            identity,
+            leaves: after.leaves.as_ref().map(|leaves| leaves.as_bytes().to_vec()),
+            kind: outcome.map(|outcome| outcome.kind),
+            status: outcome.and_then(|outcome| outcome.status),
+            checksum: outcome.map(|outcome| outcome.checksum),
+            bytes: outcome.and_then(|outcome| outcome.bytes),
+        }
+    }
+
+    /// The parameters of [`PUT`].
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 25] {
+        [
+            &self.now,
+            &self.old_epoch,
+            &self.old_state,
+            &self.digest,
+            &self.epoch,
+            &self.opened_at,
+            &self.granted_at,
+            &self.columns.since,
+            &self.columns.until,
+            &self.session,
+            &self.shelf,
+            &self.columns.state,
+            &self.columns.note,
+            &self.earlier,
+            &self.attempt,
+            &self.operation_id,
+            &self.fingerprint,
+            &self.terms,
+            &self.identity,
+            &self.leaves,
+            &self.columns.due,
+            &self.kind,
+            &self.status,
+            &self.checksum,
+            &self.bytes,
+        ]
+    }
+}
+
+pub(super) const PUT: &str = "\
+    SELECT * FROM hapax.put_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
+        $20, $21, $22, $23, $24, $25)";
+
+async fn write_audit(link: &mut Link, event: &AuditEvent) -> Result<(), Failure> {
+    let outcome = event.outcome.as_ref().map(OutcomeColumns::from);
+    // PostgreSQL's text has no NUL, and a person's reason has no use for one.
+    let text = |text: &str| text.replace('\0', "\u{fffd}");
+    link.query(
+        "INSERT INTO hapax.audit (at, verb, actor, reason, operation_id, epoch, before, after, kind, status, bytes) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        &[
+            &event.at.as_micros(),
+            &text(&event.verb),
+            &text(&event.actor),
+            &text(&event.reason),
+            &Uuid::from(event.operation_id),
+            &packed(event.epoch),
+            &state_letter(event.before),
+            &event.after.map(state_letter),
+            &outcome.map(|outcome| outcome.kind),
+            &outcome.and_then(|outcome| outcome.status),
+            &outcome.and_then(|outcome| outcome.bytes),
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+fn digest(order: &Order) -> &[u8] {
+    order.id.as_bytes()
+}

@@ -1,0 +1,58 @@
+//! The transactional guard: an outcome that commits with the application's own writes, or not at all (L16).
+
+use hapax_core::claim::Report;
+use hapax_core::{Answer, Change, ClaimId, Command, Ending, Epoch, Error, Kept, Outcome, Retention, step};
+use tokio_postgres::GenericClient;
+
+use super::change::{LOCK, Locked, PUT, Put};
+use super::confused;
+use super::failure::Failure;
+
+/// Settles a claim inside the application's own transaction, in the database that holds the ledger: both commit, or
+/// neither does. To be called last before COMMIT, because the claim stays locked until then.
+///
+/// An error of kind `LostLease` means that the epoch is stale or the claim is settled already. The transaction must then be
+/// rolled back, and the caller answered from the ledger.
+///
+/// Waiters learn of the outcome when the transaction commits.
+///
+/// ```no_run
+/// # async fn pay(
+/// #     client: &mut tokio_postgres::Client, claim: hapax_core::ClaimId, epoch: hapax_core::Epoch,
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
+/// use hapax_core::{Outcome, Retention};
+///
+/// let tx = client.transaction().await?;
+/// tx.execute("INSERT INTO payments (amount) VALUES (10)", &[]).await?;
+/// let outcome = Outcome::Succeeded("paid".into());
+/// hapax_store::postgres::guard(&tx, claim, epoch, &outcome, Retention::Forever).await?;
+/// tx.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn guard<C: GenericClient + Sync>(
+    tx: &C,
+    claim: ClaimId,
+    epoch: Epoch,
+    outcome: &Outcome,
+    retention: Retention,
+) -> Result<Kept, Error> {
+    let told = |error| Failure::from(error).into_error();
+    let no_clock: Option<i64> = None;
+    // Short transactions of the store may have the row; waiting for those is right here.
+    let row = tx.query_one(LOCK, &[&&claim.as_bytes()[..], &no_clock, &true]).await.map_err(told)?;
+    let Locked { now, stored, .. } = Locked::read(&row)?;
+    let before = stored.as_ref().map(|stored| &stored.claim);
+    let command = Command::Hold(epoch, Report::Settle(outcome.clone(), retention));
+    let (Change::Put(after), Answer::Ending(Ending::Settled(kept))) = step(before, &command, &now) else {
+        return Err(Error::lost_lease("the claim has another holder by now, or is settled: roll back"));
+    };
+    let put = Put::new(now.time, claim, before, &after, None, None);
+    let row = tx.query_opt(PUT, &put.params()).await.map_err(told)?;
+    let watched: bool = row.ok_or_else(confused)?.try_get(0).map_err(|_| confused())?;
+    if watched {
+        // Delivered with the commit.
+        tx.query("SELECT pg_notify('hapax_changed', $1)", &[&claim.to_string()]).await.map_err(told)?;
+    }
+    Ok(kept)
+}

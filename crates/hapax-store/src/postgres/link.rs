@@ -1,0 +1,236 @@
+//! One connection to PostgreSQL, set up as every statement of the store expects it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI16, Ordering};
+use std::time::Duration;
+
+use futures_util::future::poll_fn;
+use hapax_core::Error;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Notification, Row, Statement};
+
+use super::address::Address;
+use super::failure::Failure;
+use super::shelf::Shelves;
+use crate::limits;
+
+/// Plans are made once, perhaps on an empty table, and used for the life of the connection: only index scans and nested
+/// loops stay good whatever the tables become. A commit is durable when it returns, whatever the database's default is.
+const SET_UP: &str = "\
+    SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; \
+    SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; \
+    SET default_transaction_isolation = 'read committed'; SET statement_timeout = 0; SET lock_timeout = 0; \
+    SET idle_in_transaction_session_timeout = 0; SET client_min_messages = warning; SET extra_float_digits = 3; \
+    DO $$ BEGIN IF current_setting('synchronous_commit') <> 'remote_apply' THEN \
+        SET synchronous_commit = on; END IF; END $$";
+
+/// For connections that write nothing which a crash may not take away.
+pub(super) const CARELESS: &str = "SET synchronous_commit = off";
+
+/// Parameters of a statement.
+pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// A connection with the statements that were prepared on it.
+pub(super) struct Link {
+    client: Client,
+    driver: AbortHandle,
+    prepared: HashMap<&'static str, Statement>,
+    in_transaction: bool,
+}
+
+impl Link {
+    /// Connects to a database that has hapax's schema, and makes sure of its incarnation (L4). Hands on what other
+    /// connections notify of.
+    pub(super) async fn open(
+        database: &Database,
+        notifications: Option<mpsc::Sender<Notification>>,
+    ) -> Result<Link, Error> {
+        let mut link = Self::open_bare(&database.address, notifications).await?;
+        let incarnation = link.incarnation().await.map_err(Failure::into_error)?;
+        if database.incarnation.swap(incarnation, Ordering::SeqCst) != incarnation {
+            database.shelves.clear();
+        }
+        Ok(link)
+    }
+
+    /// Connects to any database.
+    pub(super) async fn open_bare(
+        address: &Address,
+        notifications: Option<mpsc::Sender<Notification>>,
+    ) -> Result<Link, Error> {
+        let (client, mut connection) = address.connect().await?;
+        let driver = tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                if let (AsyncMessage::Notification(notification), Some(sink)) = (message, &notifications) {
+                    // A full sink means that much is being woken already; what is lost, the poll finds.
+                    let _ = sink.try_send(notification);
+                }
+            }
+        });
+        let link =
+            Link { client, driver: driver.abort_handle(), prepared: HashMap::new(), in_transaction: false };
+        link.client.batch_execute(SET_UP).await.map_err(|error| Failure::from(error).into_error())?;
+        Ok(link)
+    }
+
+    /// A replica cannot grant, and one that is promoted while we are connected would not be noticed.
+    async fn incarnation(&mut self) -> Result<i16, Failure> {
+        let row = self.query_one("SELECT pg_is_in_recovery()", &[]).await?;
+        if row.get(0) {
+            return Err(Error::unavailable("the PostgreSQL server is a replica").into());
+        }
+        Ok(self.query_one("SELECT hapax.incarnation()", &[]).await?.get(0))
+    }
+
+    /// Runs a statement that stays prepared on this connection.
+    pub(super) async fn query(&mut self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, Failure> {
+        let statement = self.prepare(sql).await?;
+        in_time(self.client.query(&statement, params)).await
+    }
+
+    /// The only row of a statement that always gives one.
+    pub(super) async fn query_one(&mut self, sql: &'static str, params: Params<'_>) -> Result<Row, Failure> {
+        let row = self.query(sql, params).await?.into_iter().next();
+        row.ok_or_else(|| Error::internal("the database gave no row where there is always one").into())
+    }
+
+    /// The first row, if there is one.
+    pub(super) async fn query_opt(
+        &mut self,
+        sql: &'static str,
+        params: Params<'_>,
+    ) -> Result<Option<Row>, Failure> {
+        Ok(self.query(sql, params).await?.into_iter().next())
+    }
+
+    /// Begins a transaction and runs its first statement in the same round trip.
+    pub(super) async fn begin(&mut self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, Failure> {
+        let statement = self.prepare(sql).await?;
+        self.in_transaction = true;
+        let begin = self.client.batch_execute("BEGIN");
+        let first = self.client.query(&statement, params);
+        let (begun, rows) = in_time(async { Ok(futures_util::future::join(begin, first).await) }).await?;
+        begun?;
+        Ok(rows?)
+    }
+
+    /// Makes what was done durable. A connection that is lost here leaves everybody in doubt.
+    pub(super) async fn commit(&mut self) -> Result<(), Failure> {
+        fail::fail_point!("postgres.before_commit", |_| Err(self.cut()));
+        in_time(self.client.batch_execute("COMMIT")).await.map_err(Failure::at_commit)?;
+        self.in_transaction = false;
+        fail::fail_point!("postgres.after_commit", |_| Err(self.cut().at_commit()));
+        Ok(())
+    }
+
+    /// Undoes what was done, if anything was.
+    pub(super) async fn rollback(&mut self) -> Result<(), Failure> {
+        if !std::mem::take(&mut self.in_transaction) {
+            return Ok(());
+        }
+        in_time(self.client.batch_execute("ROLLBACK")).await
+    }
+
+    /// Runs statements without parameters.
+    pub(super) async fn run(&mut self, sql: &str) -> Result<(), Failure> {
+        in_time(self.client.batch_execute(sql)).await
+    }
+
+    /// Whether the connection is known to be gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Cuts the connection, as a broken network would.
+    pub(super) fn cut(&self) -> Failure {
+        self.driver.abort();
+        Failure::Lost("cut".to_owned())
+    }
+
+    /// The prepared form of a statement.
+    pub(super) async fn prepare(&mut self, sql: &'static str) -> Result<Statement, Failure> {
+        if let Some(statement) = self.prepared.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = in_time(self.client.prepare(sql)).await?;
+        self.prepared.insert(sql, statement.clone());
+        Ok(statement)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Closes the socket even if the server has not answered.
+        self.driver.abort();
+    }
+}
+
+/// A server that does not answer is as good as gone; whether it did what it was told is then unknown.
+pub(super) async fn in_time<T>(
+    answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(limits::REPLY_WITHIN, answer).await {
+        Ok(answered) => Ok(answered?),
+        Err(_) => Err(Failure::Lost("no answer in time".to_owned())),
+    }
+}
+
+/// A database with hapax's schema, and what this process knows of it.
+pub(super) struct Database {
+    pub(super) address: Address,
+    pub(super) shelves: Shelves,
+    incarnation: AtomicI16,
+}
+
+impl Database {
+    pub(super) fn new(address: Address) -> Database {
+        Database { address, shelves: Shelves::default(), incarnation: AtomicI16::new(0) }
+    }
+}
+
+/// A connection that is opened when it is needed and again when it was lost.
+pub(super) struct Line {
+    database: Arc<Database>,
+    set_up: &'static str,
+    link: Option<Link>,
+    pause: Duration,
+}
+
+impl Line {
+    pub(super) fn new(database: Arc<Database>) -> Line {
+        Line { database, set_up: "", link: None, pause: limits::RECONNECT_PAUSE.0 }
+    }
+
+    /// A connection whose commits need not be durable.
+    pub(super) fn careless(database: Arc<Database>) -> Line {
+        Line { set_up: CARELESS, ..Line::new(database) }
+    }
+
+    /// The connection; after a failed attempt to open it, the next attempt waits, ever longer.
+    pub(super) async fn link(&mut self) -> Result<&mut Link, Failure> {
+        if self.link.as_ref().is_none_or(Link::is_closed) {
+            self.link = None;
+            match Link::open(&self.database, None).await {
+                Ok(mut link) => {
+                    link.run(self.set_up).await?;
+                    self.pause = limits::RECONNECT_PAUSE.0;
+                    self.link = Some(link);
+                }
+                Err(error) => {
+                    tokio::time::sleep(self.pause).await;
+                    self.pause = (self.pause * 2).min(limits::RECONNECT_PAUSE.1);
+                    return Err(Failure::Lost(format!("{error:#}")));
+                }
+            }
+        }
+        self.link.as_mut().ok_or_else(|| Failure::Lost("no connection".to_owned()))
+    }
+
+    /// Gives a broken connection up.
+    pub(super) fn drop_link(&mut self) {
+        self.link = None;
+    }
+}

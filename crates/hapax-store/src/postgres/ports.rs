@@ -1,0 +1,213 @@
+//! The ports besides the ledger: each method is one piece of work at the desk.
+
+use bytes::Bytes;
+use hapax_core::claim::audit::AuditEvent;
+use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
+use hapax_core::registry::{Document, DocumentId};
+use hapax_core::{
+    Answer, AttemptId, Change, Claim, ClaimId, Command, Counts, Decision, Epoch, Error, Filter, Inspect,
+    Journal, Lanes, Operated, OperationId, Page, Record, Registry, State, SweepReport, step,
+};
+
+use super::change::Order;
+use super::desk::Resend;
+use super::failure::Failure;
+use super::link::Link;
+use super::row::{get, packed};
+use super::watchers::tell_forget;
+use super::{Postgres, confused, journal, lanes, list, registry, sweep};
+use crate::filter;
+
+impl Postgres {
+    async fn lane(&self, id: &LaneId, command: LaneCommand) -> Result<LaneAnswer, Error> {
+        lane::check(id)?;
+        let (shared, id) = (self.shared.clone(), id.clone());
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| {
+                lanes::carry_out(link, &id, &command, shared.session.given_time()).await
+            })
+            .await
+    }
+}
+
+impl Lanes for Postgres {
+    async fn enter(&self, lane: &LaneId, ticket: AttemptId) -> Result<LaneAnswer, Error> {
+        let session = self.shared.session.known().id;
+        self.lane(lane, LaneCommand::Enter(Ticket { id: ticket, session })).await
+    }
+
+    async fn leave(&self, lane: &LaneId, ticket: AttemptId, doubt: Option<ClaimId>) -> Result<(), Error> {
+        self.lane(lane, LaneCommand::Leave { ticket, doubt }).await.map(|_| ())
+    }
+
+    async fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> Result<(), Error> {
+        self.lane(lane, LaneCommand::Open(claim)).await.map(|_| ())
+    }
+}
+
+impl Journal for Postgres {
+    async fn append(&self, write: Append) -> Result<Head, Error> {
+        let shared = self.shared.clone();
+        self.shared
+            .ask(Resend::BeforeCommit, async move |link: &mut Link| {
+                journal::append_one(link, &write, shared.session.given_time()).await
+            })
+            .await
+    }
+
+    async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
+        let stream = stream.clone();
+        self.shared.ask(Resend::Always, async move |link: &mut Link| journal::head(link, &stream).await).await
+    }
+
+    async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
+        let stream = stream.clone();
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| journal::read(link, &stream, from, limit).await)
+            .await
+    }
+}
+
+impl Registry for Postgres {
+    async fn get(&self, id: &DocumentId) -> Result<Option<Document>, Error> {
+        let id = id.clone();
+        self.shared.ask(Resend::Always, async move |link: &mut Link| registry::read(link, &id).await).await
+    }
+
+    async fn put(&self, id: &DocumentId, expect: u64, body: Bytes) -> Result<u64, Error> {
+        let (shared, id) = (self.shared.clone(), id.clone());
+        self.shared
+            .ask(Resend::BeforeCommit, async move |link: &mut Link| {
+                registry::put(link, &id, expect, &body, shared.session.given_time()).await
+            })
+            .await
+    }
+
+    async fn delete(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
+        let id = id.clone();
+        self.shared
+            .ask(Resend::BeforeCommit, async move |link: &mut Link| registry::delete(link, &id, expect).await)
+            .await
+    }
+
+    async fn list_documents(
+        &self,
+        kind: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Document>, Error> {
+        let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| {
+                registry::list(link, &kind, after.as_deref(), limit).await
+            })
+            .await
+    }
+}
+
+impl Inspect for Postgres {
+    async fn record(&self, claim: ClaimId) -> Result<Option<Record>, Error> {
+        let seen = self.shared.read(claim).await?;
+        let now = seen.now();
+        seen.stored.as_ref().map_or(Ok(None), |stored| list::record(stored, &now))
+    }
+
+    async fn find(&self, operation: OperationId) -> Result<Option<Record>, Error> {
+        let shared = self.shared.clone();
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| {
+                list::find(link, operation, shared.session.given_time()).await
+            })
+            .await
+    }
+
+    async fn list(&self, filter: &Filter, after: Option<&str>, limit: usize) -> Result<Page<Record>, Error> {
+        let place = list::Place::read(after)?;
+        let (shared, filter) = (self.shared.clone(), filter.clone());
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| {
+                list::page(link, &filter, place, limit, shared.session.given_time()).await
+            })
+            .await
+    }
+
+    async fn count(&self, filter: &Filter) -> Result<Counts, Error> {
+        filter::countable(filter)?;
+        let filter = filter.clone();
+        self.shared.ask(Resend::Always, async move |link: &mut Link| list::count(link, &filter).await).await
+    }
+
+    async fn decide(&self, claim: ClaimId, decision: Decision) -> Result<Operated, Error> {
+        let seen = self.shared.read(claim).await?;
+        let command = Command::Operate(decision);
+        let stored = seen.stored.as_ref().map(|stored| &stored.claim);
+        let answer = match (step(stored, &command, &seen.now()), stored) {
+            ((Change::None, answer), _) => answer,
+            (_, Some(Claim { state: State::Settled { .. }, epoch, .. })) => {
+                self.send_away(claim, *epoch).await?;
+                self.decide_locking(claim, command).await?
+            }
+            _ => self.decide_locking(claim, command).await?,
+        };
+        match answer {
+            Answer::Operated(operated) => Ok(operated),
+            _ => Err(confused()),
+        }
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {
+        sweep::round(&self.shared, limit, std::time::Duration::ZERO).await
+    }
+
+    async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {
+        let before = filter::page_mark(after)?;
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| list::audit(link, before, limit).await)
+            .await
+    }
+}
+
+impl Postgres {
+    async fn decide_locking(&self, id: ClaimId, command: Command) -> Result<Answer, Error> {
+        self.shared
+            .order(Resend::BeforeCommit, Order { id, command, identity: None, events: Vec::new() })
+            .await
+    }
+
+    /// Makes sure that no memory table answers for a settled claim that is about to be changed: returns when every process
+    /// has forgotten it, or its table may no longer answer (B7). So the change shows everywhere at once.
+    async fn send_away(&self, claim: ClaimId, epoch: Epoch) -> Result<(), Error> {
+        let notify = self.shared.options.notify;
+        let number: Option<i64> = self
+            .shared
+            .ask(Resend::Always, async move |link: &mut Link| {
+                let sql = "SELECT hapax.send_away($1, $2)";
+                let row = link.query_opt(sql, &[&&claim.as_bytes()[..], &packed(epoch)]).await?;
+                if notify && row.is_some() {
+                    // If it does not get through, the next beat of every process brings it.
+                    let _ = tell_forget(link).await;
+                }
+                row.map(|row| Ok(get(&row, 0)?)).transpose()
+            })
+            .await?;
+        self.shared.table.remove(&claim);
+        match number {
+            Some(number) => self.wait_until_forgotten(number).await,
+            None => Ok(()),
+        }
+    }
+
+    /// This process's own table has forgotten already.
+    async fn wait_until_forgotten(&self, number: i64) -> Result<(), Error> {
+        let own = self.shared.session.known().id.0.cast_signed();
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| {
+                let sql = "SELECT EXISTS (SELECT FROM hapax.sessions \
+                           WHERE id <> $1 AND acked < $2 AND table_until > hapax.clock())";
+                let waiting: bool = get(&link.query_one(sql, &[&own, &number]).await?, 0)?;
+                if waiting { Err(Failure::Later) } else { Ok(()) }
+            })
+            .await
+    }
+}

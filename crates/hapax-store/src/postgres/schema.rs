@@ -1,0 +1,102 @@
+//! The schema and how it comes to be: embedded migrations, one at a time, whoever comes first (B1).
+//!
+//! A migration only ever adds (expand), so that older processes go on working beside newer ones; what they no longer need
+//! is taken away in a later version (contract), which raises `oldest_compatible`.
+
+use hapax_core::Error;
+
+use super::failure::Failure;
+use super::link::Link;
+
+/// What brings a database from version n to n + 1, from an empty one on.
+const MIGRATIONS: &[&str] = &[
+    include_str!("sql/0001_ledger.sql"),
+    include_str!("sql/0002_ports.sql"),
+    include_str!("sql/0003_fast.sql"),
+    include_str!("sql/0004_slow.sql"),
+    include_str!("sql/0005_sweep.sql"),
+];
+
+/// The oldest version of hapax's schema that a process may know to work on what the last migration leaves.
+const OLDEST_COMPATIBLE: i32 = 5;
+
+/// Only one process migrates at a time.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtext('hapax.schema'))";
+
+/// Makes sure that the schema is there and that this hapax can use it.
+pub(super) async fn migrate(link: &mut Link) -> Result<(), Failure> {
+    let result = migrate_locked(link).await;
+    match result {
+        Ok(()) => link.commit().await,
+        Err(failure) => {
+            // The failure says more than a rollback that fails too.
+            let _ = link.rollback().await;
+            Err(failure)
+        }
+    }
+}
+
+async fn migrate_locked(link: &mut Link) -> Result<(), Failure> {
+    link.begin(LOCK, &[]).await?;
+    let there = link.query_one("SELECT to_regclass('hapax.schema_version') IS NOT NULL", &[]).await?;
+    if !there.get::<_, bool>(0) {
+        link.run(
+            "CREATE SCHEMA IF NOT EXISTS hapax;
+             CREATE TABLE hapax.schema_version (
+                 version integer PRIMARY KEY,
+                 oldest_compatible integer NOT NULL,
+                 applied_at timestamptz NOT NULL DEFAULT now());",
+        )
+        .await?;
+    }
+    let row = link
+        .query_one(
+            "SELECT coalesce(max(version), 0), coalesce(max(oldest_compatible), 0) FROM hapax.schema_version",
+            &[],
+        )
+        .await?;
+    let (version, oldest): (i32, i32) = (row.get(0), row.get(1));
+    let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
+    if oldest > known {
+        return Err(Error::corrupt(format!(
+            "the database's schema has version {version}, made for hapax that knows version {oldest} or later; this one \
+             knows version {known}: use a newer hapax"
+        ))
+        .into());
+    }
+    for next in version..known {
+        link.run(MIGRATIONS[next.unsigned_abs() as usize]).await?;
+        let insert = "INSERT INTO hapax.schema_version (version, oldest_compatible) VALUES ($1, $2)";
+        link.query(insert, &[&(next + 1), &OLDEST_COMPATIBLE]).await?;
+    }
+    Ok(())
+}
+
+/// Refuses a server that would lose what it has confirmed (M6).
+pub(super) async fn check_server(link: &mut Link) -> Result<(), Failure> {
+    let row = link
+        .query_one(
+            "SELECT current_setting('server_version_num')::integer, current_setting('fsync'), \
+             current_setting('full_page_writes'), current_setting('synchronous_commit'), pg_is_in_recovery()",
+            &[],
+        )
+        .await?;
+    let version: i32 = row.get(0);
+    if version < 140_000 {
+        return Err(Error::invalid("the PostgreSQL server is older than version 14").into());
+    }
+    for (setting, value) in [("fsync", row.get::<_, &str>(1)), ("full_page_writes", row.get(2))] {
+        if value != "on" {
+            let message =
+                format!("the PostgreSQL server has {setting} = {value}: it would lose what it has confirmed");
+            return Err(Error::invalid(message).into());
+        }
+    }
+    if !matches!(row.get(3), "on" | "remote_apply") {
+        return Err(Error::invalid("synchronous_commit cannot be switched on for this connection").into());
+    }
+    if row.get(4) {
+        return Err(Error::unavailable("the PostgreSQL server is a replica").into());
+    }
+    Ok(())
+}

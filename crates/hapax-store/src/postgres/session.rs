@@ -1,0 +1,217 @@
+//! This process's session: opening it, renewing it ahead of everything else, and what the process knows of it (L4).
+//!
+//! The same beat carries the memory table: it extends how long the table may answer and brings what it must forget (B7).
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use hapax_core::{AttemptId, ClaimId, Clock, Error, Session, SessionId, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+
+use super::failure::Failure;
+use super::link::{Line, Link};
+use super::row::{Uuid, get, micros, unreadable};
+use super::shared::Shared;
+use crate::clock::boot_time;
+use crate::limits;
+
+/// A request to the heart.
+pub(super) enum Beat {
+    /// Renew at once.
+    Renew(oneshot::Sender<Result<(), Error>>),
+    /// The memory table has something to forget.
+    Follow,
+}
+
+/// What the process knows of its session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) id: SessionId,
+    token: Uuid,
+    /// Boot time, read before the latest renewal was sent, and the database's time when it was carried out.
+    renewed: Duration,
+    renewed_at: Timestamp,
+    /// How far the memory table has followed the invalidations.
+    acked: i64,
+    /// Real boot time until which the table may answer.
+    table_until: Duration,
+}
+
+/// What the process knows of its session, for everybody to read.
+pub(super) struct Standing {
+    known: RwLock<Known>,
+    term: Duration,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl Standing {
+    pub(super) fn new(known: Known, term: Duration, clock: Option<Arc<dyn Clock>>) -> Standing {
+        Standing { known: RwLock::new(known), term, clock }
+    }
+
+    pub(super) fn known(&self) -> Known {
+        *self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session as the port tells it.
+    pub(super) fn session(&self) -> Session {
+        let known = self.known();
+        let left = (known.renewed + self.term).saturating_sub(self.boot());
+        Session { id: known.id, term: self.term, left }
+    }
+
+    /// The database's time, or a little later: the time of the latest renewal and what has passed since it was sent.
+    pub(super) fn time(&self) -> Timestamp {
+        match &self.clock {
+            Some(clock) => clock.now(),
+            None => {
+                let known = self.known();
+                known.renewed_at.after(boot_time().saturating_sub(known.renewed))
+            }
+        }
+    }
+
+    /// The given clock's time, to be used instead of the database's.
+    pub(super) fn given_time(&self) -> Option<i64> {
+        self.clock.as_ref().map(|clock| clock.now().as_micros())
+    }
+
+    fn boot(&self) -> Duration {
+        self.clock.as_ref().map_or_else(boot_time, |clock| clock.elapsed())
+    }
+
+    fn set(&self, known: Known) {
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+}
+
+/// Opens a session.
+pub(super) async fn open(
+    link: &mut Link,
+    term: Duration,
+    clock: Option<&Arc<dyn Clock>>,
+) -> Result<Known, Failure> {
+    // Sixteen random bytes are what an attempt id is.
+    let token = Uuid::from(AttemptId::random());
+    let renewed = clock.map_or_else(boot_time, |clock| clock.elapsed());
+    let given = clock.map(|clock| clock.now().as_micros());
+    let sql = "SELECT id, now, acked FROM hapax.open_session($1, $2, $3)";
+    let row = link.query_one(sql, &[&token, &given, &micros(term)]).await?;
+    let id: i64 = get(&row, 0)?;
+    Ok(Known {
+        id: SessionId(id.cast_unsigned()),
+        token,
+        renewed,
+        renewed_at: Timestamp::from_micros(get(&row, 1)?),
+        acked: get(&row, 2)?,
+        table_until: Duration::ZERO,
+    })
+}
+
+/// Renews the session as often as its term and the memory table need it, and whenever somebody asks.
+pub(super) async fn beat(shared: Arc<Shared>, mut requests: mpsc::Receiver<Beat>) {
+    let mut line = Line::new(shared.database.clone());
+    let every = interval(&shared);
+    loop {
+        let due = tokio::time::sleep(every);
+        let mut asked: Vec<Beat> = Vec::new();
+        tokio::select! {
+            biased;
+            request = requests.recv() => match request {
+                Some(request) => asked.push(request),
+                None => return,
+            },
+            () = due, if shared.options.heartbeat => {}
+        }
+        while let Ok(more) = requests.try_recv() {
+            asked.push(more);
+        }
+        let follow_only = !asked.is_empty() && asked.iter().all(|beat| matches!(beat, Beat::Follow));
+        let renew = shared.options.heartbeat || !follow_only;
+        let renewed = beat_until(&shared, &mut line, renew, every).await;
+        for request in asked {
+            if let Beat::Renew(reply) = request {
+                // Whoever asked may have gone.
+                let _ = reply.send(renewed.clone());
+            }
+        }
+    }
+}
+
+fn interval(shared: &Shared) -> Duration {
+    let renewal = shared.options.term / limits::RENEWALS_PER_TERM;
+    if shared.options.table_entries > 0 { renewal.min(limits::TABLE_BEAT) } else { renewal }
+}
+
+/// Tries until it works or the next beat is due.
+async fn beat_until(shared: &Shared, line: &mut Line, renew: bool, within: Duration) -> Result<(), Error> {
+    let bound = within.max(shared.options.patience);
+    let began = tokio::time::Instant::now();
+    loop {
+        let tried = match line.link().await {
+            Ok(link) => beat_on(shared, link, renew).await,
+            Err(failure) => Err(failure),
+        };
+        let failure = match tried {
+            Ok(()) => return Ok(()),
+            Err(failure) => failure,
+        };
+        line.drop_link();
+        if matches!(failure, Failure::Refused(_)) || began.elapsed() >= bound {
+            return Err(failure.into_error());
+        }
+    }
+}
+
+/// One beat. What the table must forget is confirmed at once, because somebody waits for it.
+async fn beat_on(shared: &Shared, link: &mut Link, renew: bool) -> Result<(), Failure> {
+    while beat_once(shared, link, renew).await? {}
+    Ok(())
+}
+
+/// Whether there was something to forget.
+async fn beat_once(shared: &Shared, link: &mut Link, renew: bool) -> Result<bool, Failure> {
+    let known = shared.session.known();
+    let (boot, sent) = (shared.session.boot(), boot_time());
+    let validity = shared.options.table_validity.min(limits::TABLE_VALIDITY);
+    let validity = if shared.options.table_entries > 0 { validity } else { Duration::ZERO };
+    let sql = "SELECT now, acked, forget FROM hapax.renew_session($1, $2, $3, $4, $5, $6)";
+    let id = known.id.0.cast_signed();
+    let (given, term) = (shared.session.given_time(), renew.then(|| micros(shared.options.term)));
+    let found =
+        link.query_opt(sql, &[&id, &known.token, &given, &term, &known.acked, &micros(validity)]).await?;
+    let Some(row) = found else {
+        // The row is gone: whatever it held has lapsed. A new session starts with nothing.
+        let fresh = open(link, shared.options.term, shared.options.clock.as_ref()).await?;
+        shared.table.clear();
+        shared.session.set(fresh);
+        return Ok(true);
+    };
+    let acked: i64 = get(&row, 1)?;
+    let forget: Option<Vec<&[u8]>> = get(&row, 2)?;
+    if renew && sent >= known.table_until {
+        // Invalidations may have come and gone while nobody listened.
+        shared.table.clear();
+    }
+    for digest in forget.iter().flatten() {
+        let digest = (*digest).try_into().map_err(|_| unreadable("digest"))?;
+        shared.table.remove(&ClaimId::from_bytes(digest));
+    }
+    if renew {
+        let renewed_at = Timestamp::from_micros(get(&row, 0)?);
+        shared.session.set(Known { renewed: boot, renewed_at, acked, table_until: sent + validity, ..known });
+        shared.table.valid_for(sent, validity);
+    } else {
+        shared.session.set(Known { acked, ..known });
+    }
+    Ok(acked > known.acked)
+}
+
+/// Ends the session: what it held has lapsed.
+pub(super) async fn end(shared: &Shared, link: &mut Link) -> Result<(), Failure> {
+    let known = shared.session.known();
+    let sql = "UPDATE hapax.sessions SET last = t.now, until = t.now, table_until = 0 \
+               FROM (SELECT coalesce($3::bigint, hapax.clock()) AS now) t WHERE id = $1 AND token = $2";
+    link.query(sql, &[&known.id.0.cast_signed(), &known.token, &shared.session.given_time()]).await?;
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! What the handles, the tasks of the store's thread and the connections share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hapax_core::{Claim, ClaimId, Epoch, Error};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::batch::Item;
+use super::desk::Job;
+use super::link::Database;
+use super::queue::{Queue, closed_error};
+use super::read::Read;
+use super::session::{Beat, Standing};
+use super::watchers::Watchers;
+use crate::limits;
+use crate::options::Options;
+use crate::table::Table;
+
+/// Everything that is shared.
+pub(super) struct Shared {
+    pub(super) options: Options,
+    pub(super) database: Arc<Database>,
+    pub(super) session: Standing,
+    pub(super) table: Table,
+    pub(super) watchers: Watchers,
+    pub(super) batches: Queue<Item>,
+    pub(super) reads: Queue<Read>,
+    pub(super) desk: Queue<Job>,
+    pub(super) heart: mpsc::Sender<Beat>,
+    /// Wakes the store's thread to end.
+    pub(super) stop: Notify,
+    /// Claims granted to this process and not yet settled, to fill the table when they are.
+    granted: Mutex<HashMap<ClaimId, Claim>>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        options: Options,
+        database: Arc<Database>,
+        session: Standing,
+        heart: mpsc::Sender<Beat>,
+    ) -> Shared {
+        Shared {
+            table: Table::new(&options, true),
+            watchers: Watchers::new(options.notify),
+            batches: Queue::new(),
+            reads: Queue::new(),
+            desk: Queue::new(),
+            stop: Notify::new(),
+            granted: Mutex::default(),
+            options,
+            database,
+            session,
+            heart,
+        }
+    }
+
+    /// Renews the session now.
+    pub(super) async fn renew(&self) -> Result<(), Error> {
+        let (reply, renewed) = oneshot::channel();
+        match self.heart.try_send(Beat::Renew(reply)) {
+            Ok(()) => renewed.await.unwrap_or_else(|_| Err(closed_error())),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(Error::unavailable("too many wait for a renewal")),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(closed_error()),
+        }
+    }
+
+    /// Remembers a grant until it is settled.
+    pub(super) fn remember(&self, id: ClaimId, claim: Claim) {
+        if self.options.table_entries == 0 {
+            return;
+        }
+        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        if granted.len() >= limits::GRANTS_KNOWN {
+            // Grants that nobody ever reported on. The table fills from reading, too.
+            granted.clear();
+        }
+        granted.insert(id, claim);
+    }
+
+    /// The grant of this epoch, if it was remembered.
+    pub(super) fn recall(&self, id: &ClaimId, epoch: Epoch) -> Option<Claim> {
+        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        granted.remove(id).filter(|claim| claim.epoch == epoch)
+    }
+
+    /// Stops everything: nothing more is taken, and what waits is told so.
+    pub(super) fn close(&self) {
+        self.batches.close();
+        self.reads.close();
+        self.desk.close();
+        self.stop.notify_one();
+    }
+}

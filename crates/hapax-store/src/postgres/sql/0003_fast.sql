@@ -1,0 +1,152 @@
+-- The two fast transitions, absent → held and held → settled, for a whole batch at once and for one claim alone.
+--
+-- They never wait for a row that somebody else keeps locked (B3): a claim whose row exists is only read, and a settle
+-- passes by any row that was touched since its grant. What they pass by, the caller decides in the slow way. Arrays are
+-- sorted by digest, so that two batches meet their rows in the same order and cannot deadlock.
+
+-- The server's clock.
+CREATE FUNCTION hapax.clock() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- A time so much later; what would overflow never comes.
+CREATE FUNCTION hapax.later(moment bigint, micros bigint) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN micros >= 9223372036854775807 - moment THEN 9223372036854775807 ELSE moment + micros END;
+
+-- The first row tells what the batch did (p_own: and how the session stands that asks); the rows after it are the claims
+-- that were there already.
+CREATE FUNCTION hapax.batch(
+    p_clock bigint, p_session bigint, p_own boolean,
+    c_digest bytea[], c_attempt uuid[], c_operation uuid[], c_fingerprint bytea[], c_terms bytea[], c_run bigint[],
+    c_shelf integer[], c_identity bytea[], c_leaves bytea[],
+    s_digest bytea[], s_epoch bigint[], s_since_grant boolean[], s_keep bigint[],
+    s_kind "char"[], s_status integer[], s_checksum integer[], s_bytes bytea[]
+) RETURNS TABLE (
+    now bigint, own_last bigint, own_until bigint,
+    granted_digests bytea[], granted_epochs bigint[],
+    settled_digests bytea[], settled_keep bigint[], settled_attempts uuid[], settled_operations uuid[],
+    changed_watched bytea[],
+    digest bytea, epoch bigint, opened_at bigint, granted_at bigint, since bigint, until bigint, session bigint,
+    shelf integer, state "char", note "char", earlier boolean, watched boolean, leaving boolean, attempt uuid,
+    operation_id uuid, fingerprint bytea, terms bytea, identity bytea, leaves bytea, session_last bigint,
+    session_until bigint, kind "char", status integer, checksum integer, bytes bytea
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    moment bigint := coalesce(p_clock, hapax.clock());
+BEGIN
+    now := moment;
+    IF cardinality(s_digest) > 0 THEN
+        -- A row without xmax was neither locked nor changed since it was written: nobody can make this wait.
+        WITH done AS (
+            UPDATE hapax.claims c
+            SET state = 'S', note = 'h', since = moment,
+                until = hapax.later(CASE WHEN a.since_grant THEN c.opened_at ELSE moment END, a.keep)
+            FROM unnest(s_digest, s_epoch, s_since_grant, s_keep, s_kind, s_status, s_checksum, s_bytes)
+                 AS a (digest, epoch, since_grant, keep, kind, status, checksum, bytes)
+            WHERE c.digest = a.digest AND c.epoch = a.epoch AND c.state = 'H' AND c.xmax = 0
+            RETURNING c.digest, c.epoch, c.until, c.shelf, c.watched, c.attempt, c.operation_id,
+                      a.kind, a.status, a.checksum, a.bytes
+        ), kept AS (
+            INSERT INTO hapax.outcomes (keep_until, epoch, digest, kind, status, checksum, bytes)
+            SELECT d.until, d.epoch, d.digest, d.kind, d.status, d.checksum, d.bytes FROM done d
+        ), counted AS (
+            INSERT INTO hapax.tally (shelf, at, held, settled, in_doubt, released)
+            SELECT d.shelf, moment, -count(*), count(*), 0, 0 FROM done d GROUP BY d.shelf
+        )
+        SELECT array_agg(d.digest), array_agg(d.until), array_agg(d.attempt), array_agg(d.operation_id),
+               array_agg(d.digest) FILTER (WHERE d.watched)
+        INTO settled_digests, settled_keep, settled_attempts, settled_operations, changed_watched
+        FROM done d;
+    END IF;
+    IF cardinality(c_digest) > 0 THEN
+        WITH won AS (
+            INSERT INTO hapax.claims AS c (digest, epoch, opened_at, granted_at, since, until, session, shelf, state,
+                note, earlier, watched, leaving, attempt, operation_id, fingerprint, terms, identity, leaves)
+            SELECT a.digest, nextval('hapax.epochs'), moment, moment, moment, hapax.later(moment, a.run), p_session,
+                   a.shelf, 'H', '-', false, false, false, a.attempt, a.operation, a.fingerprint, a.terms, a.identity,
+                   a.leaves
+            FROM unnest(c_digest, c_attempt, c_operation, c_fingerprint, c_terms, c_run, c_shelf, c_identity, c_leaves)
+                 AS a (digest, attempt, operation, fingerprint, terms, run, shelf, identity, leaves)
+            WHERE NOT EXISTS (SELECT FROM hapax.claims present WHERE present.digest = a.digest)
+            ON CONFLICT (digest) DO NOTHING
+            RETURNING c.digest, c.epoch, c.shelf
+        ), counted AS (
+            INSERT INTO hapax.tally (shelf, at, first, last, held, settled, in_doubt, released)
+            SELECT w.shelf, moment, min(w.epoch), max(w.epoch), count(*), 0, 0, 0 FROM won w GROUP BY w.shelf
+        )
+        SELECT array_agg(w.digest), array_agg(w.epoch) INTO granted_digests, granted_epochs FROM won w;
+        IF p_own THEN
+            SELECT s.last, s.until INTO own_last, own_until FROM hapax.sessions s WHERE s.id = p_session;
+        END IF;
+    END IF;
+    RETURN NEXT;
+    IF cardinality(c_digest) > coalesce(cardinality(granted_digests), 0) THEN
+        RETURN QUERY
+        SELECT moment, NULL::bigint, NULL::bigint, NULL::bytea[], NULL::bigint[], NULL::bytea[], NULL::bigint[],
+               NULL::uuid[], NULL::uuid[], NULL::bytea[], st.*
+        FROM unnest(c_digest, c_attempt) AS a (digest, attempt)
+        JOIN hapax.standing st ON st.digest = a.digest
+        -- Not what was granted just now; but what was granted to the same attempt before, if its answer was lost.
+        WHERE st.attempt <> a.attempt OR granted_epochs IS NULL OR st.epoch < granted_epochs[1];
+    END IF;
+END $$;
+
+-- The same for one claim alone. Either granted_epoch is there, or the claim is; neither if it vanished meanwhile.
+CREATE FUNCTION hapax.claim_one(
+    p_clock bigint, p_session bigint, p_digest bytea, p_attempt uuid, p_operation uuid, p_fingerprint bytea,
+    p_terms bytea, p_run bigint, p_shelf integer, p_identity bytea, p_leaves bytea
+) RETURNS TABLE (
+    now bigint, granted_epoch bigint,
+    digest bytea, epoch bigint, opened_at bigint, granted_at bigint, since bigint, until bigint, session bigint,
+    shelf integer, state "char", note "char", earlier boolean, watched boolean, leaving boolean, attempt uuid,
+    operation_id uuid, fingerprint bytea, terms bytea, identity bytea, leaves bytea, session_last bigint,
+    session_until bigint, kind "char", status integer, checksum integer, bytes bytea
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    now := coalesce(p_clock, hapax.clock());
+    WITH won AS (
+        INSERT INTO hapax.claims AS c (digest, epoch, opened_at, granted_at, since, until, session, shelf, state,
+            note, earlier, watched, leaving, attempt, operation_id, fingerprint, terms, identity, leaves)
+        SELECT p_digest, nextval('hapax.epochs'), now, now, now, hapax.later(now, p_run), p_session,
+               p_shelf, 'H', '-', false, false, false, p_attempt, p_operation, p_fingerprint, p_terms, p_identity,
+               p_leaves
+        WHERE NOT EXISTS (SELECT FROM hapax.claims present WHERE present.digest = p_digest)
+        ON CONFLICT (digest) DO NOTHING
+        RETURNING c.epoch
+    ), counted AS (
+        INSERT INTO hapax.tally (shelf, at, first, last, held, settled, in_doubt, released)
+        SELECT p_shelf, now, w.epoch, w.epoch, 1, 0, 0, 0 FROM won w
+    )
+    SELECT w.epoch INTO granted_epoch FROM won w;
+    IF granted_epoch IS NOT NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT now, NULL::bigint, st.* FROM hapax.standing st WHERE st.digest = p_digest;
+END $$;
+
+-- No row: not held under this epoch, or somebody touched it.
+CREATE FUNCTION hapax.settle_one(
+    p_clock bigint, p_digest bytea, p_epoch bigint, p_since_grant boolean, p_keep bigint, p_kind "char",
+    p_status integer, p_checksum integer, p_bytes bytea
+) RETURNS TABLE (now bigint, keep_until bigint, attempt uuid, operation_id uuid, watched boolean)
+LANGUAGE sql AS $$
+    WITH moment AS MATERIALIZED (
+        SELECT coalesce(p_clock, hapax.clock()) AS now
+    ), done AS (
+        UPDATE hapax.claims c
+        SET state = 'S', note = 'h', since = m.now,
+            until = hapax.later(CASE WHEN p_since_grant THEN c.opened_at ELSE m.now END, p_keep)
+        FROM moment m
+        WHERE c.digest = p_digest AND c.epoch = p_epoch AND c.state = 'H' AND c.xmax = 0
+        RETURNING m.now, c.until, c.shelf, c.watched, c.attempt, c.operation_id
+    ), kept AS (
+        INSERT INTO hapax.outcomes (keep_until, epoch, digest, kind, status, checksum, bytes)
+        SELECT d.until, p_epoch, p_digest, p_kind, p_status, p_checksum, p_bytes FROM done d
+    ), counted AS (
+        INSERT INTO hapax.tally (shelf, at, held, settled, in_doubt, released)
+        SELECT d.shelf, d.now, -1, 1, 0, 0 FROM done d
+    )
+    SELECT d.now, d.until, d.attempt, d.operation_id, d.watched FROM done d
+$$;

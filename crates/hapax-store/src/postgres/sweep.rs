@@ -1,0 +1,173 @@
+//! The sweeper: writes down what time alone has made of claims, folds the tally, and clears away (L6, L10).
+//!
+//! It never waits for a row and never makes anybody wait for long: small chunks, passing by whatever is locked. Lapsed
+//! claims, doubts and tombstones go one by one through `step`. Expired outcomes are so many that one statement says the
+//! same for a chunk of them: the claim that is settled under this epoch until this time becomes absent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_core::{Answer, ClaimId, Command, Epoch, Error, SweepReport, Swept};
+
+use super::change::Order;
+use super::confused;
+use super::desk::Resend;
+use super::failure::Failure;
+use super::link::Link;
+use super::row::{epoch, get, micros, unreadable};
+use super::shared::Shared;
+use crate::limits;
+
+/// Sweeps from time to time; of several processes one at a time does.
+pub(super) async fn serve(shared: Arc<Shared>) {
+    if !shared.options.sweeper {
+        return;
+    }
+    let visit_after = limits::VISIT_AFTER.min(shared.options.term);
+    let mut pause = limits::SWEEP_EVERY;
+    loop {
+        tokio::time::sleep(pause).await;
+        let began = tokio::time::Instant::now();
+        let more = match turn(&shared).await {
+            Ok(true) => {
+                round(&shared, limits::SWEEP_CHUNK, visit_after).await.is_ok_and(|report| report.more)
+            }
+            _ => false,
+        };
+        // With more to do, as much rest as work.
+        pause = if more { began.elapsed().min(limits::SWEEP_EVERY) } else { limits::SWEEP_EVERY };
+    }
+}
+
+/// Whether it is this process's turn. A turn lasts as long as a pause and is not renewed by the same process alone: the
+/// row says until when another one has it.
+async fn turn(shared: &Shared) -> Result<bool, Error> {
+    let own = shared.session.known().id.0.cast_signed();
+    let lasts = micros(2 * limits::SWEEP_EVERY);
+    shared
+        .ask(Resend::Always, async move |link: &mut Link| {
+            let taken = link.query_opt(TURN, &[&own, &lasts]).await?;
+            Ok(taken.is_some())
+        })
+        .await
+}
+
+const TURN: &str = "\
+    UPDATE hapax.sweeper SET session = $1, until = hapax.clock() + $2::bigint \
+    WHERE session = $1 OR until < hapax.clock() RETURNING session";
+
+/// One round: at most `limit` claims, and grants that are at least so old are visited.
+pub(super) async fn round(
+    shared: &Arc<Shared>,
+    limit: usize,
+    visit_after: Duration,
+) -> Result<SweepReport, Error> {
+    let limit = limit.min(limits::SWEEP_CHUNK);
+    let mut report = SweepReport { more: fold(shared, visit_after).await?, ..SweepReport::default() };
+    let due = due(shared, limit + 1).await?;
+    report.more |= due.len() > limit;
+    let mut swept = 0;
+    for (id, seen) in due.into_iter().take(limit) {
+        match visit(shared, id, seen).await? {
+            Swept::Kept => continue,
+            Swept::Forgotten => report.forgotten += 1,
+            Swept::Released => report.released += 1,
+            Swept::InDoubt => report.in_doubt += 1,
+        }
+        swept += 1;
+    }
+    let left = limit - swept;
+    let forgotten = expire(shared, left).await?;
+    report.forgotten += forgotten as u64;
+    report.more |= left > 0 && forgotten >= left;
+    clear(shared).await?;
+    Ok(report)
+}
+
+/// Folds the tally; whether there is more of it.
+async fn fold(shared: &Arc<Shared>, visit_after: Duration) -> Result<bool, Error> {
+    let there = shared.clone();
+    let chunk = i64::try_from(limits::TALLY_CHUNK).unwrap_or(i64::MAX);
+    shared
+        .ask(Resend::Always, async move |link: &mut Link| {
+            let (given, age) = (there.session.given_time(), micros(visit_after));
+            let row = link.query_one("SELECT hapax.fold_tally($1, $2, $3)", &[&given, &age, &chunk]).await?;
+            let folded: i64 = get(&row, 0)?;
+            Ok(folded >= chunk)
+        })
+        .await
+}
+
+/// Claims that time alone may have changed.
+async fn due(shared: &Arc<Shared>, limit: usize) -> Result<Vec<(ClaimId, Epoch)>, Error> {
+    let there = shared.clone();
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    shared
+        .ask(Resend::Always, async move |link: &mut Link| {
+            let rows = link.query(DUE, &[&there.session.given_time(), &limit]).await?;
+            let read = |row| {
+                let digest: &[u8] = get(row, 0)?;
+                let id = ClaimId::from_bytes(digest.try_into().map_err(|_| unreadable("digest"))?);
+                Ok((id, epoch(get(row, 1)?)))
+            };
+            Ok(rows.iter().map(read).collect::<Result<_, Error>>()?)
+        })
+        .await
+}
+
+const DUE: &str = "\
+    WITH t AS MATERIALIZED (SELECT coalesce($1::bigint, hapax.clock()) AS now) \
+    (SELECT c.digest, c.epoch FROM hapax.unsettled u JOIN hapax.claims c ON c.digest = u.digest \
+     WHERE u.due <= (SELECT now FROM t) AND c.state <> 'S' ORDER BY u.due LIMIT $2) \
+    UNION \
+    (SELECT c.digest, c.epoch FROM hapax.unsettled u JOIN hapax.claims c ON c.digest = u.digest AND c.state = 'H' \
+     LEFT JOIN hapax.sessions s ON s.id = c.session \
+     WHERE u.state = 'H' AND coalesce(s.until, 0) <= (SELECT now FROM t) LIMIT $2) \
+    LIMIT $2";
+
+async fn visit(shared: &Arc<Shared>, id: ClaimId, seen: Epoch) -> Result<Swept, Error> {
+    let order = Order { id, command: Command::Sweep(seen), identity: None, events: Vec::new() };
+    match shared.order(Resend::Always, order).await? {
+        Answer::Swept(swept) => Ok(swept),
+        _ => Err(confused()),
+    }
+}
+
+/// Makes expired outcomes absent; how many.
+async fn expire(shared: &Arc<Shared>, limit: usize) -> Result<usize, Error> {
+    if limit == 0 {
+        return Ok(0);
+    }
+    let there = shared.clone();
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let gone = shared
+        .ask(Resend::Always, async move |link: &mut Link| {
+            let rows =
+                link.query("SELECT hapax.expire($1, $2)", &[&there.session.given_time(), &limit]).await?;
+            rows.iter().map(|row| Ok(get::<&[u8]>(row, 0)?.to_vec())).collect::<Result<Vec<_>, Failure>>()
+        })
+        .await?;
+    if !shared.watchers.is_idle() {
+        for id in gone.iter().filter_map(|digest| digest[..].try_into().ok().map(ClaimId::from_bytes)) {
+            shared.watchers.changed(&id, false);
+        }
+    }
+    Ok(gone.len())
+}
+
+/// Takes away what nobody needs any more.
+async fn clear(shared: &Arc<Shared>) -> Result<(), Error> {
+    let there = shared.clone();
+    shared
+        .ask(Resend::Always, async move |link: &mut Link| {
+            let (sessions, invalidations) =
+                (micros(limits::SESSION_KEPT), micros(limits::INVALIDATIONS_KEPT));
+            link.query(
+                "SELECT hapax.clear_away($1, $2, $3)",
+                &[&there.session.given_time(), &sessions, &invalidations],
+            )
+            .await?;
+            Ok(())
+        })
+        .await
+}

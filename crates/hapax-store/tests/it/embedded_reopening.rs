@@ -1,0 +1,348 @@
+//! What an embedded store keeps from one process to the next.
+
+use std::io::{BufRead as _, BufReader};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hapax_core::claim::{Terms, Verb};
+use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
+use hapax_core::lane::{LaneAnswer, LaneId};
+use hapax_core::registry::DocumentId;
+use hapax_core::{
+    AttemptId, Claim, Counts, Decision, Filter, Inspect as _, Journal as _, Kind, Lanes as _, Ledger as _,
+    Operated, Outcome, Project, Registry as _, Report, Rerun, Retention, StateName, Tenant, Verdict, View,
+    Watch as _,
+};
+use hapax_store::conformance::{DAY, granted, ok, request};
+use hapax_store::embedded::Embedded;
+use hapax_store::{Lifecycle as _, Options};
+use hapax_testkit::clock::VirtualClock;
+
+use crate::embedded::{ask, fill, frozen, outcome_of, part, play, retried, runtime, settle};
+
+fn lane() -> LaneId {
+    LaneId {
+        tenant: Tenant::new("acme").unwrap(),
+        project: Project::new("prod").unwrap(),
+        entity: "order:7".into(),
+    }
+}
+
+#[tokio::test]
+async fn claims_outcomes_journals_documents_and_the_audit_are_there_after_reopening() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    fill(&store, 0..50).await;
+    let stream = Stream::new("receipts/acme").unwrap();
+    let event = NewEvent { kind: "A".into(), payload: Bytes::from_static(b"{}"), chain: Chain::V2 };
+    let append = Append {
+        stream: stream.clone(),
+        expect: Expect::Any,
+        events: vec![event],
+        status: Some("RUNNING".into()),
+        checkpoint: Some(Bytes::from_static(b"state")),
+    };
+    let head = store.append(append).await.unwrap();
+    let document = DocumentId::new("api-key", "k1").unwrap();
+    store.put(&document, 0, Bytes::from_static(b"one")).await.unwrap();
+    let epoch = settle(&store, "reopened", ok("old"), DAY).await;
+    let decision = Decision { seen: epoch, verb: Verb::Reopen, actor: "ann".into(), reason: "wrong".into() };
+    let done = store.decide(ask("reopened").identity.claim_id(), decision).await.unwrap();
+    assert!(matches!(done, Operated::Done(Some(_))));
+    let audit = store.audit(None, 10).await.unwrap();
+    let (listed, counted) = (list_all(&store).await, store.count(&Filter::default()).await.unwrap());
+    assert_eq!(counted, Counts { settled: 50, released: 1, ..Counts::default() });
+    store.close().await.unwrap();
+    assert_eq!(store.peek(ask("key-0").identity.claim_id()).await.unwrap_err().kind(), Kind::Unavailable);
+
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    for number in 0..50 {
+        let key = format!("key-{number}");
+        assert_eq!(retried(&store, &key).await, Ok(outcome_of(&key)));
+    }
+    assert_eq!(store.head(&stream).await.unwrap(), Some(head));
+    assert_eq!(store.read(&stream, 0, 10).await.unwrap().len(), 1);
+    assert_eq!(store.get(&document).await.unwrap().map(|found| found.version), Some(1));
+    assert_eq!(store.audit(None, 10).await.unwrap(), audit);
+    assert_eq!(list_all(&store).await, listed);
+    assert_eq!(store.count(&Filter::default()).await.unwrap(), counted);
+    let found = store.verify().await.unwrap();
+    assert!(found.is_sound(), "{found:?}");
+}
+
+async fn list_all(store: &Embedded) -> Vec<Claim> {
+    let page = store.list(&Filter::default(), None, 1000).await.unwrap();
+    page.items.into_iter().map(|record| record.claim).collect()
+}
+
+#[tokio::test]
+async fn opening_for_writing_ends_what_former_processes_held() {
+    // B6, L6.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    let safe = Terms { rerun: Rerun::Safe, ..Terms::default() };
+    let quiet = Terms { quiet: Duration::from_secs(30), ..safe.clone() };
+    granted(&store, &ask("unsafe")).await;
+    granted(&store, &request("safe", "body", safe.clone())).await;
+    granted(&store, &request("quiet", "body", quiet.clone())).await;
+    store.enter(&lane(), AttemptId::from_bytes([1; 16])).await.unwrap();
+    let former = store.session().id;
+    drop(store);
+
+    clock.advance(Duration::from_secs(1));
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    assert!(store.session().id > former);
+    assert!(matches!(store.claim(ask("unsafe")).await.unwrap(), Verdict::InDoubt { .. }));
+    let again = store.claim(request("safe", "body", safe)).await.unwrap();
+    assert!(matches!(again, Verdict::Granted(_)), "{again:?}");
+    let soon = store.claim(request("quiet", "body", quiet.clone())).await.unwrap();
+    assert!(matches!(soon, Verdict::Held { .. }), "{soon:?}");
+    let served = store.enter(&lane(), AttemptId::from_bytes([2; 16])).await.unwrap();
+    assert_eq!(served, LaneAnswer::Served, "a ticket of a former session is skipped");
+    clock.advance(Duration::from_secs(30));
+    let later = store.claim(request("quiet", "body", quiet)).await.unwrap();
+    assert!(matches!(later, Verdict::Granted(_)), "{later:?}");
+}
+
+#[tokio::test]
+async fn a_lapsed_claim_is_listed_as_what_it_has_become_before_it_is_swept() {
+    // L6, L17.
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), frozen(&VirtualClock::new())).unwrap();
+    granted(&store, &ask("lapsed")).await;
+    drop(store);
+    let store = Embedded::open(folder.path(), frozen(&VirtualClock::new())).unwrap();
+    let doubts = Filter { state: Some(StateName::InDoubt), ..Filter::default() };
+    assert_eq!(store.list(&doubts, None, 10).await.unwrap().items.len(), 1);
+    assert_eq!(
+        store.count(&Filter::default()).await.unwrap().held,
+        1,
+        "counts are those of the stored states"
+    );
+    let swept = store.sweep(10).await.unwrap();
+    assert_eq!((swept.in_doubt, swept.more), (1, false));
+    assert_eq!(store.count(&Filter::default()).await.unwrap().in_doubt, 1);
+}
+
+#[tokio::test]
+async fn a_second_opener_is_refused_and_told_which_store() {
+    // B8.
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    let refused = Embedded::open(folder.path(), Options::default()).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unavailable);
+    assert!(refused.message().contains(folder.path().to_str().unwrap()), "{refused}");
+    drop(store);
+    Embedded::open(folder.path(), Options::default()).unwrap();
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_hapax_is_refused() {
+    // B8.
+    let folder = tempfile::tempdir().unwrap();
+    drop(Embedded::open(folder.path(), Options::default()).unwrap());
+    let database = rusqlite::Connection::open(folder.path().join("hapax.db")).unwrap();
+    database.execute_batch("UPDATE store SET oldest_compatible = 7; PRAGMA user_version = 9").unwrap();
+    drop(database);
+    for error in [
+        Embedded::open(folder.path(), Options::default()).unwrap_err(),
+        Embedded::open_read_only(folder.path()).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), Kind::Corrupt);
+        assert!(error.message().contains("newer hapax"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_epoch_is_never_given_out_again() {
+    // L4.
+    let folder = tempfile::tempdir().unwrap();
+    let mut last = None;
+    for opening in 0..5 {
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        for number in 0..3 {
+            let epoch = granted(&store, &ask(&format!("{opening}-{number}"))).await.epoch;
+            assert!(Some(epoch) > last, "{epoch} after {last:?}");
+            last = Some(epoch);
+        }
+    }
+    assert_eq!(Embedded::renew_incarnation(folder.path()).unwrap(), 2);
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    let epoch = granted(&store, &ask("restored")).await.epoch;
+    assert_eq!((epoch.incarnation(), Some(epoch) > last), (2, true));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_revives_nothing() {
+    // L12, within a process and from one process to the next.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    let minute = Retention::For(Duration::from_secs(60));
+    settle(&store, "one", ok("one"), minute).await;
+    settle(&store, "two", ok("two"), minute).await;
+    let start = hapax_core::Clock::now(&clock);
+    clock.advance(Duration::from_secs(60));
+    // The store has seen, and written, that the minute is over.
+    granted(&store, &ask("other")).await;
+    clock.set(start);
+    assert_eq!(store.peek(ask("one").identity.claim_id()).await.unwrap(), None);
+    assert!(matches!(store.claim(ask("one")).await.unwrap(), Verdict::Granted(_)));
+    drop(store);
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    assert!(matches!(store.claim(ask("two")).await.unwrap(), Verdict::Granted(_)));
+}
+
+#[test]
+fn a_process_that_is_killed_loses_nothing_that_it_was_told() {
+    // L3: a child claims and settles, says so, and is killed in the middle of it.
+    if let Some(folder) = part() {
+        let store = Embedded::open(folder, Options::default()).unwrap();
+        runtime().block_on(async {
+            let mut writers = tokio::task::JoinSet::new();
+            for writer in 0..8 {
+                let store = store.clone();
+                writers.spawn(async move {
+                    for number in 0.. {
+                        let key = format!("key-{writer}-{number}");
+                        settle(&store, &key, outcome_of(&key), DAY).await;
+                        println!("settled {key}");
+                    }
+                });
+            }
+            writers.join_all().await;
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let this = "embedded_reopening::a_process_that_is_killed_loses_nothing_that_it_was_told";
+    let mut child = play(this, folder.path(), "").spawn().unwrap();
+    let mut told = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        // The harness writes its own words in front of the first line.
+        if let Some((_, key)) = line.unwrap().split_once("settled ") {
+            told.push(key.to_owned());
+        }
+        if told.len() == 200 {
+            child.kill().unwrap();
+        }
+    }
+    child.wait().unwrap();
+    assert!(told.len() >= 200);
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    runtime().block_on(async {
+        for key in &told {
+            assert_eq!(retried(&store, key).await, Ok(outcome_of(key)));
+        }
+        assert!(store.verify().await.unwrap().is_sound());
+    });
+}
+
+#[test]
+fn of_5000_running_claims_none_lapses_while_all_request_cores_are_busy() {
+    // L4: ten terms long nothing but the store's own threads gets to run.
+    let folder = tempfile::tempdir().unwrap();
+    let term = Duration::from_millis(500);
+    let store = Embedded::open(folder.path(), Options { term, ..Options::default() }).unwrap();
+    let runtime = runtime();
+    runtime.block_on(async {
+        let mut claims = tokio::task::JoinSet::new();
+        for number in 0..5000 {
+            let store = store.clone();
+            claims.spawn(async move { granted(&store, &ask(&format!("running-{number}"))).await });
+        }
+        claims.join_all().await;
+    });
+    let until = Instant::now() + term * 10;
+    let busy: Vec<_> = (0..4).map(|_| std::thread::spawn(move || while Instant::now() < until {})).collect();
+    busy.into_iter().for_each(|thread| thread.join().unwrap());
+    runtime.block_on(async {
+        assert!(store.session().left > Duration::ZERO);
+        let counted = store.count(&Filter::default()).await.unwrap();
+        assert_eq!(counted, Counts { held: 5000, ..Counts::default() });
+        let held = Filter { state: Some(StateName::Held), ..Filter::default() };
+        assert_eq!(store.list(&held, None, 1000).await.unwrap().items.len(), 1000);
+    });
+}
+
+#[tokio::test]
+async fn whoever_watches_is_woken_when_the_lease_ends() {
+    // L6: nobody asks and nothing is swept; time alone ends the lease.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    let id = ask("watched").identity.claim_id();
+    granted(&store, &ask("watched")).await;
+    let mut watch = store.watch(id);
+    assert!(matches!(store.peek(id).await.unwrap(), Some(View::Held { .. })));
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    clock.advance(store.session().term);
+    let woken = async {
+        while !matches!(store.peek(id).await.unwrap(), Some(View::InDoubt { .. })) {
+            watch.changed().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), woken).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_sweeper_works_through_more_than_one_chunk_by_itself() {
+    // L10.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let store = Embedded::open(folder.path(), Options { sweeper: true, ..frozen(&clock) }).unwrap();
+    let mut settled = tokio::task::JoinSet::new();
+    for number in 0..1300 {
+        let store = store.clone();
+        settled.spawn(async move { settle(&store, &format!("swept-{number}"), ok("one"), DAY).await });
+    }
+    settled.join_all().await;
+    clock.advance(Duration::from_secs(86_400));
+    let swept = async {
+        while store.count(&Filter::default()).await.unwrap() != Counts::default() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), swept).await.unwrap();
+    let database = rusqlite::Connection::open(folder.path().join("hapax.db")).unwrap();
+    let outcomes: i64 = database.query_row("SELECT count(*) FROM outcomes", [], |row| row.get(0)).unwrap();
+    assert_eq!(outcomes, 0, "what belongs to a claim goes with it");
+}
+
+#[tokio::test]
+async fn an_expired_key_is_opened_again_in_a_new_place() {
+    // L10, L17: places on a shelf are in order of opening, so that a listing by age can stop.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    settle(&store, "again", ok("one"), Retention::For(Duration::from_secs(60))).await;
+    settle(&store, "kept", ok("two"), DAY).await;
+    clock.advance(Duration::from_secs(60));
+    granted(&store, &ask("again")).await;
+    let old = Filter { opened_before: Some(hapax_core::Clock::now(&clock)), ..Filter::default() };
+    let page = store.list(&old, None, 10).await.unwrap();
+    let keys: Vec<&str> = page.items.iter().map(|record| record.identity.key().as_str()).collect();
+    assert_eq!(keys, ["kept"]);
+    assert_eq!(
+        store.count(&Filter::default()).await.unwrap(),
+        Counts { held: 1, settled: 1, ..Counts::default() }
+    );
+    assert!(store.verify().await.unwrap().is_sound());
+}
+
+#[tokio::test]
+async fn a_report_that_is_sent_again_changes_nothing() {
+    // L13: what was carried out once is answered from the record.
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    let asked = ask("twice");
+    let first = granted(&store, &asked).await;
+    assert_eq!(granted(&store, &asked).await, first, "the same attempt gets the same grant");
+    let settle = || Report::Settle(Outcome::NotKept { status: 204 }, DAY);
+    let id = asked.identity.claim_id();
+    store.report(id, first.epoch, settle(), Vec::new()).await.unwrap();
+    let again = store.report(id, first.epoch, settle(), Vec::new()).await.unwrap();
+    assert!(matches!(again, hapax_core::Ending::AlreadySettled(_)));
+    assert_eq!(store.count(&Filter::default()).await.unwrap(), Counts { settled: 1, ..Counts::default() });
+}

@@ -1,0 +1,207 @@
+//! Full disks and failed writes (B4, B5).
+
+use std::time::Duration;
+
+use hapax_core::{Counts, Ending, Epoch, Filter, Inspect as _, Kind, Ledger as _, Report, Verdict};
+use hapax_store::conformance::{DAY, granted, ok};
+use hapax_store::embedded::{Embedded, Quota};
+use hapax_store::{Lifecycle as _, Options};
+use hapax_testkit::clock::VirtualClock;
+
+use crate::embedded::{ask, fill, frozen, outcome_of, part, play, retried, runtime};
+
+/// Claims until the store refuses, and returns what was granted.
+async fn claim_until_refused(store: &Embedded) -> Vec<(String, Epoch)> {
+    let mut granted = Vec::new();
+    loop {
+        let key = format!("claimed-{}", granted.len());
+        match store.claim(ask(&key)).await {
+            Ok(Verdict::Granted(grant)) => granted.push((key, grant.epoch)),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::Unavailable, "{error:#}");
+                return granted;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_store_refuses_claims_and_still_keeps_the_outcomes_of_those_it_granted() {
+    // B5.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let quota = Quota { bytes: Some(1024 * 1024) };
+    let store = Embedded::open_within(folder.path(), frozen(&clock), quota).unwrap();
+    let claims = claim_until_refused(&store).await;
+    assert!(claims.len() > 500, "{}", claims.len());
+    for (key, epoch) in claims.iter().rev().take(100) {
+        let report = Report::Settle(outcome_of(key), DAY);
+        let ending = store.report(ask(key).identity.claim_id(), *epoch, report, Vec::new()).await.unwrap();
+        assert!(matches!(ending, Ending::Settled(_)), "{ending:?}");
+        assert_eq!(retried(&store, key).await, Ok(outcome_of(key)));
+    }
+    assert_eq!(store.claim(ask("another")).await.unwrap_err().kind(), Kind::Unavailable);
+    let database = std::fs::metadata(folder.path().join("hapax.db")).unwrap().len();
+    assert!(database <= 1024 * 1024, "{database}");
+
+    // Room comes back with what is forgotten.
+    clock.advance(Duration::from_secs(86_400));
+    while store.sweep(500).await.unwrap().more {}
+    let doubt = store.count(&Filter::default()).await.unwrap();
+    assert_eq!(doubt, Counts { in_doubt: claims.len() as u64 - 100, ..Counts::default() });
+    granted(&store, &ask("another")).await;
+    assert!(store.verify().await.unwrap().is_sound());
+}
+
+#[test]
+fn a_disk_without_room_refuses_claims_and_still_keeps_outcomes() {
+    // B5 on a real file system that is really full. Needs the right to mount, which the tests' machine gives.
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().to_str().unwrap().to_owned();
+    let mounted =
+        std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=72m", "tmpfs", &at]).status();
+    assert!(mounted.is_ok_and(|status| status.success()), "a file system of 72 MiB can be mounted");
+    let result = std::panic::catch_unwind(|| {
+        runtime().block_on(async {
+            let store = Embedded::open(folder.path().join("store"), Options::default()).unwrap();
+            let grant = granted(&store, &ask("running")).await;
+            let large = granted(&store, &ask("large")).await;
+            // Somebody else fills the disk to the last byte.
+            let somebody = folder.path().join("somebody");
+            while std::fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(&somebody)
+                .and_then(|mut file| std::io::Write::write_all(&mut file, &[1; 4096]))
+                .is_ok()
+            {}
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            assert_eq!(store.claim(ask("new")).await.unwrap_err().kind(), Kind::Unavailable);
+            let settle = Report::Settle(ok("done"), DAY);
+            let ending =
+                store.report(ask("running").identity.claim_id(), grant.epoch, settle, Vec::new()).await;
+            assert!(matches!(ending.unwrap(), Ending::Settled(_)));
+            // A large outcome needs the ballast.
+            let settle = Report::Settle(hapax_core::Outcome::Succeeded(vec![7; 4 << 20].into()), DAY);
+            let ending =
+                store.report(ask("large").identity.claim_id(), large.epoch, settle, Vec::new()).await;
+            assert!(matches!(ending.unwrap(), Ending::Settled(_)));
+            assert_eq!(store.claim(ask("new")).await.unwrap_err().kind(), Kind::Unavailable);
+            std::fs::remove_file(&somebody).unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            granted(&store, &ask("new")).await;
+            assert_eq!(retried(&store, "running").await, Ok(ok("done")));
+        });
+    });
+    let unmounted = std::process::Command::new("umount").arg(&at).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    if let Err(panic) = result {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn a_failed_write_stops_the_store() {
+    // B4, with a real error of the operating system: the process may not write beyond a size, and the log reaches it.
+    if let Some(folder) = part() {
+        runtime().block_on(async {
+            let store = Embedded::open(&folder, Options::default()).unwrap();
+            let mut settled = 0;
+            let first = loop {
+                let key = format!("key-{settled}");
+                let grant = match store.claim(ask(&key)).await {
+                    Ok(Verdict::Granted(grant)) => grant,
+                    Ok(other) => panic!("{other:?}"),
+                    Err(error) => break error,
+                };
+                let report = Report::Settle(outcome_of(&key), DAY);
+                match store.report(ask(&key).identity.claim_id(), grant.epoch, report, Vec::new()).await {
+                    Ok(_) => settled += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(first.kind(), Kind::Unavailable);
+            assert!(first.message().contains("stopped after a failed write"), "{first:#}");
+            // Not even what was kept is answered now, and no lease may be counted on.
+            for key in ["key-0", "new"] {
+                let error = store.claim(ask(key)).await.unwrap_err();
+                assert!(error.message().contains("stopped after a failed write"), "{error:#}");
+                let id = ask(key).identity.claim_id();
+                assert_eq!(store.peek(id).await.unwrap_err().kind(), Kind::Unavailable);
+            }
+            assert_eq!(store.session().left, Duration::ZERO);
+            assert_eq!(store.renew_session().await.unwrap_err().kind(), Kind::Unavailable);
+            println!("settled {settled}");
+        });
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let this = "embedded_trouble::a_failed_write_stops_the_store";
+    // 1,024 blocks of 512 bytes or of a KiB, depending on the shell; without the trap the signal would end the process.
+    // The ballast is larger than that, so it is not there: the file cannot be made.
+    let output = play(this, folder.path(), "trap '' XFSZ; ulimit -f 1024;").output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+    let settled: usize =
+        told.split("settled ").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    assert!(settled > 0);
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    runtime().block_on(async {
+        for number in 0..settled {
+            let key = format!("key-{number}");
+            assert_eq!(retried(&store, &key).await, Ok(outcome_of(&key)));
+        }
+        assert!(store.verify().await.unwrap().is_sound());
+    });
+}
+
+#[test]
+fn a_failed_sync_stops_the_store_and_nothing_of_it_is_acknowledged() {
+    // B4: the commit itself says that the sync failed. In a process of its own, because fail points are for all threads.
+    if let Some(folder) = part() {
+        runtime().block_on(async {
+            let store = Embedded::open(&folder, Options::default()).unwrap();
+            fill(&store, 0..3).await;
+            fail::cfg("embedded.commit", "return").unwrap();
+            let error = store.claim(ask("lost")).await.unwrap_err();
+            assert!(error.message().contains("stopped after a failed write"), "{error:#}");
+            fail::remove("embedded.commit");
+            assert_eq!(store.claim(ask("lost")).await.unwrap_err().kind(), Kind::Unavailable);
+            store.close().await.unwrap_err();
+            let store = Embedded::open(&folder, Options::default()).unwrap();
+            granted(&store, &ask("lost")).await;
+            assert_eq!(retried(&store, "key-1").await, Ok(outcome_of("key-1")));
+        });
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let this = "embedded_trouble::a_failed_sync_stops_the_store_and_nothing_of_it_is_acknowledged";
+    let output = play(this, folder.path(), "").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_process_that_dies_before_its_commit_leaves_nothing_and_after_it_everything() {
+    // L13: the caller cannot tell the two apart, and finds out by sending the same command again.
+    if let Some(folder) = part() {
+        let point = std::env::var("HAPAX_TEST_POINT").unwrap();
+        runtime().block_on(async {
+            let store = Embedded::open(&folder, Options::default()).unwrap();
+            fill(&store, 0..3).await;
+            fail::cfg_callback(&point, || std::process::abort()).unwrap();
+            let _ = store.claim(ask("unknown")).await;
+        });
+        unreachable!("the process has ended");
+    }
+    let this =
+        "embedded_trouble::a_process_that_dies_before_its_commit_leaves_nothing_and_after_it_everything";
+    for (point, held) in [("embedded.before_commit", 0), ("embedded.after_commit", 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = play(this, folder.path(), "").env("HAPAX_TEST_POINT", point).output().unwrap();
+        assert!(!output.status.success());
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        let counted = runtime().block_on(store.count(&Filter::default())).unwrap();
+        assert_eq!(counted, Counts { settled: 3, held, ..Counts::default() }, "{point}");
+    }
+}

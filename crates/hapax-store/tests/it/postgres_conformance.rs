@@ -1,0 +1,13 @@
+//! The PostgreSQL store against the conformance suite and the scenarios.
+
+use hapax_store::{conformance_tests, conformance_tests_of_sharing};
+
+use crate::harness::OnAServer;
+
+conformance_tests!(conformance, OnAServer::default());
+conformance_tests_of_sharing!(sharing, OnAServer::default());
+
+#[tokio::test]
+async fn scenarios_play_as_they_say() {
+    crate::scenarios::play_all(OnAServer::default).await;
+}

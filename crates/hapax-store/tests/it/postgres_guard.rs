@@ -1,0 +1,150 @@
+//! The transactional guard on PostgreSQL: the business write and the outcome, both or neither (L16).
+
+use std::time::{Duration, Instant};
+
+use hapax_core::{Ending, Epoch, Kind, Ledger as _, Report, Retention, Verdict, View, Watch as _};
+use hapax_store::Options;
+use hapax_store::conformance::{DAY, ok};
+use hapax_store::postgres::{Postgres, guard};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_postgres::Client;
+
+use crate::postgres::{SOON, ask, by_hand, connect, hold, open, replayed, settle};
+use crate::server::Database;
+
+async fn shop(database: &Database) -> Client {
+    let client = connect(database.url()).await;
+    client.batch_execute("CREATE TABLE payments (amount integer)").await.unwrap();
+    client
+}
+
+async fn payments(client: &Client) -> i64 {
+    client.query_one("SELECT count(*) FROM payments", &[]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn the_payment_and_its_outcome_commit_together_l16() {
+    let database = Database::fresh().await;
+    let (store, mut client) = (open(&database, by_hand()).await, shop(&database).await);
+    let (id, epoch) = hold(&store, "k").await;
+    let tx = client.transaction().await.unwrap();
+    tx.execute("INSERT INTO payments VALUES (10)", &[]).await.unwrap();
+    let kept = guard(&tx, id, epoch, &ok("paid"), Retention::Forever).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(payments(&client).await, 1);
+    assert_eq!(replayed(&ask(&store, "k").await), Some(&b"paid"[..]));
+    let told = store.report(id, epoch, Report::Settle(ok("own"), DAY), vec![]).await.unwrap();
+    assert_eq!(told, Ending::AlreadySettled(kept), "`once` answers from the ledger (L5)");
+}
+
+#[tokio::test]
+async fn neither_happens_when_the_application_rolls_back_l16() {
+    let database = Database::fresh().await;
+    let (store, mut client) = (open(&database, by_hand()).await, shop(&database).await);
+    let (id, epoch) = hold(&store, "k").await;
+    let tx = client.transaction().await.unwrap();
+    tx.execute("INSERT INTO payments VALUES (10)", &[]).await.unwrap();
+    guard(&tx, id, epoch, &ok("paid"), DAY).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(payments(&client).await, 0);
+    assert!(matches!(store.peek(id).await.unwrap(), Some(View::Held { .. })));
+    let settled = store.report(id, epoch, Report::Settle(ok("later"), DAY), vec![]).await.unwrap();
+    assert!(matches!(settled, Ending::Settled(_)));
+}
+
+#[tokio::test]
+async fn a_stale_epoch_fails_the_transaction_l16() {
+    let database = Database::fresh().await;
+    let (store, mut client) = (open(&database, by_hand()).await, shop(&database).await);
+    let (id, epoch) = hold(&store, "k").await;
+    let stale = Epoch::from_packed(epoch.packed() - 1);
+    let tx = client.transaction().await.unwrap();
+    tx.execute("INSERT INTO payments VALUES (10)", &[]).await.unwrap();
+    let error = guard(&tx, id, stale, &ok("paid"), DAY).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::LostLease);
+    drop(tx);
+    assert_eq!(payments(&client).await, 0);
+    let settled_id = settle(&store, "settled", "first").await;
+    let tx = client.transaction().await.unwrap();
+    let epoch = Epoch::from_packed(epoch.packed() + 1);
+    let again = guard(&tx, settled_id, epoch, &ok("second"), DAY).await.unwrap_err();
+    assert_eq!(again.kind(), Kind::LostLease, "what is settled already must not be paid again");
+}
+
+/// 64 callers on other keys, while somebody keeps one claim locked.
+async fn burst(store: &Postgres) -> Duration {
+    let began = Instant::now();
+    let mut callers = JoinSet::new();
+    for number in 0..64 {
+        let store = store.clone();
+        callers.spawn(async move { settle(&store, &format!("other{number}"), "done").await });
+    }
+    callers.join_all().await;
+    began.elapsed()
+}
+
+#[tokio::test]
+async fn an_open_transaction_of_the_application_stalls_nobody_else_b3() {
+    let database = Database::fresh().await;
+    let (store, mut client) = (open(&database, by_hand()).await, shop(&database).await);
+    let (id, epoch) = hold(&store, "locked").await;
+    let tx = client.transaction().await.unwrap();
+    guard(&tx, id, epoch, &ok("paid"), DAY).await.unwrap();
+    // In the same batches: whoever asks for the locked claim, and the holder's own settle.
+    let own = {
+        let store = store.clone();
+        tokio::spawn(async move { store.report(id, epoch, Report::Settle(ok("own"), DAY), vec![]).await })
+    };
+    let asking = {
+        let store = store.clone();
+        tokio::spawn(async move { ask(&store, "locked").await })
+    };
+    let took = timeout(SOON, burst(&store)).await.expect("the open transaction stalled the others");
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(
+        matches!(timeout(SOON, asking).await.unwrap().unwrap(), Verdict::Held { .. }),
+        "busy is held, not lost"
+    );
+    assert!(!own.is_finished(), "the holder waits until the transaction has ended");
+    tx.commit().await.unwrap();
+    let ending = timeout(SOON, own).await.unwrap().unwrap().unwrap();
+    assert!(matches!(ending, Ending::AlreadySettled(_)), "{ending:?}");
+}
+
+#[tokio::test]
+async fn waiters_hear_of_the_applications_commit_l9() {
+    let database = Database::fresh().await;
+    let mut client = shop(&database).await;
+    let store = open(&database, by_hand()).await;
+    let waiter = open(&database, Options { poll: false, ..by_hand() }).await;
+    let (id, epoch) = hold(&store, "k").await;
+    let mut watch = waiter.watch(id);
+    assert!(matches!(waiter.peek(id).await.unwrap(), Some(View::Held { .. })));
+    let tx = client.transaction().await.unwrap();
+    guard(&tx, id, epoch, &ok("paid"), DAY).await.unwrap();
+    tx.commit().await.unwrap();
+    timeout(SOON, watch.changed()).await.expect("woken");
+    assert!(matches!(waiter.peek(id).await.unwrap(), Some(View::Settled(_))));
+}
+
+#[tokio::test]
+async fn a_watch_that_begins_while_the_application_has_the_claim_locked_still_wakes_l9() {
+    let database = Database::fresh().await;
+    let mut client = shop(&database).await;
+    let store = open(&database, by_hand()).await;
+    let waiter = open(&database, Options { poll: false, ..by_hand() }).await;
+    let (id, epoch) = hold(&store, "k").await;
+    let tx = client.transaction().await.unwrap();
+    guard(&tx, id, epoch, &ok("paid"), DAY).await.unwrap();
+    let mut watch = waiter.watch(id);
+    assert!(matches!(waiter.peek(id).await.unwrap(), Some(View::Held { .. })));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    tx.commit().await.unwrap();
+    let woken = timeout(SOON, async {
+        while !matches!(waiter.peek(id).await.unwrap(), Some(View::Settled(_))) {
+            watch.changed().await;
+        }
+    });
+    woken.await.expect("woken");
+}

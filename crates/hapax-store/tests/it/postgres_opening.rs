@@ -1,0 +1,108 @@
+//! Opening the PostgreSQL store: migrations, incarnations, and what is refused.
+
+use hapax_core::{Kind, Ledger as _};
+use hapax_store::Options;
+use hapax_store::postgres::Postgres;
+use tokio::task::JoinSet;
+
+use crate::postgres::{by_hand, connect, hold, open, settle};
+use crate::server::Database;
+
+async fn refusal(url: &str) -> hapax_core::Error {
+    Postgres::open(url, by_hand()).await.expect_err("it must be refused")
+}
+
+#[tokio::test]
+async fn eight_openers_of_an_empty_database_make_one_schema_b1() {
+    let database = Database::fresh().await;
+    let mut openers = JoinSet::new();
+    for number in 0..8 {
+        let url = database.url().to_owned();
+        openers.spawn(async move {
+            let store = Postgres::open(&url, by_hand()).await.unwrap();
+            settle(&store, &format!("k{number}"), "done").await;
+            store.session().id
+        });
+    }
+    let mut sessions = openers.join_all().await;
+    sessions.sort();
+    sessions.dedup();
+    assert_eq!(sessions.len(), 8);
+    let client = connect(database.url()).await;
+    let row = client.query_one("SELECT count(*), max(version) FROM hapax.schema_version", &[]).await.unwrap();
+    assert_eq!(row.get::<_, i64>(0), i64::from(row.get::<_, i32>(1)));
+}
+
+#[tokio::test]
+async fn a_schema_made_for_a_newer_hapax_is_refused_b8() {
+    let database = Database::fresh().await;
+    drop(open(&database, by_hand()).await);
+    let newer = "INSERT INTO hapax.schema_version (version, oldest_compatible) VALUES (900, 800)";
+    connect(database.url()).await.batch_execute(newer).await.unwrap();
+    let error = refusal(database.url()).await;
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert!(error.message().contains("newer hapax"), "{error}");
+    let client = connect(database.url()).await;
+    client
+        .batch_execute("UPDATE hapax.schema_version SET oldest_compatible = 1 WHERE version = 900")
+        .await
+        .unwrap();
+    let store = open(&database, by_hand()).await;
+    settle(&store, "k", "a newer schema that older ones can use is used").await;
+}
+
+#[tokio::test]
+async fn another_life_of_the_data_begins_another_incarnation_l4() {
+    let database = Database::fresh().await;
+    let (_, before) = hold(&open(&database, by_hand()).await, "before").await;
+    let (_, same) = hold(&open(&database, by_hand()).await, "same").await;
+    assert_eq!(before.incarnation(), same.incarnation());
+    // As after a promotion or a restore.
+    connect(database.url()).await.batch_execute("UPDATE hapax.meta SET origin = 'elsewhere'").await.unwrap();
+    let store = open(&database, by_hand()).await;
+    let (_, after) = hold(&store, "after").await;
+    assert_eq!(after.incarnation(), before.incarnation() + 1);
+    assert!(after > same);
+}
+
+#[tokio::test]
+async fn a_process_that_reconnects_notices_the_new_incarnation_l4() {
+    let database = Database::fresh().await;
+    let store = open(&database, by_hand()).await;
+    let (_, before) = hold(&store, "before").await;
+    let client = connect(database.url()).await;
+    let cut = "UPDATE hapax.meta SET origin = 'elsewhere'; \
+               SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    client.batch_execute(cut).await.unwrap();
+    let (_, after) = hold(&store, "after").await;
+    assert_eq!(after.incarnation(), before.incarnation() + 1);
+}
+
+#[tokio::test]
+async fn a_postgres_that_is_away_is_named_without_its_password_l14() {
+    let error = refusal("postgres://hapax:s3cret@127.0.0.1:1/ledger").await;
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.message().contains("127.0.0.1:1, database ledger"), "{error}");
+    assert!(!format!("{error:#}").contains("s3cret"));
+}
+
+#[tokio::test]
+async fn a_wrong_address_is_the_callers_mistake() {
+    assert_eq!(refusal("postgres://").await.kind(), Kind::Invalid);
+    assert_eq!(refusal("postgres://host/db?sslmode=require").await.kind(), Kind::Invalid);
+    let database = Database::fresh().await;
+    let error = refusal(&format!("{}_missing", database.url())).await;
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.message().contains("does not exist"), "{error}");
+}
+
+#[tokio::test]
+async fn opening_again_changes_nothing() {
+    let database = Database::fresh().await;
+    let store = open(&database, Options::default()).await;
+    let (id, epoch) = hold(&store, "k").await;
+    drop(open(&database, Options::default()).await);
+    let record = hapax_core::Inspect::record(&store, id).await.unwrap().unwrap();
+    assert_eq!(record.claim.epoch, epoch);
+}

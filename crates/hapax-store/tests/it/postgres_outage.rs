@@ -1,0 +1,317 @@
+//! PostgreSQL goes away and comes back: what was acknowledged is there, nothing is granted twice (L13, L14).
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hapax_core::{Ending, Epoch, Inspect as _, Kind, Ledger as _, Report, StateName, Terms, Verdict};
+use hapax_store::Options;
+use hapax_store::conformance::{DAY, ok, request};
+use hapax_store::postgres::Postgres;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::postgres::{SOON, ask, by_hand, connect, hold, open, replayed};
+use crate::server::Database;
+
+const CLIENTS: usize = 64;
+
+fn patient() -> Options {
+    Options { sweeper: false, patience: Duration::from_secs(60), ..Options::default() }
+}
+
+/// What happened to one key: who was granted it, and what was acknowledged.
+#[derive(Debug, Default)]
+struct Fate {
+    grants: Vec<Epoch>,
+    acknowledged: Option<Vec<u8>>,
+}
+
+/// Clients that claim and settle until they are told to stop; two of them always want the same key.
+async fn clients(store: &Postgres, stop: &Arc<AtomicBool>) -> HashMap<String, Fate> {
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        let (store, stop) = (store.clone(), stop.clone());
+        clients.spawn(async move {
+            let mut fates = Vec::new();
+            let mut number = 0;
+            while !stop.load(Ordering::SeqCst) {
+                let key = format!("{}-{number}", client / 2);
+                number += 1;
+                let wanted = request(&key, "body", Terms::default());
+                let id = wanted.identity.claim_id();
+                match store.claim(wanted).await.expect("claim") {
+                    Verdict::Granted(grant) => {
+                        let text = format!("{client}-{number}");
+                        let settle = Report::Settle(ok(&text), DAY);
+                        let ending = store.report(id, grant.epoch, settle, vec![]).await.expect("settle");
+                        assert!(
+                            matches!(ending, Ending::Settled(_) | Ending::AlreadySettled(_)),
+                            "the lease is lost to nobody: {ending:?}"
+                        );
+                        fates.push((key, grant.epoch, text.into_bytes()));
+                    }
+                    Verdict::Held { .. } | Verdict::Replay(_) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            fates
+        });
+    }
+    let mut by_key: HashMap<String, Fate> = HashMap::new();
+    for (key, epoch, text) in clients.join_all().await.into_iter().flatten() {
+        let fate = by_key.entry(key).or_default();
+        fate.grants.push(epoch);
+        fate.acknowledged = Some(text);
+    }
+    by_key
+}
+
+async fn check(store: &Postgres, fates: HashMap<String, Fate>) {
+    assert!(!fates.is_empty());
+    for (key, fate) in fates {
+        assert_eq!(fate.grants.len(), 1, "{key} was granted twice: {fate:?}");
+        assert_eq!(replayed(&ask(store, &key).await), fate.acknowledged.as_deref(), "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_cut_again_and_again_lose_nothing_and_grant_nothing_twice_l13() {
+    let database = Database::fresh().await;
+    let store = open(&database, patient()).await;
+    let client = connect(database.url()).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let cutting = {
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
+            for _ in 0..60 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                client.batch_execute(cut).await.unwrap();
+            }
+            stop.store(true, Ordering::SeqCst);
+        })
+    };
+    let fates = clients(&store, &stop).await;
+    cutting.await.unwrap();
+    check(&store, fates).await;
+}
+
+/// A server of the test's own, to be stopped and started.
+struct Server {
+    dir: TempDir,
+    bin: PathBuf,
+    port: u16,
+    account: Option<(u32, u32)>,
+    running: Option<Child>,
+}
+
+impl Server {
+    fn start(settings: &[&str]) -> Server {
+        let bin = std::env::var_os("HAPAX_TEST_PG_BIN").expect(
+            "this test needs PostgreSQL's programs: run `cargo xtask test`, or `cargo xtask postgres -- cargo test …`",
+        );
+        let dir = tempfile::Builder::new().prefix("hapax-outage-").tempdir_in("/tmp").unwrap();
+        let account = account();
+        if let Some((uid, gid)) = account {
+            chown(dir.path(), Some(uid), Some(gid)).unwrap();
+        }
+        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let mut server = Server { dir, bin: bin.into(), port, account, running: None };
+        let mut initdb = server.command("initdb");
+        initdb.args(["--username=postgres", "--auth=trust", "--no-sync", "--no-locale", "--encoding=UTF8"]);
+        assert!(initdb.status().unwrap().success());
+        server.resume(settings);
+        server
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.bin.join(program));
+        command.arg("-D").arg(self.dir.path().join("data")).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some((uid, gid)) = self.account {
+            command.uid(uid).gid(gid);
+        }
+        command
+    }
+
+    fn resume(&mut self, settings: &[&str]) {
+        let mut postgres = self.command("postgres");
+        let socket = format!("unix_socket_directories={}", self.dir.path().display());
+        postgres.args([
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            &format!("port={}", self.port),
+            "-c",
+            &socket,
+        ]);
+        for setting in settings {
+            postgres.args(["-c", setting]);
+        }
+        self.running = Some(postgres.spawn().unwrap());
+        for _ in 0..600 {
+            let state = fs::read_to_string(self.dir.path().join("data/postmaster.pid")).unwrap_or_default();
+            if state.lines().nth(7).is_some_and(|line| line.trim() == "ready") {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the server does not start");
+    }
+
+    /// Ends the server at once, as a crash of the machine would leave it.
+    fn crash(&mut self) {
+        let mut child = self.running.take().unwrap();
+        let stop = self.command("pg_ctl").args(["stop", "-m", "immediate", "-w"]).status().unwrap();
+        assert!(stop.success());
+        child.wait().unwrap();
+    }
+
+    fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.running.is_some() {
+            self.crash();
+        }
+    }
+}
+
+/// PostgreSQL refuses to run as root.
+fn account() -> Option<(u32, u32)> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+    if uid.split_whitespace().nth(1) != Some("0") {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let user = |name: &str| {
+        let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    Some(user("postgres").or_else(|| user("nobody")).expect("a user that can run PostgreSQL"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crashed_postgres_comes_back_with_everything_it_had_acknowledged_l13() {
+    let mut server = Server::start(&[]);
+    let store = Postgres::open(&server.url(), patient()).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let crashing = {
+        let stop = stop.clone();
+        tokio::task::spawn_blocking(move || {
+            for _ in 0..2 {
+                std::thread::sleep(Duration::from_millis(700));
+                server.crash();
+                std::thread::sleep(Duration::from_millis(200));
+                server.resume(&[]);
+            }
+            std::thread::sleep(Duration::from_millis(700));
+            stop.store(true, Ordering::SeqCst);
+            server
+        })
+    };
+    let fates = clients(&store, &stop).await;
+    let _server = crashing.await.unwrap();
+    check(&store, fates).await;
+}
+
+#[tokio::test]
+async fn without_postgres_commands_are_refused_when_patience_ends_l14() {
+    let mut server = Server::start(&[]);
+    let options = Options { patience: Duration::from_millis(300), ..by_hand() };
+    let store = Postgres::open(&server.url(), options).await.unwrap();
+    let (id, epoch) = hold(&store, "k").await;
+    server.crash();
+    let claim =
+        timeout(SOON, store.claim(request("new", "body", Terms::default()))).await.expect("an answer");
+    assert_eq!(claim.unwrap_err().kind(), Kind::Unavailable);
+    let report = store.report(id, epoch, Report::Settle(ok("done"), DAY), vec![]);
+    assert_eq!(timeout(SOON, report).await.expect("an answer").unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(
+        timeout(SOON, store.record(id)).await.expect("an answer").unwrap_err().kind(),
+        Kind::Unavailable
+    );
+    server.resume(&[]);
+    let settled = timeout(SOON, async {
+        loop {
+            let report = store.report(id, epoch, Report::Settle(ok("done"), DAY), vec![]);
+            if let Ok(ending) = report.await {
+                return ending;
+            }
+        }
+    });
+    assert!(matches!(settled.await.expect("it comes back"), Ending::Settled(_)));
+}
+
+#[tokio::test]
+async fn a_postgres_that_would_lose_commits_is_refused_m6() {
+    for setting in ["fsync", "full_page_writes"] {
+        let server = Server::start(&[&format!("{setting}=off")]);
+        let error = Postgres::open(&server.url(), by_hand()).await.expect_err("it must be refused");
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert!(error.message().contains(setting), "{error}");
+    }
+    let server = Server::start(&["synchronous_commit=off"]);
+    let store = Postgres::open(&server.url(), by_hand()).await.expect("the store switches it on for itself");
+    hold(&store, "k").await;
+}
+
+/// Runs in a process of its own, because fail points are the whole process's; see below.
+#[tokio::test]
+#[ignore = "started by commits_of_unknown_fate_are_found_out_l13 on postgres"]
+async fn with_fail_points_on_postgres() {
+    let scenario = fail::FailScenario::setup();
+    let database = Database::fresh().await;
+    let store = open(&database, patient()).await;
+    let mut clients = JoinSet::new();
+    for client in 0..8 {
+        let store = store.clone();
+        clients.spawn(async move {
+            for number in 0..40 {
+                let (id, epoch) = hold(&store, &format!("{client}-{number}")).await;
+                let report = if number % 4 == 0 {
+                    Report::Release(hapax_core::Ran::No)
+                } else {
+                    Report::Settle(ok("done"), DAY)
+                };
+                let expected = if number % 4 == 0 { StateName::Released } else { StateName::Settled };
+                let ending = store.report(id, epoch, report, vec![]).await.expect("report");
+                assert_ne!(ending, Ending::LostLease, "nobody else wants it");
+                assert_eq!(store.record(id).await.unwrap().unwrap().claim.state.name(), expected);
+            }
+        });
+    }
+    clients.join_all().await;
+    drop(store);
+    scenario.teardown();
+}
+
+#[test]
+fn commits_of_unknown_fate_are_found_out_l13() {
+    for point in ["postgres.cut_after_send", "postgres.before_commit", "postgres.after_commit"] {
+        let test = "postgres_outage::with_fail_points_on_postgres";
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--ignored", "--nocapture"])
+            .env("FAILPOINTS", format!("{point}=10%return"))
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && told.contains("1 passed"), "{point}:\n{told}\n{complaint}");
+    }
+}
