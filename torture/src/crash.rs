@@ -1,7 +1,7 @@
 //! Killing workers, again and again, at every named point and at any time, and looking at what is left.
 //!
-//! Several [`track`]s run side by side and take what is to be done next from one agenda, until every [`points`] was hit often
-//! enough with a claim in the state that belongs to it.
+//! Several tracks (`track`) run side by side and take what is to be done next from one agenda, until every point (`points`)
+//! was hit often enough with a claim in the state that belongs to it.
 
 mod points;
 mod track;

@@ -36,17 +36,17 @@ pub fn run(program: &Path, falls: usize, seed: u64) -> Result<Report> {
     let again = format!("cargo xtask torture outage --falls {falls} --seed {seed}");
     let began = Instant::now();
     let mut crew = Crew::new(program, &place, seed)?;
-    let mut row = Row::new("server");
-    let mut lost_workers = Row::new("worker while it was away");
+    let mut servers = Row::new("server");
+    let mut workers = Row::new("worker while it was away");
     for _ in 0..falls {
         crew.run_for_a_while(300)?;
         server.fall()?;
-        row.kills += 1;
+        servers.kills += 1;
         crew.run_for_a_while(400)?;
         let victim = crew.dice.once_in(2).then(|| crew.dice.below(WORKERS));
         if let Some(victim) = victim {
             crew.lose(victim)?;
-            lost_workers.kills += 1;
+            workers.kills += 1;
         }
         server.rise()?;
         if let Some(victim) = victim {
@@ -57,7 +57,7 @@ pub fn run(program: &Path, falls: usize, seed: u64) -> Result<Report> {
     crew.complete().with_context(|| format!("repeat it with: {again}"))?;
     let mut report = Report::new("the database server is killed and comes back", again);
     report.add(&crew.history, &crew.effects.effects()?);
-    report.rows = vec![row, lost_workers];
+    report.rows = vec![servers, workers];
     report.took = began.elapsed();
     Ok(report)
 }

@@ -37,7 +37,7 @@ use crate::worker::{Setup, claim_id};
 pub struct Plan {
     /// Outcomes that are settled, half of them before the store is closed and opened again.
     pub keys: usize,
-    /// Disks that are looked at.
+    /// Power cuts at any time. Those while a store is opened come on top: every step of that is tried.
     pub cuts: usize,
     /// What chance starts from.
     pub seed: u64,
@@ -120,11 +120,13 @@ pub fn run(program: &Path, plan: &Plan) -> Result<Report> {
 /// Cuts the power at many moments, in many ways.
 fn cut(plan: &Plan, recording: &Recording, report: &mut Report) -> Result<()> {
     let mut dice = Dice::new(plan.seed);
-    let mut rows: BTreeMap<usize, Row> = BTreeMap::new();
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let images = image_folder()?;
-    for number in 0..plan.cuts {
-        let line = dice.below(recording.lines) + 1;
-        let harshness = Harshness::ALL[number % Harshness::ALL.len()];
+    let mut cuts = if plan.syncs == Syncs::Honest { recording.openings() } else { Vec::new() };
+    for harshness in Harshness::ALL.into_iter().cycle().take(plan.cuts) {
+        cuts.push((dice.below(recording.lines) + 1, harshness));
+    }
+    for (number, (line, harshness)) in cuts.into_iter().enumerate() {
         let image = recording.disk.after_cut(line, &mut dice, harshness, plan.syncs.believes());
         let witnessed = recording.before(line);
         let answered = witnessed.answers.len();
@@ -133,7 +135,7 @@ fn cut(plan: &Plan, recording: &Recording, report: &mut Report) -> Result<()> {
         let found = examine(&folder, witnessed)?;
         fs::remove_dir_all(&folder)?;
         let name = format!("survives: {harshness:?}").to_lowercase();
-        let row = rows.entry(number % Harshness::ALL.len()).or_insert_with(|| Row::new(&name));
+        let row = rows.entry(name.clone()).or_insert_with(|| Row::new(&name));
         row.kills += 1;
         row.hits += usize::from(answered > 0);
         row.found(if found.is_empty() { "sound" } else { "damaged" }, answered.min(1));
@@ -221,6 +223,9 @@ struct Recording {
     effects_path: String,
     acknowledged: Vec<Acknowledged>,
     effects: Vec<Effected>,
+    /// Where each worker began, and where it had opened its store.
+    starts: Vec<usize>,
+    opened: Vec<usize>,
     lines: usize,
 }
 
@@ -231,11 +236,14 @@ impl Recording {
             effects_path: effects.display().to_string(),
             acknowledged: Vec::new(),
             effects: Vec::new(),
+            starts: Vec::new(),
+            opened: Vec::new(),
             lines: 0,
         }
     }
 
     fn add(&mut self, text: &str) -> Result<()> {
+        self.starts.push(self.lines);
         for event in trace::read(text, self.lines)? {
             if let What::Wrote { path, bytes, .. } = &event.what {
                 self.witness(path, &String::from_utf8_lossy(bytes), event.began);
@@ -249,13 +257,24 @@ impl Recording {
     /// An answer goes through a pipe, an effect into the file that counts them.
     fn witness(&mut self, path: &str, text: &str, line: usize) {
         if path.starts_with("pipe:") {
-            if let Ok(Said::Done { key, seen, .. }) = text.trim_end().parse() {
-                self.acknowledged.push(Acknowledged { line, key, seen });
+            match text.trim_end().parse() {
+                Ok(Said::Ready) => self.opened.push(line),
+                Ok(Said::Done { key, seen, .. }) => self.acknowledged.push(Acknowledged { line, key, seen }),
+                _ => {}
             }
         } else if path == self.effects_path {
             let key = text.split('\t').next().unwrap_or_default().to_owned();
             self.effects.push(Effected { line, key });
         }
+    }
+
+    /// The line after every single step of opening the store, new and old: once with everything that was written, which is
+    /// what `kill -9` leaves, and once with less.
+    fn openings(&self) -> Vec<(usize, Harshness)> {
+        let opened = self.starts.iter().zip(&self.opened);
+        let lines = opened.flat_map(|(start, opened)| self.disk.lines(*start..*opened));
+        let less = [Harshness::Nothing, Harshness::Some, Harshness::Torn].into_iter().cycle();
+        lines.zip(less).flat_map(|(line, less)| [(line, Harshness::Everything), (line, less)]).collect()
     }
 
     /// What was seen outside of the store before this line.

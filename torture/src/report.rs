@@ -95,7 +95,8 @@ impl fmt::Display for Report {
         }
         for row in &self.rows {
             let (states, effects) = (counted(&row.states), counted(&row.effects));
-            writeln!(f, "  {:<26} {:>5} {:>5}  {states:<44} {effects}", row.name, row.kills, row.hits)?;
+            let line = format!("  {:<26} {:>5} {:>5}  {states:<44} {effects}", row.name, row.kills, row.hits);
+            writeln!(f, "{}", line.trim_end())?;
         }
         write!(f, "  {} keys, {} answers, {} effects", self.keys, self.answers, self.effects)?;
         for (code, count) in &self.failures {

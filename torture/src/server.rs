@@ -19,6 +19,7 @@ use tempfile::TempDir;
 pub const PROGRAMS_VAR: &str = "HAPAX_TEST_PG_BIN";
 
 const START_BOUND: Duration = Duration::from_secs(60);
+const STOP_BOUND: Duration = Duration::from_secs(10);
 
 /// A server and its data; killed and deleted when dropped.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl Server {
 
     /// Starts the server again on what its disk has.
     pub fn rise(&mut self) -> Result<()> {
-        let mut command = Command::new(self.programs.join("postgres"));
+        let mut command = self.mortal("postgres");
         command.arg("-D").arg(self.data());
         for setting in [
             "listen_addresses=127.0.0.1".to_owned(),
@@ -92,6 +93,19 @@ impl Server {
 
     fn log(&self) -> PathBuf {
         self.home.path().join("log")
+    }
+
+    /// A program that ends with us even if we are killed, where the system offers that.
+    fn mortal(&self, program: &str) -> Command {
+        let program = self.programs.join(program);
+        let mut offered = Command::new("setpriv");
+        offered.args(["--pdeathsig", "INT", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+        if !offered.status().is_ok_and(|status| status.success()) {
+            return Command::new(program);
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "INT"]).arg(program);
+        command
     }
 
     fn create_cluster(&self) -> Result<()> {
@@ -138,11 +152,21 @@ impl Server {
 }
 
 impl Drop for Server {
+    /// Politely first: a server that is killed leaves shared memory behind.
     fn drop(&mut self) {
-        if let Err(error) = self.fall() {
-            // Nothing else can be done about it here, and the test's own result matters more.
-            drop(error);
+        if let Some(postmaster) = &mut self.postmaster {
+            let asked = kill_process(Pid::from_child(postmaster), Signal::INT);
+            let began = Instant::now();
+            while asked.is_ok() && began.elapsed() < STOP_BOUND {
+                if !matches!(postmaster.try_wait(), Ok(None)) {
+                    self.postmaster = None;
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
+        // Nothing else can be done about an error here, and the test's own result matters more.
+        let _ = self.fall();
     }
 }
 

@@ -130,6 +130,8 @@ pub enum Flaw {
     AnswerOwnResult,
     /// Runs the work without asking anybody.
     NoClaim,
+    /// Commits the application's transaction without the guard.
+    NoGuard,
 }
 
 impl Flaw {
@@ -141,6 +143,7 @@ impl Flaw {
             Flaw::RerunBlindly => "rerun-blindly",
             Flaw::AnswerOwnResult => "answer-own-result",
             Flaw::NoClaim => "no-claim",
+            Flaw::NoGuard => "no-guard",
         }
     }
 }
@@ -196,7 +199,11 @@ where
     }
     let settings = Settings { spool: setup.spool.clone(), dead_letter: None };
     let executor = Executor::open(store.clone(), settings).await?;
-    let books = if setup.guard { Some(Books::open(&setup.store).await?) } else { None };
+    let books = if setup.guard {
+        Some(Books::open(&setup.store, setup.flaw != Some(Flaw::NoGuard)).await?)
+    } else {
+        None
+    };
     let effects = CountingFile::new(&setup.effects);
     let desk = Arc::new(Desk { executor, store, effects, books, setup });
     fault::begin();

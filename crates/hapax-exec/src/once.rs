@@ -87,10 +87,11 @@ impl<L: Ledger> Executor<L> {
         };
         for _ in 0..limits::ASKS {
             let request = request(&identity, &call);
-            let unbroken_until = boot_time() + self.ledger.session().left;
+            let asked_at = boot_time();
+            let unbroken_until = asked_at + self.ledger.session().left;
             match self.ask(request.clone()).await? {
                 Verdict::Granted(grant) => {
-                    let held = Held { identity: &identity, request, grant, call: &call, unbroken_until };
+                    let held = Held { identity: &identity, request, grant, call: &call, asked_at, unbroken_until };
                     return self.hold(held, work).await;
                 }
                 Verdict::Replay(kept) => return Ok(done(kept, How::Replayed)),
@@ -157,12 +158,12 @@ impl<L: Ledger> Executor<L> {
             }
         }
         if !self.is_sure_of(&held, &mut lease).await? {
-            let late = Ended::NotRun("the lease had run out before the work began".into());
+            let late = Ended::NotRun("the lease or the time of the call had run out before the work began".into());
             return self.conclude(held, lease, late).await;
         }
         lease.dispatched();
         fail::fail_point!("once.dispatching");
-        let ended = run(work(held.attempt()), held.call).await;
+        let ended = run(async { work(held.attempt()).await }, held.time_left()).await;
         fail::fail_point!("once.worked");
         self.conclude(held, lease, ended).await
     }
@@ -196,8 +197,11 @@ impl<L: Ledger> Executor<L> {
     /// Just before the work starts: is enough of the lease left, on a clock that counts suspend? Else renew first (L4).
     ///
     /// A session that lapsed and was renewed since the claim was sent has enough left, too, but others may have acted in
-    /// between: then only the ledger knows whose the claim is.
+    /// between: then only the ledger knows whose the claim is. Work that must be given up by now does not begin.
     async fn is_sure_of(&self, held: &Held<'_>, lease: &mut Lease<'_, L>) -> Result<bool, Error> {
+        if held.time_left().is_some_and(|left| left.is_zero()) {
+            return Ok(false);
+        }
         let session = self.ledger.session();
         let unbroken = boot_time() < held.unbroken_until;
         if unbroken && session.left >= session.term / limits::TERM_PART_LEFT {
@@ -318,6 +322,8 @@ struct Held<'a> {
     request: ClaimRequest,
     grant: Grant,
     call: &'a Call,
+    /// Boot time before the claim was sent.
+    asked_at: Duration,
     /// Boot time until which the session was certain to live when the claim was sent.
     unbroken_until: Duration,
 }
@@ -335,6 +341,13 @@ impl Held<'_> {
         }
     }
 
+    /// How long the work may still take until it is given up; `None` where it never is. An operator may release a doubt
+    /// that long after the grant, so it counts from before the claim was sent and not from when the work began (L8).
+    fn time_left(&self) -> Option<Duration> {
+        let give_up = self.call.terms.give_up;
+        (!give_up.is_zero()).then(|| give_up.saturating_sub(boot_time().saturating_sub(self.asked_at)))
+    }
+
     /// What is kept counts as executed here if this attempt settled it, by itself or through the guard.
     fn done(&self, kept: Kept) -> Done {
         let own = kept.attempt == self.request.attempt && kept.epoch == self.grant.epoch;
@@ -348,6 +361,7 @@ fn boot_time() -> Duration {
     Duration::new(u64::try_from(read.tv_sec).unwrap_or(0), u32::try_from(read.tv_nsec).unwrap_or(0))
 }
 
+/// What became of an earlier attempt.
 enum Asked {
     Never,
     Ended(Done),
@@ -364,13 +378,13 @@ fn done(kept: Kept, how: How) -> Done {
 }
 
 /// Runs the work. A panic, or the end of its time, leaves it unknown whether the work was done.
-async fn run(work: impl Future<Output = Ended>, call: &Call) -> Ended {
+async fn run(work: impl Future<Output = Ended>, time_left: Option<Duration>) -> Ended {
     let work = AssertUnwindSafe(work).catch_unwind();
-    let ended = match call.terms.give_up {
-        give_up if give_up.is_zero() => work.await,
-        give_up => match tokio::time::timeout(give_up, work).await {
+    let ended = match time_left {
+        None => work.await,
+        Some(left) => match tokio::time::timeout(left, work).await {
             Ok(ended) => ended,
-            Err(_) => return Ended::Unknown(format!("given up after {give_up:?}")),
+            Err(_) => return Ended::Unknown("it took too long and was given up".into()),
         },
     };
     ended.unwrap_or_else(|panic| Ended::Unknown(format!("the work panicked: {}", panic_message(&panic))))

@@ -1,13 +1,15 @@
 //! The embedded store: one SQLite database in a folder, for a single instance (B1).
 //!
-//! One thread writes ([`writer`]), others read beside it ([`reader`]), renew the session and sweep ([`keeper`]). Handles
-//! reach them by bounded channels only (B2). The tables are described in `schema.sql`; people can look into them with any
-//! SQLite shell through the view `hapax_claims`.
+//! One thread writes (`writer`), others read beside it (`reader`), renew the session and sweep
+//! (`keeper`), and copy the log into the database (`log`). Handles reach them by bounded channels only
+//! (B2). The tables are described in `schema.sql`; people can look into them with any SQLite shell through
+//! the view `hapax_claims`.
 //!
 //! What is kept safe against what:
 //! - Nothing is answered before its commit was synced; concurrent commands share one sync (B3).
 //! - A failed write stops the store, a full disk refuses new claims (B4, B5).
-//! - Every record carries a checksum that is looked at whenever it is read. The log is looked at before it is replayed.
+//! - Every record carries a checksum that is looked at whenever it is read. The log is looked at before it is
+//!   replayed.
 //! - One process writes; opening the store ends what former processes held (B6).
 
 mod audit;
@@ -56,6 +58,7 @@ use fault::Fault;
 use folder::Folder;
 use job::{Done, Job, What};
 use keeper::{Keeper, Rounds};
+use log::{Copier, Log};
 use reader::{Desk, Reader, Signs};
 use schema::Meta;
 use session::{Guarded, Sessions};
@@ -87,13 +90,18 @@ struct Core {
 #[derive(Default)]
 struct Running {
     threads: Vec<JoinHandle<()>>,
+    /// Dropped to stop those threads that nobody asks for anything.
     stops: Vec<std_mpsc::Sender<()>>,
+    /// Heard when a thread ends.
+    ends: Vec<oneshot::Receiver<()>>,
 }
 
 impl Embedded {
-    /// Opens the store in a folder for writing; makes both where there are none. Blocks for as long as the disk takes.
+    /// Opens the store in a folder for writing; makes both where there are none. Blocks for as long as the
+    /// disk takes.
     ///
-    /// All former sessions end: what they held has lapsed (B6). Refused while another process has the store open.
+    /// All former sessions end: what they held has lapsed (B6). Refused while another process has the store
+    /// open.
     pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Embedded, Error> {
         Self::open_within(path, options, Quota::default())
     }
@@ -110,12 +118,13 @@ impl Embedded {
             let clock = Arc::new(Guarded::new(clock, meta.latest));
             let (memory, sessions) = begin(&conn, meta, &clock, options.term)?;
             let state = State::new(clock, sessions, Table::new(&options, false), options.notify);
-            Ok((memory, Arc::new(state), Space::new(&conn, &folder, quota)?, log::Log::new(&conn)?))
+            Ok((memory, Arc::new(state), Space::new(&conn, &folder, quota)?))
         };
-        let (memory, state, space, log) = prepare().map_err(|fault| schema::opening_fault(&at, fault))?;
+        let (memory, state, space) = prepare().map_err(|fault| schema::opening_fault(&at, fault))?;
         folder.sync()?;
         mark.write(memory.meta.batch);
-        start(&folder, &options, Writer { conn, memory, state, space, log, mark, lock })
+        let (log, copier) = Log::new(&conn, &at)?;
+        start(&folder, &options, Writer { conn, memory, state, space, log, mark, lock }, copier)
     }
 
     /// Opens a store for reading, beside the process that writes it or without one (B8). Changes nothing.
@@ -123,8 +132,8 @@ impl Embedded {
         EmbeddedReader::open(path.into())
     }
 
-    /// Gives a store that nobody has open a new incarnation, so that every epoch of its new life is greater than any of
-    /// the old one (L4). Returns it. A restored store needs this before it is used.
+    /// Gives a store that nobody has open a new incarnation, so that every epoch of its new life is greater
+    /// than any of the old one (L4). Returns it. A restored store needs this before it is used.
     pub fn renew_incarnation(path: impl Into<PathBuf>) -> Result<u16, Error> {
         let folder = Folder::new(path.into());
         let _lock = folder.lock()?;
@@ -159,10 +168,12 @@ impl Embedded {
 
 /// Looks at the files, opens the database and looks at what it is.
 fn open_database(folder: &Folder, clock: &dyn Clock, marked: u64) -> Result<(Connection, Meta), Error> {
-    let wal_bytes = std::fs::metadata(folder.wal()).map_or(0, |file| file.len());
-    folder::check_database(&folder.database(), wal_bytes)?;
+    let length = folder::check_database(&folder.database())?;
+    let log = std::fs::metadata(folder.wal()).map_or(0, |file| file.len());
     wal::check(&folder.wal())?;
-    let (conn, meta) = schema::open_writer(&folder.database(), clock.now())?;
+    // Where a log is there, it may have the pages that the file lacks.
+    let whole = (log == 0 && length > 0).then_some(length);
+    let (conn, meta) = schema::open_writer(&folder.database(), clock.now(), whole)?;
     if meta.batch < marked {
         return Err(fault::damaged(format_args!(
             "{}: batch {marked} was committed and batch {} is the last one there; restore a backup, or remove the file \
@@ -194,15 +205,15 @@ fn begin(
 }
 
 /// Starts the threads.
-fn start(folder: &Folder, options: &Options, writer: Writer) -> Result<Embedded, Error> {
+fn start(folder: &Folder, options: &Options, writer: Writer, copier: Copier) -> Result<Embedded, Error> {
     let state = writer.state.clone();
     let open = || Reader::open(&folder.database(), state.clock.clone(), Signs::Own(state.clone()));
     let (jobs, queue) = mpsc::channel(limits::QUEUE);
     let mut running = Running::default();
-    let (desk, thread) = Desk::start("hapax-read", open()?)?;
-    running.threads.push(thread);
-    let (archive, thread) = Desk::start("hapax-archive", open()?)?;
-    running.threads.push(thread);
+    let (desk, work) = Desk::new(open()?);
+    running.spawn("hapax-read", work)?;
+    let (archive, work) = Desk::new(open()?);
+    running.spawn("hapax-archive", work)?;
     let rounds = Rounds { sweep: options.sweeper, poll: options.poll };
     if rounds.sweep || rounds.poll {
         let keeper = Keeper {
@@ -218,16 +229,27 @@ fn start(folder: &Folder, options: &Options, writer: Writer) -> Result<Embedded,
         let (state, jobs, every) = (state.clone(), jobs.clone(), options.term / limits::RENEWALS_PER_TERM);
         running.spawn_until("hapax-beat", move |stop| keeper::beat(&state, &jobs, every, &stop))?;
     }
+    let copied = state.clone();
+    running.spawn("hapax-copy", move || copier.run(&copied))?;
     running.spawn("hapax-write", move || writer.run(queue))?;
     Ok(Embedded { core: Arc::new(Core { state, jobs, desk, archive, running: Mutex::new(running) }) })
 }
 
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+    thread.map_err(|error| Error::unavailable("the store's threads cannot be started").with_detail(error))
+}
+
 impl Running {
     fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        let thread = std::thread::Builder::new().name(name.into()).spawn(work).map_err(|error| {
-            Error::unavailable("the store's threads cannot be started").with_detail(error)
+        let (ended, end) = oneshot::channel();
+        let thread = spawn(name, move || {
+            work();
+            // Only someone who closes the store waits for this.
+            let _ = ended.send(());
         })?;
         self.threads.push(thread);
+        self.ends.push(end);
         Ok(())
     }
 
@@ -248,9 +270,15 @@ impl Lifecycle for Embedded {
     }
 
     async fn close(&self) -> Result<(), Error> {
-        self.core.running.lock().unwrap_or_else(PoisonError::into_inner).stops.clear();
+        let ends = self.core.stop();
         let ended = self.send_end().await;
         self.core.state.close();
+        self.core.desk.close().await;
+        self.core.archive.close().await;
+        for end in ends {
+            // A thread that panicked has ended too.
+            let _ = end.await;
+        }
         ended
     }
 }
@@ -264,6 +292,15 @@ impl Embedded {
             // Closed already.
             Err(_) => Ok(()),
         }
+    }
+}
+
+impl Core {
+    /// Tells the threads to stop that nobody asks for anything, and returns what is heard when threads end.
+    fn stop(&self) -> Vec<oneshot::Receiver<()>> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.stops.clear();
+        std::mem::take(&mut running.ends)
     }
 }
 

@@ -58,11 +58,20 @@ pub const READER_PAGES_KIB: u32 = 8 * 1024;
 /// How long one connection to an embedded store's file waits for another program that has it locked.
 pub const FILE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes of an embedded store's write-ahead log after which it is copied into the database.
-pub const WAL_BYTES: u64 = 32 * 1024 * 1024;
+/// Bytes of an embedded store's write-ahead log after which they are copied into the database, beside the writer.
+pub const WAL_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Bytes of write-ahead log after which the writer copies what is left, so that the log can start anew.
+pub const WAL_TURN_BYTES: u64 = 32 * 1024 * 1024;
+
+/// How often one copying goes after what the writer has written meanwhile.
+pub const WAL_ROUNDS: usize = 4;
 
 /// Bytes of write-ahead log after which the writer waits for readers, so that the log can start anew.
 pub const WAL_HARD_BYTES: u64 = 512 * 1024 * 1024;
+
+/// How long the writer then waits for readers at once.
+pub const WAL_HARD_WAIT: Duration = Duration::from_millis(50);
 
 /// Bytes of write-ahead log that are kept as a file after the log has started anew.
 pub const WAL_KEPT_BYTES: u64 = 64 * 1024 * 1024;

@@ -2,7 +2,9 @@
 //!
 //! It wraps a real one, so what it lets through is decided by the rules.
 
-use std::sync::Arc;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hapax_core::journal::Append;
@@ -18,7 +20,7 @@ pub struct Faulty<L> {
     faults: Arc<Faults>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Faults {
     away: AtomicBool,
     lost_claims: AtomicUsize,
@@ -26,6 +28,16 @@ struct Faults {
     no_time_left: AtomicBool,
     claims: AtomicUsize,
     peeks: AtomicUsize,
+    after_claim: Mutex<Option<Meanwhile>>,
+}
+
+/// What happens while somebody is not looking.
+type Meanwhile = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faults").finish_non_exhaustive()
+    }
 }
 
 impl<L: Ledger> Faulty<L> {
@@ -52,6 +64,19 @@ impl<L: Ledger> Faulty<L> {
     /// Lets the session look as if its term were over, as after a suspend.
     pub fn set_no_time_left(&self, none: bool) {
         self.faults.no_time_left.store(none, Ordering::SeqCst);
+    }
+
+    /// The next claim is carried out, then this happens, and only then is it answered.
+    pub fn after_next_claim<F, Fut>(&self, meanwhile: F)
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        *self.meanwhile() = Some(Box::new(|| Box::pin(meanwhile())));
+    }
+
+    fn meanwhile(&self) -> MutexGuard<'_, Option<Meanwhile>> {
+        self.faults.after_claim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many claims were asked for.
@@ -89,6 +114,10 @@ impl<L: Ledger> Ledger for Faulty<L> {
         self.faults.claims.fetch_add(1, Ordering::SeqCst);
         self.reachable()?;
         let verdict = self.ledger.claim(request).await;
+        let meanwhile = self.meanwhile().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile().await;
+        }
         if take(&self.faults.lost_claims) {
             return Err(Error::unavailable("the answer to a claim was lost"));
         }

@@ -8,6 +8,7 @@
 //! Two assumptions: a sector is written whole or not at all, and a sync that a file system has confirmed is true.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use anyhow::{Result, bail};
 
@@ -102,6 +103,16 @@ impl Disk {
     /// How many steps there are.
     pub fn steps(&self) -> usize {
         self.steps.len()
+    }
+
+    /// The line after each step that began within these lines.
+    pub fn lines(&self, within: Range<usize>) -> Vec<usize> {
+        self.steps
+            .iter()
+            .map(|step| step.began)
+            .filter(|began| within.contains(began))
+            .map(|began| began + 1)
+            .collect()
     }
 
     /// How many syncs there are.

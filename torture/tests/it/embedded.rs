@@ -17,7 +17,7 @@ fn workers_killed_anywhere_lose_nothing_and_run_nothing_twice() {
 }
 
 fn flawed(flaw: Option<Flaw>, flaw_after: Option<Flaw>) -> Plan {
-    Plan { flaw, flaw_after, least_hits: 0, ..Plan::slice(Kind::Embedded, 33, 2) }
+    Plan { flaw, flaw_after, least_hits: 0, ..Plan::slice(Kind::Embedded, 22, 2) }
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn two_hundred_callers_who_ask_nobody_are_found() {
 
 #[test]
 fn a_power_cut_takes_back_nothing_that_was_acknowledged() {
-    let plan = powercut::Plan { keys: 200, cuts: 120, seed: 3, syncs: Syncs::Honest };
+    let plan = powercut::Plan { keys: 150, cuts: 60, seed: 3, syncs: Syncs::Honest };
     assert_green(&powercut::run(program(), &plan).unwrap());
 }
 

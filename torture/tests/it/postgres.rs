@@ -102,6 +102,12 @@ fn an_application_killed_around_its_transaction_has_both_the_row_and_the_outcome
 }
 
 #[test]
+fn an_application_that_commits_without_the_guard_is_found() {
+    let plan = Plan { flaw: Some(Flaw::NoGuard), least_hits: 0, ..guard::plan(18, 2) };
+    assert_red(&crash::run(program(), &plan).unwrap(), "neither both nor neither");
+}
+
+#[test]
 fn a_killed_server_that_comes_back_has_lost_nothing_and_nothing_ran_twice() {
     assert_green(&outage::run(program(), 5, 1).unwrap());
 }

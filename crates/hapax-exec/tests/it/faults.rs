@@ -1,7 +1,7 @@
 //! When the ledger is away or its answers get lost: L5, L13, L14, L4.
 
 use hapax_core::{ClaimRequest, Executed, Fingerprint, Inspect as _, Ledger as _, Report, Retry, Verdict, View};
-use hapax_exec::{Ended, How};
+use hapax_exec::{Ended, Executor, How};
 
 use crate::{Effects, call, eventually, executor};
 
@@ -112,6 +112,41 @@ async fn a_lease_with_too_little_left_is_renewed_before_anything_runs() {
         matches!(ledger.peek(claim_id("stuck")).await, Ok(Some(View::Released { .. })))
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_session_that_lapsed_and_came_back_is_not_enough_to_begin() {
+    // The session's term ends while the claim waits to be dispatched; by then the heartbeat has renewed it, but an operator
+    // has released the claim and somebody else has run it (L4).
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.set_no_time_left(true);
+    let (meddler, counted) = (ledger.clone(), effects.clone());
+    ledger.after_next_claim(move || {
+        meddler.set_no_time_left(false);
+        let (meddler, counted) = (meddler.clone(), counted.clone());
+        async move {
+            let record = meddler.inner().record(claim_id("revived")).await.unwrap().unwrap();
+            let (id, epoch) = (claim_id("revived"), record.claim.epoch);
+            meddler.report(id, epoch, Report::Doubt(hapax_core::Doubt::Lapsed), vec![]).await.unwrap();
+            let verb = hapax_core::Verb::Release { force: true };
+            let decision = hapax_core::Decision { seen: epoch, verb, actor: "ann".into(), reason: "gone".into() };
+            meddler.inner().decide(id, decision).await.unwrap();
+            let other = Executor::new(meddler.inner().clone());
+            other.once(call("revived"), counted.then(Ended::succeeded("the other's"))).await.unwrap();
+        }
+    });
+    let done = executor.once(call("revived"), effects.then(Ended::succeeded("the zombie's"))).await.unwrap();
+    assert_eq!(effects.count(), 1, "the zombie did not begin");
+    assert_eq!(done.value, hapax_core::Outcome::Succeeded("the other's".into()));
+}
+
+#[tokio::test]
+async fn work_whose_time_is_over_does_not_begin() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.after_next_claim(|| tokio::time::sleep(std::time::Duration::from_millis(30)));
+    let call = call("late").give_up(std::time::Duration::from_millis(20));
+    let error = executor.once(call, effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), error.executed(), effects.count()), ("attempt-failed", Executed::No, 0));
 }
 
 #[tokio::test]

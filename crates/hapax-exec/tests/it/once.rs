@@ -112,6 +112,8 @@ async fn a_panic_is_dealt_with_at_once() {
     assert!(error.cause().unwrap().contains("boom"));
     let again = executor.once(call("p"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
     assert_eq!((again.code(), effects.count()), ("outcome-unknown", 0));
+    let before_the_future: fn(_) -> std::future::Ready<Ended> = |_| panic!("boom");
+    assert_eq!(executor.once(call("q"), before_the_future).await.unwrap_err().code(), "outcome-unknown");
 }
 
 #[tokio::test]

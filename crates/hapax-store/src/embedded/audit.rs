@@ -60,7 +60,8 @@ pub(super) fn write(conn: &Connection, event: &AuditEvent) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Reads a row `id, at, verb, actor, reason, operation_id, epoch, before, after, outcome_kind, status, bytes, crc`.
+/// Reads a row `id, at, verb, actor, reason, operation_id, epoch, before, after, outcome_kind, status, bytes,
+/// crc`.
 pub(super) fn read(row: &Row<'_>) -> Result<(i64, AuditEvent), Fault> {
     let id = row.get(0)?;
     let bytes = Bytes::from(row.get::<_, Option<Vec<u8>>>(11)?.unwrap_or_default());

@@ -62,7 +62,8 @@ impl Memory {
         })
     }
 
-    /// Goes back to what is in the database, because a batch was rolled back. Epochs and outcome numbers are not reused.
+    /// Goes back to what is in the database, because a batch was rolled back. Epochs and outcome numbers are
+    /// not reused.
     pub(super) fn roll_back(&mut self, meta: Meta, session: Sign, held: u64) {
         (self.meta, self.session) = (meta, session);
         self.shelves.forget(held);
@@ -149,7 +150,8 @@ impl Batch<'_> {
         let meta = &mut self.memory.meta;
         meta.batch += 1;
         meta.latest = meta.latest.max(self.moment.time);
-        // A block is reserved long before it is used: even a log that lost its end does not lead to an epoch used twice.
+        // A block is reserved long before it is used: even a log that lost its end does not lead to an epoch
+        // used twice.
         if self.memory.next_epoch + limits::EPOCH_BLOCK / 2 > meta.epoch_reserved {
             meta.epoch_reserved = self.memory.next_epoch + limits::EPOCH_BLOCK;
         }
@@ -191,7 +193,12 @@ impl Batch<'_> {
             return Err(full().into());
         }
         if let (Answer::Verdict(Verdict::Replay(_)), Some(stored)) = (&answer, &before) {
-            self.changed.push(Changed { id: *id, claim: Some(stored.claim.clone()), written: false, was_settled: true });
+            self.changed.push(Changed {
+                id: *id,
+                claim: Some(stored.claim.clone()),
+                written: false,
+                was_settled: true,
+            });
         }
         if destroys(command) && !matches!(change, Change::None) {
             self.wipe = true;
@@ -241,9 +248,12 @@ impl Batch<'_> {
         self.write();
         self.memory.held.remove(id);
         match (&claim, before) {
-            (Some(claim), Some(stored)) if same_opening(&stored.claim, claim) => self.change(id, stored, claim)?,
+            (Some(claim), Some(stored)) if same_opening(&stored.claim, claim) => {
+                self.change(id, stored, claim)?
+            }
             (Some(claim), Some(stored)) => {
-                // An expired claim is opened again: it takes a new place, so that places stay in order of opening.
+                // An expired claim is opened again: it takes a new place, so that places stay in order of
+                // opening.
                 self.take_away(stored)?;
                 self.add(id, claim, identity.cloned().map_or_else(|| stored.identity(), Ok)?)?;
             }

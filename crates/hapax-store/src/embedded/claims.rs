@@ -1,6 +1,7 @@
 //! Claims in the database: reading, adding, changing and removing one.
 
 use std::cmp::Ordering;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use hapax_core::{Claim, ClaimId, Leaves, State};
@@ -17,7 +18,8 @@ pub(super) fn load(conn: &Connection, claim: &ClaimId) -> Result<Option<Stored>,
     Ok(Some(stored))
 }
 
-/// Where a claim is, and its row. The search ends at the claim or at the one after it, which is looked at for damage.
+/// Where a claim is, and its row. The search ends at the claim or at the one after it, which is looked at for
+/// damage.
 fn load_row(conn: &Connection, claim: &ClaimId) -> Result<Option<Stored>, Fault> {
     let sql = "SELECT digest, digest_crc, id FROM claims INDEXED BY claims_digest WHERE digest >= ?1 \
                ORDER BY digest LIMIT 1";
@@ -30,7 +32,7 @@ fn load_row(conn: &Connection, claim: &ClaimId) -> Result<Option<Stored>, Fault>
         Ordering::Less => return Err(out_of_order()),
     }
     let id: i64 = entry.get(2)?;
-    let mut statement = conn.prepare_cached(BY_ID)?;
+    let mut statement = conn.prepare_cached(&BY_ID)?;
     let mut rows = statement.query([id])?;
     let Some(row) = rows.next()? else {
         return Err(damaged(format_args!("claim row {id} is not where its index says")).into());
@@ -42,14 +44,13 @@ fn load_row(conn: &Connection, claim: &ClaimId) -> Result<Option<Stored>, Fault>
     Ok(Some(columns.stored()?))
 }
 
-const BY_ID: &str = "SELECT id, digest, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
-     opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, may_have_run, since, until, why, \
-     asked_at, outcome_kind, status, outcome, leaves, identity, crc FROM claims WHERE id = ?1";
+static BY_ID: LazyLock<String> = LazyLock::new(|| select("id = ?1"));
 
 /// Makes sure that a claim which was not found is really absent.
 ///
-/// A damaged entry would be next to where the claim's own should be: either it is the claim's own, or it has led the
-/// search astray, which then ends beside it. [`load`] has looked at the entry behind; here is the one in front.
+/// A damaged entry would be next to where the claim's own should be: either it is the claim's own, or it has
+/// led the search astray, which then ends beside it. [`load`] has looked at the entry behind; here is the one
+/// in front.
 pub(super) fn check_absent(conn: &Connection, claim: &ClaimId) -> Result<(), Fault> {
     let sql = "SELECT digest, digest_crc FROM claims INDEXED BY claims_digest WHERE digest < ?1 \
                ORDER BY digest DESC LIMIT 1";
@@ -298,8 +299,8 @@ pub(super) fn select(condition: &str) -> String {
     format!("SELECT {COLUMNS} FROM claims WHERE {condition}")
 }
 
-/// A query for whole rows of claims in a state in flight. SQLite must be told that it is one, or it would not use the
-/// index of those.
+/// A query for whole rows of claims in a state in flight. SQLite must be told that it is one, or it would not
+/// use the index of those.
 pub(super) fn select_open(state: i64, condition: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM claims INDEXED BY claims_open WHERE state = {state} AND state <> 3 AND {condition}"

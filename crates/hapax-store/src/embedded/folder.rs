@@ -1,4 +1,5 @@
-//! The folder of an embedded store: its files, the lock that one writer holds, and the mark of what was committed.
+//! The folder of an embedded store: its files, the lock that one writer holds, and the mark of what was
+//! committed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -102,7 +103,8 @@ impl Folder {
     }
 }
 
-/// Held as long as the store is open for writing; the system gives it up when the process ends, however it ends.
+/// Held as long as the store is open for writing; the system gives it up when the process ends, however it
+/// ends.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
@@ -110,8 +112,8 @@ pub(super) struct Lock {
 
 /// The number of the latest committed batch, beside the database.
 ///
-/// It is written after each commit and not synced. Whatever ends the process, the mark is never ahead of what was
-/// committed; after a power cut it may be behind. So a database that is behind its mark has lost commits.
+/// It is written after each commit and not synced. Whatever ends the process, the mark is never ahead of what
+/// was committed; after a power cut it may be behind. So a database that is behind its mark has lost commits.
 #[derive(Debug)]
 pub(super) struct Mark {
     file: File,
@@ -141,34 +143,18 @@ impl Mark {
     }
 }
 
-/// The first bytes of every SQLite database.
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-
-/// Looks at the database file before SQLite does: what is not a whole hapax store is refused with a clear word.
-pub(super) fn check_database(path: &Path, wal_bytes: u64) -> Result<(), Error> {
-    let Ok(file) = File::open(path) else { return Ok(()) };
-    let length = file.metadata().map_or(0, |metadata| metadata.len());
-    if length == 0 {
-        return Ok(());
-    }
-    let mut header = [0; 100];
-    if length < 512 || file.read_exact_at(&mut header, 0).is_err() {
+/// Refuses a database file that is too short to be one; SQLite would take some of them for new ones. Returns
+/// its length.
+///
+/// The file is not opened here: closing it again would take away the locks that SQLite has on it in this
+/// process.
+pub(super) fn check_database(path: &Path) -> Result<u64, Error> {
+    let length = fs::metadata(path).map_or(0, |file| file.len());
+    if (1..SMALLEST_DATABASE).contains(&length) {
         return Err(damaged(format_args!("{}: cut off within its first page", path.display())));
     }
-    if &header[..16] != MAGIC {
-        return Err(Error::corrupt("this file is not a hapax store").with_detail(path.display()));
-    }
-    let number = |at: usize| {
-        u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
-    };
-    let page_size = match u16::from_be_bytes([header[16], header[17]]) {
-        1 => 65_536,
-        size => u64::from(size),
-    };
-    // While a log is waiting to be copied in, the file may be shorter than its first page says.
-    let whole = number(28) * page_size;
-    if wal_bytes == 0 && number(24) == number(92) && length < whole {
-        return Err(damaged(format_args!("{}: {length} bytes instead of {whole}", path.display())));
-    }
-    Ok(())
+    Ok(length)
 }
+
+/// The least bytes that a database can have: one page of the smallest size.
+const SMALLEST_DATABASE: u64 = 512;

@@ -1,15 +1,16 @@
-//! The store's own threads beside the writer: one renews the session, one sweeps and looks after those who wait.
+//! The store's own threads beside the writer: one renews the session, one sweeps and looks after those who
+//! wait.
 //!
-//! The heart beats in a thread that does nothing else and waits for nobody: neither a slow disk nor busy request cores
-//! can let a session lapse that is alive (L4).
+//! The heart beats in a thread that does nothing else and waits for nobody: neither a slow disk nor busy
+//! request cores can let a session lapse that is alive (L4).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use hapax_core::claim::current;
-use hapax_core::{ClaimId, Epoch, StateName};
+use hapax_core::{ClaimId, Epoch, StateName, Timestamp};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
@@ -46,7 +47,7 @@ pub(super) struct Keeper {
     pub(super) reader: Reader,
     pub(super) rounds: Rounds,
     /// How the watched claims stood when they were last looked at.
-    pub(super) seen: HashMap<ClaimId, Option<(Epoch, StateName)>>,
+    pub(super) seen: HashMap<ClaimId, Seen>,
 }
 
 impl Keeper {
@@ -64,7 +65,8 @@ impl Keeper {
             if self.rounds.sweep && Instant::now() >= next_sweep {
                 let began = Instant::now();
                 let more = self.sweep().unwrap_or(false);
-                // With more to do, the next chunk comes after a pause in which claims have the writer for themselves.
+                // With more to do, the next chunk comes after a pause in which claims have the writer for
+                // themselves.
                 next_sweep = Instant::now() + if more { began.elapsed() * 2 } else { limits::SWEEP_EVERY };
             }
         }
@@ -87,23 +89,45 @@ impl Keeper {
         }
     }
 
-    /// Looks at what is watched. Changes are announced by the writer; here are those that time alone brings about, such as
-    /// the end of a lease, and with notification switched off all of them.
+    /// Looks at what is watched. The writer announces what commands change; here is what time alone changes,
+    /// such as the end of a lease, and with notification switched off everything.
     fn poll(&mut self) -> Result<(), Fault> {
-        let watched = self.state.hub.watched();
+        let watched: HashSet<ClaimId> = self.state.hub.watched().into_iter().collect();
         self.seen.retain(|claim, _| watched.contains(claim));
+        let now = self.reader.clock.now();
         for claim in watched {
-            let standing = self.standing(&claim)?;
-            if self.seen.insert(claim, standing) != Some(standing) {
+            let before = self.seen.get(&claim);
+            if self.state.notify && before.is_some_and(|seen| now < seen.until) {
+                continue;
+            }
+            let seen = self.standing(&claim, now)?;
+            if before.is_none_or(|before| before.standing != seen.standing) {
                 self.state.hub.wake(&claim);
             }
+            self.seen.insert(claim, seen);
         }
         Ok(())
     }
 
-    fn standing(&self, id: &ClaimId) -> Result<Option<(Epoch, StateName)>, Fault> {
-        let Some(stored) = claims::load(&self.reader.conn, id)? else { return Ok(None) };
-        let now = self.reader.now(&stored.claim, self.reader.clock.now())?;
-        Ok(current(Some(&stored.claim), &now).map(|claim| (claim.epoch, claim.state.name())))
+    fn standing(&self, id: &ClaimId, time: Timestamp) -> Result<Seen, Fault> {
+        let Some(stored) = claims::load(&self.reader.conn, id)? else {
+            return Ok(Seen { standing: None, until: time.after(limits::SWEEP_EVERY) });
+        };
+        let now = self.reader.now(&stored.claim, time)?;
+        let claim = current(Some(&stored.claim), &now);
+        let until = match &stored.claim.state {
+            hapax_core::State::Held { run_until } => now.holder.until.min(*run_until),
+            // It may be granted meanwhile, and then lapse.
+            _ => time.after(limits::SWEEP_EVERY),
+        };
+        Ok(Seen { standing: claim.map(|claim| (claim.epoch, claim.state.name())), until: until.max(time) })
     }
+}
+
+/// How a watched claim stood.
+pub(super) struct Seen {
+    /// `None` when it was absent.
+    standing: Option<(Epoch, StateName)>,
+    /// Until when time alone does not change it, as far as could be known.
+    until: Timestamp,
 }

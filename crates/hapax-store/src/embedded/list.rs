@@ -1,7 +1,7 @@
 //! Listing and counting without reading the whole store (L17).
 //!
-//! A listing reads the shelves that the filter allows, in order, and on each of them either everything or, for states in
-//! flight, the index of those. One page looks at a bounded number of rows.
+//! A listing reads the shelves that the filter allows, in order, and on each of them either everything or,
+//! for states in flight, the index of those. One page looks at a bounded number of rows.
 
 use hapax_core::{Counts, Filter, Page, Record, StateName, Timestamp};
 use rusqlite::{Connection, params};
@@ -66,7 +66,8 @@ fn names(wanted: &Filter) -> [Option<&str>; 3] {
     [wanted.tenant.as_deref(), wanted.project.as_deref(), wanted.operation.as_deref()]
 }
 
-/// The ranges of rows to look at. With an age in the filter every shelf is one: rows of a shelf are in order of opening.
+/// The ranges of rows to look at. With an age in the filter every shelf is one: rows of a shelf are in order
+/// of opening.
 fn ranges(conn: &Connection, wanted: &Filter, after: i64) -> Result<Vec<(i64, i64)>, Fault> {
     if names(wanted) == [None; 3] && wanted.opened_before.is_none() {
         return Ok(vec![(0, i64::MAX)]);

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use hapax_core::claim::{current, view};
 use hapax_core::{
@@ -153,23 +152,32 @@ fn epoch(packed: i64) -> Epoch {
 
 type Read = Box<dyn FnOnce(&Reader) + Send>;
 
+/// What a reading thread is told.
+enum Order {
+    Read(Read),
+    Close,
+}
+
 /// A reading thread.
 #[derive(Clone)]
-pub(super) struct Desk(mpsc::Sender<Read>);
+pub(super) struct Desk(mpsc::Sender<Order>);
 
 impl Desk {
-    /// Starts a thread with a reader of its own.
-    pub(super) fn start(name: &str, reader: Reader) -> Result<(Desk, JoinHandle<()>), Error> {
-        let (sender, mut reads) = mpsc::channel::<Read>(limits::READ_QUEUE);
+    /// A desk, and the work of the thread that sits at it.
+    pub(super) fn new(reader: Reader) -> (Desk, impl FnOnce() + Send + 'static) {
+        let (sender, mut orders) = mpsc::channel(limits::READ_QUEUE);
         let work = move || {
-            while let Some(read) = reads.blocking_recv() {
+            while let Some(Order::Read(read)) = orders.blocking_recv() {
                 read(&reader);
             }
         };
-        let thread = std::thread::Builder::new().name(name.into()).spawn(work).map_err(|error| {
-            Error::unavailable("the store's threads cannot be started").with_detail(error)
-        })?;
-        Ok((Desk(sender), thread))
+        (Desk(sender), work)
+    }
+
+    /// Ends the thread once it has read what it was asked for before.
+    pub(super) async fn close(&self) {
+        // It may have ended already.
+        let _ = self.0.send(Order::Close).await;
     }
 
     /// A desk at which nobody sits.
@@ -184,9 +192,10 @@ impl Desk {
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let read: Read = Box::new(move |reader| {
+            // Whoever asked may have gone.
             let _ = reply.send(read(reader).map_err(Fault::for_reader));
         });
-        self.0.try_send(read).map_err(|error| match error {
+        self.0.try_send(Order::Read(read)).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::unavailable("too many reads wait for the store"),
             mpsc::error::TrySendError::Closed(_) => closed(),
         })?;

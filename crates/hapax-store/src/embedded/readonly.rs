@@ -41,8 +41,9 @@ impl EmbeddedReader {
         drop(conn);
         let clock = Guarded::new(Arc::new(SystemClock::default()), meta.latest);
         let reader = Reader::open(&database, Arc::new(clock), Signs::Stored)?;
+        let (desk, work) = Desk::new(reader);
         // The thread ends with the last handle; there is nothing to wait for.
-        let (desk, _) = Desk::start("hapax-read", reader)?;
+        super::spawn("hapax-read", work)?;
         Ok(EmbeddedReader { desk })
     }
 

@@ -1,10 +1,11 @@
 //! A claim as a row, and back.
 //!
-//! [`Columns`] is the row in plain numbers and bytes: what is bound, what is checked by the checksum, and what is read.
-//! The outcome's bytes and the leaves are in tables of their own; a row says whether they are there.
+//! [`Columns`] is the row in plain numbers and bytes: what is bound, what is checked by the checksum, and
+//! what is read. The outcome's bytes and the leaves are in tables of their own; a row says whether they are
+//! there.
 //!
-//! A row has the same length in every state, as nearly as possible: a settle then overwrites it where it is, and does not
-//! split a page that was full.
+//! A row has the same length in every state, as nearly as possible: a settle then overwrites it where it is,
+//! and does not split a page that was full.
 
 use std::time::Duration;
 
@@ -68,7 +69,8 @@ pub(super) struct Stored {
     pub(super) leaves: bool,
     /// [`Identity::encode`].
     pub(super) identity: Box<[u8]>,
-    /// The claim. Its outcome has no bytes and its leaves are missing until they are read from their own tables.
+    /// The claim. Its outcome has no bytes and its leaves are missing until they are read from their own
+    /// tables.
     pub(super) claim: Claim,
 }
 
@@ -286,9 +288,7 @@ impl<'a> Columns<'a> {
                 since,
                 asked_at: self.asked_at.map(Timestamp::from_micros),
             },
-            StateName::Released => {
-                State::Released { since, ran: ran_of(self.why)? }
-            }
+            StateName::Released => State::Released { since, ran: ran_of(self.why)? },
         })
     }
 
@@ -298,12 +298,15 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// When the sweeper should look at a claim that time alone can change. A held one is found by its session instead.
+/// When the sweeper should look at a claim that time alone can change. A held one is found by its session
+/// instead.
 fn due(claim: &Claim) -> Timestamp {
     match &claim.state {
         State::Held { .. } => Timestamp::NEVER,
         State::Settled { keep_until, .. } => *keep_until,
-        State::InDoubt { since, .. } => claim.terms.doubt.map_or(Timestamp::NEVER, |ends| since.after(ends.after)),
+        State::InDoubt { since, .. } => {
+            claim.terms.doubt.map_or(Timestamp::NEVER, |ends| since.after(ends.after))
+        }
         State::Released { since, .. } => {
             since.after(limits::TOMBSTONE_KEPT.max(claim.terms.quiet).max(claim.terms.give_up))
         }
@@ -333,8 +336,8 @@ fn unknown(what: &str) -> Error {
     damaged(format_args!("a claim with {what}"))
 }
 
-/// The code of what does not apply. Codes start at 2, because SQLite stores 0 and 1 in no bytes at all, and a row should
-/// not grow when its state changes.
+/// The code of what does not apply. Codes start at 2, because SQLite stores 0 and 1 in no bytes at all, and a
+/// row should not grow when its state changes.
 const NOTHING: i64 = 2;
 
 /// The code of a state; the view `hapax_states` says the same to people.

@@ -83,13 +83,18 @@ impl Meta {
     }
 }
 
-/// Opens the database for writing; makes it where there is none. `now` is the machine's clock.
-pub(super) fn open_writer(path: &Path, now: Timestamp) -> Result<(Connection, Meta), Error> {
+/// Opens the database for writing; makes it where there is none. `now` is the machine's clock, `whole` the length of the
+/// file if it must have all pages.
+pub(super) fn open_writer(
+    path: &Path,
+    now: Timestamp,
+    whole: Option<u64>,
+) -> Result<(Connection, Meta), Error> {
     let conn = Connection::open(path).map_err(|error| opening(path, error))?;
-    prepare_writer(&conn, now).map(|meta| (conn, meta)).map_err(|fault| opening_fault(path, fault))
+    prepare_writer(&conn, now, whole).map(|meta| (conn, meta)).map_err(|fault| opening_fault(path, fault))
 }
 
-fn prepare_writer(conn: &Connection, now: Timestamp) -> Result<Meta, Fault> {
+fn prepare_writer(conn: &Connection, now: Timestamp, whole: Option<u64>) -> Result<Meta, Fault> {
     conn.busy_timeout(limits::FILE_PATIENCE)?;
     conn.set_prepared_statement_cache_capacity(limits::STATEMENTS);
     // Only a database without any table takes the page size.
@@ -107,6 +112,10 @@ fn prepare_writer(conn: &Connection, now: Timestamp) -> Result<Meta, Fault> {
         limits::WRITER_PAGES_KIB,
         limits::WAL_KEPT_BYTES,
     ))?;
+    if let Some(length) = whole {
+        check_length(conn, length)?;
+    }
+    // Only then: a process that died while it made the database left one page, and the rest is made in the log now.
     if is_new(conn)? {
         create(conn, now)?;
     }
@@ -160,6 +169,15 @@ pub(super) fn check_version(conn: &Connection) -> Result<Meta, Fault> {
     }
 }
 
+/// Refuses a database whose file is shorter than its pages, where no log has the rest of them.
+fn check_length(conn: &Connection, length: u64) -> Result<(), Fault> {
+    let whole = pragma(conn, "page_count")?.cast_unsigned() * pragma(conn, "page_size")?.cast_unsigned();
+    if length < whole {
+        return Err(damaged(format_args!("{length} bytes instead of {whole}")).into());
+    }
+    Ok(())
+}
+
 /// Opens the database for reading beside whoever writes it.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -174,6 +192,15 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, Error> {
         Ok(())
     };
     prepare().map_err(|fault| opening_fault(path, fault))?;
+    Ok(conn)
+}
+
+/// Opens the database for copying the log into it.
+pub(super) fn open_copier(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(|error| opening(path, error))?;
+    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = -64")
+        .map_err(|error| opening(path, error))?;
     Ok(conn)
 }
 

@@ -1,5 +1,5 @@
--- The tables of an embedded store. Times are microseconds since 1970, durations microseconds. Every `crc` is the
--- CRC-32 of the record's other values. `hapax_claims` is the table for people.
+-- The tables of an embedded store. Times are microseconds since 1970, durations microseconds. Every `crc` is
+-- the CRC-32 of the record's other values. `hapax_claims` is the table for people.
 
 -- One row: what the store knows of itself.
 CREATE TABLE store (
@@ -37,9 +37,10 @@ CREATE TABLE shelves (
 ) STRICT;
 CREATE UNIQUE INDEX shelves_name ON shelves (tenant, project, operation);
 
--- A claim's id is its shelf (id >> 40) and its place there, in the order of opening. A row has nearly the same length in
--- every state, so that a settle overwrites it in place: what does not apply is the greatest number (a time that never
--- comes), or for `outcome` a negative one; and codes start at 2, because SQLite stores 0 and 1 in no bytes at all.
+-- A claim's id is its shelf (id >> 40) and its place there, in the order of opening. A row has nearly the
+-- same length in every state, so that a settle overwrites it in place: what does not apply is the greatest
+-- number (a time that never comes), or for `outcome` a negative one; and codes start at 2, because SQLite
+-- stores 0 and 1 in no bytes at all.
 CREATE TABLE claims (
     id INTEGER PRIMARY KEY,
     digest BLOB NOT NULL,

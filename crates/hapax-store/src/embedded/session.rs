@@ -1,7 +1,7 @@
 //! The sessions of an embedded store (L4, B6).
 //!
-//! One process writes at a time, so what it needs to know of sessions is in memory: its own, which it renews here and
-//! writes down with the next batch, and the former ones, which ended when this one opened the store.
+//! One process writes at a time, so what it needs to know of sessions is in memory: its own, which it renews
+//! here and writes down with the next batch, and the former ones, which ended when this one opened the store.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -148,8 +148,8 @@ fn end_all(conn: &Connection, now: Timestamp) -> Result<HashMap<SessionId, Sign>
                 }
                 former.insert(id, sign);
             }
-            // One damaged row is no reason to stay closed. It counts as heard of until now, which is never too early,
-            // and is left for the verification to find.
+            // One damaged row is no reason to stay closed. It counts as heard of until now, which is never
+            // too early, and is left for the verification to find.
             Err(Fault::Command(_)) => {
                 former
                     .insert(SessionId(row.get::<_, i64>(0)?.cast_unsigned()), Sign { last: now, until: now });

@@ -1,7 +1,7 @@
 //! Shelves: claims of one tenant, project and operation, side by side, with their counts (L17).
 //!
-//! A claim's row number is its shelf and its place there, so a listing by scope and operation reads one range. Counts are
-//! kept in memory while a batch runs and written once with it.
+//! A claim's row number is its shelf and its place there, so a listing by scope and operation reads one
+//! range. Counts are kept in memory while a batch runs and written once with it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,8 +1,9 @@
-//! Room on disk (B5): new claims are refused while there is still room for the outcomes of those that were granted.
+//! Room on disk (B5): new claims are refused while there is still room for the outcomes of those that were
+//! granted.
 //!
-//! Two things are kept back. A reserve: below it nothing is granted. And a file of nothing, the ballast, for the case that
-//! somebody else fills the disk: when a write finds no room, the ballast is given up and the batch is tried again without
-//! its claims.
+//! Two things are kept back. A reserve: below it nothing is granted. And a file of nothing, the ballast, for
+//! the case that somebody else fills the disk: when a write finds no room, the ballast is given up and the
+//! batch is tried again without its claims.
 
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
@@ -19,8 +20,8 @@ use crate::limits;
 /// How much an embedded store may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// The most bytes that the database may have, its log not counted. An eighth of them is kept for the outcomes of what
-    /// was granted.
+    /// The most bytes that the database may have, its log not counted. An eighth of them is kept for the
+    /// outcomes of what was granted.
     pub bytes: Option<u64>,
 }
 

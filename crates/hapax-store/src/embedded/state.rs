@@ -40,7 +40,8 @@ impl State {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The store stops after a failed write: nobody knows what reached the disk until it is opened again (B4).
+    /// The store stops after a failed write: nobody knows what reached the disk until it is opened again
+    /// (B4).
     pub(super) fn stop(&self, detail: &str) -> Error {
         self.sessions.give_up();
         let error = Error::unavailable("the store has stopped after a failed write; it must be opened again");

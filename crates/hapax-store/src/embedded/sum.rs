@@ -1,6 +1,7 @@
 //! The checksum that every stored record carries (B8).
 //!
-//! A record is checked as a list of values, each with its type and length, so that no two records give the same bytes.
+//! A record is checked as a list of values, each with its type and length, so that no two records give the
+//! same bytes.
 
 use hapax_core::Error;
 

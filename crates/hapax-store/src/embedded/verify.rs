@@ -1,7 +1,7 @@
 //! Reading everything to see whether it is what was written.
 //!
-//! Rows are read in chunks, each in a read of its own, so that a verification beside a running server does not keep the
-//! server's log from starting anew for long.
+//! Rows are read in chunks, each in a read of its own, so that a verification beside a running server does
+//! not keep the server's log from starting anew for long.
 
 use hapax_core::journal::Stream;
 use hapax_core::{Counts, Error, StateName};
@@ -161,7 +161,8 @@ fn verify_stream(conn: &Connection, name: &str) -> Result<(), Fault> {
     }
 }
 
-/// The counts on the shelves against the claims, and the claims against their index, in one view of the store.
+/// The counts on the shelves against the claims, and the claims against their index, in one view of the
+/// store.
 fn verify_counts(conn: &Connection) -> Result<(), Fault> {
     conn.execute_batch("BEGIN")?;
     let compared = compare_counts(conn);

@@ -1,10 +1,11 @@
 //! A look at the write-ahead log before SQLite replays it.
 //!
-//! SQLite replays the log up to the first frame whose checksum is wrong and silently drops the rest: right for a write
-//! that a power cut tore, wrong for a log that was damaged later. The two can be told apart. Every commit is synced before
-//! the next one is written, so a torn write is at the end: behind the first bad frame there is at most one commit. Two or
-//! more mean that something durable was damaged. The remaining case, damage within the very last commit, shows in the
-//! [`Mark`](super::folder::Mark) unless the machine lost its power as well.
+//! SQLite replays the log up to the first frame whose checksum is wrong and silently drops the rest: right
+//! for a write that a power cut tore, wrong for a log that was damaged later. The two can be told apart.
+//! Every commit is synced before the next one is written, so a torn write is at the end: behind the first bad
+//! frame there is at most one commit. Two or more mean that something durable was damaged. The remaining
+//! case, damage within the very last commit, shows in the [`Mark`](super::folder::Mark) unless the machine
+//! lost its power as well.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};

@@ -1,7 +1,9 @@
-//! The thread that writes: it takes what is queued, carries it out in one transaction, syncs once, then answers everybody.
+//! The thread that writes: it takes what is queued, carries it out in one transaction, syncs once, then
+//! answers everybody.
 //!
-//! There is no timer: while one batch is being synced the next one gathers. Nothing is answered before its commit has
-//! returned. A failed write stops the store (B4); a full disk sends the batch round again without its new claims (B5).
+//! There is no timer: while one batch is being synced the next one gathers. Nothing is answered before its
+//! commit has returned. A failed write stops the store (B4); a full disk sends the batch round again without
+//! its new claims (B5).
 
 use std::sync::Arc;
 
@@ -150,9 +152,28 @@ impl Writer {
                     Err(fault) => return Err(fault.for_reader()),
                 },
                 Setback::Fault(Fault::Io(detail)) => return Err(self.state.stop(&detail)),
-                Setback::Fault(Fault::Batch(error) | Fault::Command(error)) => return Err(error),
+                Setback::Fault(Fault::Batch(error)) => return Err(error),
+                // Something that they share is damaged: whoever does not need it goes on.
+                Setback::Fault(Fault::Command(_)) if jobs.len() > 1 => return self.one_by_one(jobs, results),
+                Setback::Fault(Fault::Command(error)) => return Err(error),
             }
         }
+    }
+
+    /// Each command in a transaction of its own.
+    fn one_by_one(&mut self, jobs: &[Job], results: &mut Results) -> Result<Vec<Changed>, Error> {
+        let mut changed = Vec::new();
+        for (job, result) in jobs.iter().zip(results.iter_mut()) {
+            let mut own = vec![None];
+            match self.carry_out(std::slice::from_ref(job), &mut own) {
+                Ok(more) => {
+                    changed.extend(more);
+                    *result = own.pop().flatten();
+                }
+                Err(error) => *result = Some(Err(error)),
+            }
+        }
+        Ok(changed)
     }
 
     /// One transaction.
@@ -212,8 +233,9 @@ impl Writer {
 
 /// Lets those come along who are just about to ask.
 ///
-/// Everybody who was answered by the last batch asks again at about the same time, and the first to do so must not sail
-/// alone. There is no timer in this: as soon as nobody else has come while the others had a chance to run, it goes on.
+/// Everybody who was answered by the last batch asks again at about the same time, and the first to do so
+/// must not sail alone. There is no timer in this: as soon as nobody else has come while the others had a
+/// chance to run, it goes on.
 fn gather(jobs: &mut mpsc::Receiver<Job>, batch: &mut Vec<Job>) {
     let mut calm = 0;
     while calm < CALM && batch.len() < limits::BATCH {

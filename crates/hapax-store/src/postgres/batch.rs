@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use hapax_core::claim::Report;
 use hapax_core::{
-    Ask, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Identity, Outcome, Retention, SessionId,
+    Ask, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Identity, Kind, Outcome, Retention, SessionId,
     Verdict,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::answer;
+use super::change::Order;
 use super::failure::Failure;
 use super::link::{Line, Link};
 use super::queue::Weigh;
@@ -86,6 +87,14 @@ impl Settling {
 }
 
 impl Item {
+    /// Has it decided in the slow way.
+    fn hand_in(self, shared: &Arc<Shared>) {
+        match self {
+            Item::Claim(claiming) => Order::claim(*claiming).hand_in(shared),
+            Item::Settle(settling) => Order::settle(*settling).hand_in(shared),
+        }
+    }
+
     fn refuse(self, error: Error) {
         // Whoever asked may have gone.
         match self {
@@ -118,32 +127,28 @@ pub(super) async fn serve(shared: Arc<Shared>) {
 
 async fn serve_batch(shared: &Arc<Shared>, line: &mut Line, items: Vec<Item>) {
     let deadline = Instant::now() + shared.options.patience;
-    let batch = Batch::new(items, shared.session.known().id);
-    loop {
+    let mut batches = vec![Batch::new(items, shared.session.known().id)];
+    while let Some(batch) = batches.pop() {
         match attempt(shared, line, &batch).await {
-            Ok(done) => return answer::batch(shared, batch, done),
+            Ok(done) => answer::batch(shared, batch, done),
             // The same attempts and the same epochs again: whatever was carried out is found to have been (L13).
-            Err(Failure::Lost(_) | Failure::Unknown(_) | Failure::Busy) if Instant::now() < deadline => {}
-            Err(Failure::Refused(error)) if batch.len() > 1 => {
-                // The statement failed for one of them: each alone tells for which.
-                return one_by_one(shared, line, batch.into_items(), &error).await;
-            }
+            Err(Failure::Lost(_) | Failure::Unknown(_)) if Instant::now() < deadline => batches.push(batch),
+            // Somebody keeps a row, or the statement failed for one of them: each alone tells for which.
+            Err(failure) if batch.len() > 1 && is_about_one(&failure) => batches.extend(batch.into_alone()),
+            Err(Failure::Busy) => batch.into_items().for_each(|item| item.hand_in(shared)),
             Err(failure) => {
                 let error = failure.into_error();
-                return batch.into_items().for_each(|item| item.refuse(error.clone()));
+                batch.into_items().for_each(|item| item.refuse(error.clone()));
             }
         }
     }
 }
 
-async fn one_by_one(shared: &Arc<Shared>, line: &mut Line, items: impl Iterator<Item = Item>, error: &Error) {
-    for item in items {
-        let alone = Batch::new(vec![item], shared.session.known().id);
-        match attempt(shared, line, &alone).await {
-            Ok(done) => answer::batch(shared, alone, done),
-            Err(Failure::Refused(error)) => alone.into_items().for_each(|item| item.refuse(error.clone())),
-            Err(_) => alone.into_items().for_each(|item| item.refuse(error.clone())),
-        }
+fn is_about_one(failure: &Failure) -> bool {
+    match failure {
+        Failure::Busy => true,
+        Failure::Refused(error) => error.kind() != Kind::Unavailable,
+        _ => false,
     }
 }
 
@@ -177,6 +182,17 @@ impl Batch {
 
     fn len(&self) -> usize {
         self.claims.len() + self.more_claims.len() + self.settles.len() + self.more_settles.len()
+    }
+
+    /// A batch for each.
+    fn into_alone(self) -> impl Iterator<Item = Batch> {
+        self.into_items().map(|item| {
+            let session = match &item {
+                Item::Claim(claiming) => claiming.ask.session,
+                Item::Settle(_) => SessionId(0),
+            };
+            Batch::new(vec![item], session)
+        })
     }
 
     fn into_items(self) -> impl Iterator<Item = Item> {

@@ -113,6 +113,12 @@ pub(super) async fn carry_out(
     }
     let claim = before.map(|stored| &stored.claim);
     let (change, answer) = step(claim, &order.command, &locked.now);
+    if change != Change::None
+        && matches!(order.command, Command::Operate(_))
+        && before.is_some_and(must_leave_first)
+    {
+        return Err(Error::conflict("a memory table may have taken the claim in again").into());
+    }
     let note = audit(claim, &order.command, &change, &answer, locked.now.time);
     let repeated = unsure.load(Ordering::SeqCst) && change == Change::None;
     if repeated && let Some(stored) = before {
@@ -135,6 +141,11 @@ pub(super) async fn carry_out(
         shared.watchers.changed(&order.id, watched);
     }
     Ok(answer)
+}
+
+/// Whether memory tables may still answer for a claim that an operator changes.
+fn must_leave_first(stored: &Stored) -> bool {
+    stored.claim.kept().is_some() && !stored.leaving
 }
 
 /// A grant needs the number of its shelf, and giving one out is a transaction of its own.

@@ -7,6 +7,7 @@ use tokio_postgres::GenericClient;
 use super::change::{LOCK, Locked, PUT, Put};
 use super::confused;
 use super::failure::Failure;
+use super::row::get;
 
 /// Settles a claim inside the application's own transaction, in the database that holds the ledger: both commit, or
 /// neither does. To be called last before COMMIT, because the claim stays locked until then.
@@ -14,7 +15,8 @@ use super::failure::Failure;
 /// An error of kind `LostLease` means that the epoch is stale or the claim is settled already. The transaction must then be
 /// rolled back, and the caller answered from the ledger.
 ///
-/// Waiters learn of the outcome when the transaction commits.
+/// Waiters learn of the outcome when the transaction commits. At an isolation level above READ COMMITTED the transaction must
+/// have begun after the claim was granted.
 ///
 /// ```no_run
 /// # async fn pay(
@@ -49,7 +51,7 @@ pub async fn guard<C: GenericClient + Sync>(
     };
     let put = Put::new(now.time, claim, before, &after, None, None);
     let row = tx.query_opt(PUT, &put.params()).await.map_err(told)?;
-    let watched: bool = row.ok_or_else(confused)?.try_get(0).map_err(|_| confused())?;
+    let watched: bool = get(&row.ok_or_else(confused)?, 0)?;
     if watched {
         // Delivered with the commit.
         tx.query("SELECT pg_notify('hapax_changed', $1)", &[&claim.to_string()]).await.map_err(told)?;

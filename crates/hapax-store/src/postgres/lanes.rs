@@ -6,7 +6,6 @@ use hapax_core::lane::{self, Lane, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::{AttemptId, ClaimId, Error, SessionId};
 use tokio_postgres::Row;
 
-use super::confused;
 use super::failure::Failure;
 use super::link::Link;
 use super::row::{Uuid, get, unreadable};
@@ -80,7 +79,6 @@ async fn living(
     let sql =
         "SELECT id FROM hapax.sessions WHERE id = ANY($1) AND until > coalesce($2::bigint, hapax.clock())";
     let rows = link.query(sql, &[&sessions, &given_time]).await?;
-    rows.iter()
-        .map(|row| Ok(SessionId(row.try_get::<_, i64>(0).map_err(|_| confused())?.cast_unsigned())))
-        .collect()
+    let read = |row| Ok(SessionId(get::<i64>(row, 0)?.cast_unsigned()));
+    Ok(rows.iter().map(read).collect::<Result<_, Error>>()?)
 }

@@ -14,16 +14,18 @@ use tokio_postgres::{AsyncMessage, Client, Notification, Row, Statement};
 
 use super::address::Address;
 use super::failure::Failure;
+use super::row::get;
 use super::shelf::Shelves;
 use crate::limits;
 
 /// Plans are made once, perhaps on an empty table, and used for the life of the connection: only index scans and nested
 /// loops stay good whatever the tables become. A commit is durable when it returns, whatever the database's default is.
+/// Nobody waits long for a lock, and a process that is frozen within a transaction loses it.
 const SET_UP: &str = "\
     SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; \
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; \
-    SET default_transaction_isolation = 'read committed'; SET statement_timeout = 0; SET lock_timeout = 0; \
-    SET idle_in_transaction_session_timeout = 0; SET client_min_messages = warning; SET extra_float_digits = 3; \
+    SET default_transaction_isolation = 'read committed'; SET statement_timeout = 0; SET lock_timeout = '1s'; \
+    SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = warning; SET extra_float_digits = 3; \
     DO $$ BEGIN IF current_setting('synchronous_commit') <> 'remote_apply' THEN \
         SET synchronous_commit = on; END IF; END $$";
 
@@ -79,10 +81,10 @@ impl Link {
     /// A replica cannot grant, and one that is promoted while we are connected would not be noticed.
     async fn incarnation(&mut self) -> Result<i16, Failure> {
         let row = self.query_one("SELECT pg_is_in_recovery()", &[]).await?;
-        if row.get(0) {
+        if get(&row, 0)? {
             return Err(Error::unavailable("the PostgreSQL server is a replica").into());
         }
-        Ok(self.query_one("SELECT hapax.incarnation()", &[]).await?.get(0))
+        Ok(get(&self.query_one("SELECT hapax.incarnation()", &[]).await?, 0)?)
     }
 
     /// Runs a statement that stays prepared on this connection.

@@ -7,7 +7,7 @@ use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, Claim, ClaimId, Command, Counts, Decision, Epoch, Error, Filter, Inspect,
-    Journal, Lanes, Operated, OperationId, Page, Record, Registry, State, SweepReport, step,
+    Journal, Kind, Lanes, Operated, OperationId, Page, Record, Registry, State, SweepReport, step,
 };
 
 use super::change::Order;
@@ -139,20 +139,25 @@ impl Inspect for Postgres {
     }
 
     async fn decide(&self, claim: ClaimId, decision: Decision) -> Result<Operated, Error> {
-        let seen = self.shared.read(claim).await?;
         let command = Command::Operate(decision);
-        let stored = seen.stored.as_ref().map(|stored| &stored.claim);
-        let answer = match (step(stored, &command, &seen.now()), stored) {
-            ((Change::None, answer), _) => answer,
-            (_, Some(Claim { state: State::Settled { .. }, epoch, .. })) => {
-                self.send_away(claim, *epoch).await?;
-                self.decide_locking(claim, command).await?
+        loop {
+            let seen = self.shared.read(claim).await?;
+            let stored = seen.stored.as_ref().map(|stored| &stored.claim);
+            let answer = match (step(stored, &command, &seen.now()), stored) {
+                ((Change::None, answer), _) => Ok(answer),
+                (_, Some(Claim { state: State::Settled { .. }, epoch, .. })) => {
+                    self.send_away(claim, *epoch).await?;
+                    self.decide_locking(claim, command.clone()).await
+                }
+                _ => self.decide_locking(claim, command.clone()).await,
+            };
+            match answer {
+                Ok(Answer::Operated(operated)) => return Ok(operated),
+                Ok(_) => return Err(confused()),
+                // Another operator was at it in between, and tables may answer for it again.
+                Err(error) if error.kind() == Kind::Conflict => {}
+                Err(error) => return Err(error),
             }
-            _ => self.decide_locking(claim, command).await?,
-        };
-        match answer {
-            Answer::Operated(operated) => Ok(operated),
-            _ => Err(confused()),
         }
     }
 
@@ -182,13 +187,19 @@ impl Postgres {
         let number: Option<i64> = self
             .shared
             .ask(Resend::Always, async move |link: &mut Link| {
-                let sql = "SELECT hapax.send_away($1, $2)";
-                let row = link.query_opt(sql, &[&&claim.as_bytes()[..], &packed(epoch)]).await?;
-                if notify && row.is_some() {
+                let (digest, epoch) = (&claim.as_bytes()[..], packed(epoch));
+                let row = link.query_opt("SELECT hapax.send_away($1, $2)", &[&digest, &epoch]).await?;
+                let Some(row) = row else {
+                    let sql = "SELECT EXISTS (SELECT FROM hapax.claims \
+                               WHERE digest = $1 AND epoch = $2 AND state = 'S')";
+                    let locked: bool = get(&link.query_one(sql, &[&digest, &epoch]).await?, 0)?;
+                    return if locked { Err(Failure::Busy) } else { Ok(None) };
+                };
+                if notify {
                     // If it does not get through, the next beat of every process brings it.
                     let _ = tell_forget(link).await;
                 }
-                row.map(|row| Ok(get(&row, 0)?)).transpose()
+                Ok(Some(get(&row, 0)?))
             })
             .await?;
         self.shared.table.remove(&claim);

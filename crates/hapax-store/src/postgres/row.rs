@@ -308,7 +308,7 @@ pub(super) struct Stored {
     /// Whether another process waits for a change.
     pub(super) watched: bool,
     /// Whether an operator is about to change it.
-    leaving: bool,
+    pub(super) leaving: bool,
     pub(super) shelf: i32,
     identity: Vec<u8>,
 }

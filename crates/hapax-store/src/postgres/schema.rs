@@ -7,6 +7,7 @@ use hapax_core::Error;
 
 use super::failure::Failure;
 use super::link::Link;
+use super::row::get;
 
 /// What brings a database from version n to n + 1, from an empty one on.
 const MIGRATIONS: &[&str] = &[
@@ -25,6 +26,8 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtext('hapax.schema'))";
 
 /// Makes sure that the schema is there and that this hapax can use it.
 pub(super) async fn migrate(link: &mut Link) -> Result<(), Failure> {
+    // Whoever comes first may take a while.
+    link.run("SET lock_timeout = '60s'").await?;
     let result = migrate_locked(link).await;
     match result {
         Ok(()) => link.commit().await,
@@ -39,7 +42,7 @@ pub(super) async fn migrate(link: &mut Link) -> Result<(), Failure> {
 async fn migrate_locked(link: &mut Link) -> Result<(), Failure> {
     link.begin(LOCK, &[]).await?;
     let there = link.query_one("SELECT to_regclass('hapax.schema_version') IS NOT NULL", &[]).await?;
-    if !there.get::<_, bool>(0) {
+    if !get::<bool>(&there, 0)? {
         link.run(
             "CREATE SCHEMA IF NOT EXISTS hapax;
              CREATE TABLE hapax.schema_version (
@@ -55,7 +58,7 @@ async fn migrate_locked(link: &mut Link) -> Result<(), Failure> {
             &[],
         )
         .await?;
-    let (version, oldest): (i32, i32) = (row.get(0), row.get(1));
+    let (version, oldest): (i32, i32) = (get(&row, 0)?, get(&row, 1)?);
     let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
     if oldest > known {
         return Err(Error::corrupt(format!(
@@ -81,21 +84,21 @@ pub(super) async fn check_server(link: &mut Link) -> Result<(), Failure> {
             &[],
         )
         .await?;
-    let version: i32 = row.get(0);
+    let version: i32 = get(&row, 0)?;
     if version < 140_000 {
         return Err(Error::invalid("the PostgreSQL server is older than version 14").into());
     }
-    for (setting, value) in [("fsync", row.get::<_, &str>(1)), ("full_page_writes", row.get(2))] {
+    for (setting, value) in [("fsync", get::<&str>(&row, 1)?), ("full_page_writes", get(&row, 2)?)] {
         if value != "on" {
             let message =
                 format!("the PostgreSQL server has {setting} = {value}: it would lose what it has confirmed");
             return Err(Error::invalid(message).into());
         }
     }
-    if !matches!(row.get(3), "on" | "remote_apply") {
+    if !matches!(get(&row, 3)?, "on" | "remote_apply") {
         return Err(Error::invalid("synchronous_commit cannot be switched on for this connection").into());
     }
-    if row.get(4) {
+    if get(&row, 4)? {
         return Err(Error::unavailable("the PostgreSQL server is a replica").into());
     }
     Ok(())

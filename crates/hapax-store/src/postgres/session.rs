@@ -60,13 +60,15 @@ impl Standing {
         Session { id: known.id, term: self.term, left }
     }
 
-    /// The database's time, or a little later: the time of the latest renewal and what has passed since it was sent.
+    /// The database's time or later, for asking the memory table: the time of the latest renewal, what has passed since it
+    /// was sent, and as long as the table may go on without hearing of a clock that was set forward. An outcome that is
+    /// about to expire is then asked of the database.
     pub(super) fn time(&self) -> Timestamp {
         match &self.clock {
             Some(clock) => clock.now(),
             None => {
                 let known = self.known();
-                known.renewed_at.after(boot_time().saturating_sub(known.renewed))
+                known.renewed_at.after(boot_time().saturating_sub(known.renewed) + limits::TABLE_VALIDITY)
             }
         }
     }

@@ -7,6 +7,7 @@ use hapax_core::Identity;
 
 use super::failure::Failure;
 use super::link::Link;
+use super::row::get;
 use crate::limits;
 
 /// The three names, joined; none of them can contain the separator.
@@ -65,9 +66,9 @@ impl Shelves {
             known.clear();
         }
         for row in rows {
-            let place: i64 = row.get(0);
+            let place: i64 = get(&row, 0)?;
             if let Some(name) = usize::try_from(place - 1).ok().and_then(|place| missing.get(place)) {
-                known.insert((*name).clone(), row.get(1));
+                known.insert((*name).clone(), get(&row, 1)?);
             }
         }
         Ok(())

@@ -80,7 +80,8 @@ pub(crate) fn part() -> Option<std::path::PathBuf> {
     std::env::var_os(PART).map(Into::into)
 }
 
-/// The command that plays the part of a test in another process. What `before` does in the shell also holds for it.
+/// The command that plays the part of a test in another process. What `before` does in the shell also holds
+/// for it.
 pub(crate) fn play(test: &str, folder: &Path, before: &str) -> Command {
     let this = std::env::current_exe().unwrap();
     let script = format!("{before} exec \"$0\" --exact {test} --nocapture --test-threads=1");

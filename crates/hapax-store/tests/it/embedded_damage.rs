@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use hapax_core::claim::Verb;
-use hapax_core::{Decision, Inspect as _, Kind, Ledger as _, Outcome, Verdict};
-use hapax_store::conformance::DAY;
+use hapax_core::{
+    ClaimRequest, Decision, Fingerprint, Inspect as _, Kind, Ledger as _, Outcome, Report, Verdict,
+};
+use hapax_store::conformance::{DAY, granted, identity, ok};
 use hapax_store::embedded::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 
@@ -231,4 +233,38 @@ async fn what_was_erased_is_in_no_file_any_more() {
         });
         assert_eq!(found.collect::<Vec<_>>(), Vec::<usize>::new(), "in {file}");
     }
+}
+
+#[tokio::test]
+async fn damage_to_what_some_claims_share_leaves_the_others_alone() {
+    let folder = closed(5).await;
+    let of_other = |key: &str| ClaimRequest::new(identity("other.op", key), Fingerprint::of_bytes(b"body"));
+    let store = open(folder.path()).unwrap();
+    let grant = granted(&store, &of_other("one")).await;
+    drop(store);
+    // The counts of one shelf are changed by hand; they are read with the first claim that moves on it.
+    let database = rusqlite::Connection::open(folder.path().join("hapax.db")).unwrap();
+    assert_eq!(database.execute("UPDATE shelves SET held = 9 WHERE operation = 'other.op'", []).unwrap(), 1);
+    drop(database);
+    let store = open(folder.path()).unwrap();
+    let mut claims = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let store = store.clone();
+        let request =
+            if number % 2 == 0 { ask(&format!("new-{number}")) } else { of_other(&format!("new-{number}")) };
+        claims.spawn(async move { (number, store.claim(request).await) });
+    }
+    for (number, answer) in claims.join_all().await {
+        match answer {
+            Ok(Verdict::Granted(_)) => assert_eq!(number % 2, 0),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => assert_eq!((number % 2, error.kind()), (1, Kind::Corrupt), "{error:#}"),
+        }
+    }
+    let settle = Report::Settle(ok("late"), DAY);
+    let settled = store.report(of_other("one").identity.claim_id(), grant.epoch, settle, Vec::new()).await;
+    assert_eq!(settled.unwrap_err().kind(), Kind::Corrupt);
+    let peeked = store.peek(of_other("one").identity.claim_id()).await.unwrap();
+    assert!(peeked.is_some(), "the claim itself is whole");
+    assert!(!store.verify().await.unwrap().is_sound());
 }

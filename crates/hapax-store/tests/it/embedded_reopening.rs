@@ -139,6 +139,20 @@ async fn a_second_opener_is_refused_and_told_which_store() {
 }
 
 #[tokio::test]
+async fn a_closed_store_can_be_opened_while_handles_on_it_remain() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    fill(&store, 0..5).await;
+    store.close().await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(store.claim(ask("key-1")).await.unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(store.count(&Filter::default()).await.unwrap_err().kind(), Kind::Unavailable);
+    let again = Embedded::open(folder.path(), Options::default()).unwrap();
+    assert_eq!(retried(&again, "key-1").await, Ok(outcome_of("key-1")));
+    assert_eq!(store.session().left, Duration::ZERO);
+}
+
+#[tokio::test]
 async fn a_store_of_a_newer_hapax_is_refused() {
     // B8.
     let folder = tempfile::tempdir().unwrap();

@@ -103,7 +103,8 @@ fn a_disk_without_room_refuses_claims_and_still_keeps_outcomes() {
 
 #[test]
 fn a_failed_write_stops_the_store() {
-    // B4, with a real error of the operating system: the process may not write beyond a size, and the log reaches it.
+    // B4, with a real error of the operating system: the process may not write beyond a size, and the log
+    // reaches it.
     if let Some(folder) = part() {
         runtime().block_on(async {
             let store = Embedded::open(&folder, Options::default()).unwrap();
@@ -138,8 +139,8 @@ fn a_failed_write_stops_the_store() {
     }
     let folder = tempfile::tempdir().unwrap();
     let this = "embedded_trouble::a_failed_write_stops_the_store";
-    // 1,024 blocks of 512 bytes or of a KiB, depending on the shell; without the trap the signal would end the process.
-    // The ballast is larger than that, so it is not there: the file cannot be made.
+    // 1,024 blocks of 512 bytes or of a KiB, depending on the shell; without the trap the signal would end
+    // the process. The ballast is larger than that, so it is not there: the file cannot be made.
     let output = play(this, folder.path(), "trap '' XFSZ; ulimit -f 1024;").output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -158,7 +159,8 @@ fn a_failed_write_stops_the_store() {
 
 #[test]
 fn a_failed_sync_stops_the_store_and_nothing_of_it_is_acknowledged() {
-    // B4: the commit itself says that the sync failed. In a process of its own, because fail points are for all threads.
+    // B4: the commit itself says that the sync failed. In a process of its own, because fail points are for
+    // all threads.
     if let Some(folder) = part() {
         runtime().block_on(async {
             let store = Embedded::open(&folder, Options::default()).unwrap();

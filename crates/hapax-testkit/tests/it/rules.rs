@@ -6,8 +6,8 @@ use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen, current, view};
 use hapax_core::{
     Answer, Ask, AttemptId, Change, Claim, ClaimId, Command, Decision, Doubt, Ending, Epoch, Fingerprint,
-    Now, OperationId, Outcome, Ran, RecipeId, Report, Rerun, Retention, SessionId, Sign, Swept, Terms,
-    Timestamp, Verb, Verdict, step,
+    Now, OperationId, Outcome, Ran, RecipeId, Report, Rerun, Retention, SessionId, Sign, StateName, Swept,
+    Terms, Timestamp, Verb, Verdict, step,
 };
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -361,6 +361,34 @@ proptest! {
             prop_assert_eq!(before.operation_id, grant.operation_id);
         }
     }
+}
+
+fn held(terms: Terms) -> World {
+    let mut world = World::new();
+    let fingerprint = Fingerprint { recipe: RecipeId(1), digest: [0; 32] };
+    world.play(&Line::Say(Saying::Claim(0, fingerprint, terms, 0)));
+    world
+}
+
+#[test]
+fn the_sweeper_leaves_alone_what_it_saw_under_another_epoch() {
+    let mut world = held(Terms::default());
+    world.time = world.time.after(TERM);
+    let before = world.claim.clone();
+    assert_eq!(world.apply(&Command::Sweep(epoch(1))), Answer::Swept(Swept::Kept));
+    assert_eq!(world.claim, before);
+    assert_eq!(world.apply(&Command::Sweep(epoch(2))), Answer::Swept(Swept::InDoubt));
+}
+
+#[test]
+fn a_doubt_about_a_forgotten_session_is_no_older_than_its_grant() {
+    let after = Duration::from_secs(600);
+    let mut world =
+        held(Terms { doubt: Some(DoubtEnds { after, then: DoubtThen::Forget }), ..Terms::default() });
+    world.play(&Line::Forget(0));
+    assert_eq!(world.present().map(|claim| claim.state.name()), Some(StateName::InDoubt));
+    world.time = world.time.after(after);
+    assert_eq!(world.present(), None);
 }
 
 fn is_over(claim: &Claim, world: &World) -> bool {
