@@ -68,17 +68,27 @@ async fn memory(folder: &Path, report: &mut Report) -> Result<(), Failure> {
 
 /// Resident memory of this process.
 fn resident() -> Result<u64, Failure> {
-    let pages: u64 = std::fs::read_to_string("/proc/self/statm")?.split(' ').nth(1).ok_or("no statm")?.parse()?;
+    let pages: u64 =
+        std::fs::read_to_string("/proc/self/statm")?.split(' ').nth(1).ok_or("no statm")?.parse()?;
     Ok(pages * 4_096)
 }
 
-async fn many_keys(folder: &Path, args: &LedgerArgs, report: &mut Report, empty: &Rate) -> Result<(), Failure> {
+async fn many_keys(
+    folder: &Path,
+    args: &LedgerArgs,
+    report: &mut Report,
+    empty: &Rate,
+) -> Result<(), Failure> {
     let place = folder.join("many");
     let store = Embedded::open(&place, Options::default())?;
     load::fill(&store, args.keys, OUTCOME).await?;
     store.close().await?;
     let bytes: u64 = sizes(&place)?;
-    report.figure(&format!("bytes on disk per claim at {} keys", args.keys), bytes as f64 / args.keys as f64, "bytes");
+    report.figure(
+        &format!("bytes on disk per claim at {} keys", args.keys),
+        bytes as f64 / args.keys as f64,
+        "bytes",
+    );
     let started = Instant::now();
     let store = Embedded::open(&place, Options::default())?;
     report.figure(&format!("opening with {} keys", args.keys), started.elapsed().as_secs_f64(), "s");
@@ -88,7 +98,11 @@ async fn many_keys(folder: &Path, args: &LedgerArgs, report: &mut Report, empty:
     }
     let full = median(rates);
     report.figure(&format!("embedded, 64 waiters, {} keys", args.keys), full.pairs, "pairs/s");
-    report.figure(&format!("embedded, 64 waiters, {} keys, claim p99", args.keys), full.percentile(0.99), "ms");
+    report.figure(
+        &format!("embedded, 64 waiters, {} keys, claim p99", args.keys),
+        full.percentile(0.99),
+        "ms",
+    );
     // The rate at none once more, now: the machine may have changed while the keys were made.
     let fresh = Embedded::open(folder.join("again"), Options::default())?;
     let again = load::run(&fresh, WAITERS, Duration::from_secs(args.seconds), OUTCOME).await?;

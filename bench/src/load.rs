@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hapax_core::{
-    ClaimRequest, Ending, Fingerprint, Identity, Key, Ledger, Operation, Outcome, Report, Retention, Scope, Source,
-    Verdict, Width,
+    ClaimRequest, Ending, Fingerprint, Identity, Key, Ledger, Operation, Outcome, Report, Retention, Scope,
+    Source, Verdict, Width,
 };
 use tokio::task::JoinSet;
 
@@ -50,9 +50,12 @@ pub(crate) async fn pair<L: Ledger>(ledger: &L, outcome: &Bytes) -> Result<Durat
     let request = fresh();
     let claim = request.identity.claim_id();
     let started = Instant::now();
-    let Verdict::Granted(grant) = ledger.claim(request).await? else { return Err("a fresh claim was not granted".into()) };
+    let Verdict::Granted(grant) = ledger.claim(request).await? else {
+        return Err("a fresh claim was not granted".into());
+    };
     let took = started.elapsed();
-    let settle = Report::Settle(Outcome::Succeeded(outcome.clone()), Retention::For(Duration::from_secs(86_400)));
+    let settle =
+        Report::Settle(Outcome::Succeeded(outcome.clone()), Retention::For(Duration::from_secs(86_400)));
     match ledger.report(claim, grant.epoch, settle, Vec::new()).await? {
         Ending::Settled(_) => Ok(took),
         other => Err(format!("a settle was answered with {other:?}").into()),
@@ -60,7 +63,12 @@ pub(crate) async fn pair<L: Ledger>(ledger: &L, outcome: &Bytes) -> Result<Durat
 }
 
 /// So many callers, for so long.
-pub(crate) async fn run<L: Ledger>(ledger: &L, waiters: usize, time: Duration, outcome: usize) -> Result<Rate, Failure> {
+pub(crate) async fn run<L: Ledger>(
+    ledger: &L,
+    waiters: usize,
+    time: Duration,
+    outcome: usize,
+) -> Result<Rate, Failure> {
     let outcome = Bytes::from(vec![b'x'; outcome]);
     let started = Instant::now();
     let mut callers = JoinSet::new();

@@ -90,7 +90,8 @@ async fn compare(
     folder: &Path,
     what: &str,
 ) -> Result<(), Failure> {
-    for (waiters, clients, wanted) in [(64, &[8, 32, 64][..], 3.5), (512, &[8, 32, 64], 4.5), (1, &[1], 0.9)] {
+    for (waiters, clients, wanted) in [(64, &[8, 32, 64][..], 3.5), (512, &[8, 32, 64], 4.5), (1, &[1], 0.9)]
+    {
         let (rate, best, ratio) = rounds(args, store, url, folder, waiters, clients).await?;
         report.figure(&format!("pgbench, best of {clients:?} clients, {what}"), best, "pairs/s");
         report.figure(&format!("hapax, {waiters} waiters, {what}"), rate.pairs, "pairs/s");

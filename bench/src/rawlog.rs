@@ -17,7 +17,12 @@ const BATCH: usize = 1_024;
 type Append = (Vec<u8>, oneshot::Sender<()>);
 
 /// Pairs of appends each second.
-pub(crate) async fn run(folder: &Path, waiters: usize, time: Duration, outcome: usize) -> Result<f64, Failure> {
+pub(crate) async fn run(
+    folder: &Path,
+    waiters: usize,
+    time: Duration,
+    outcome: usize,
+) -> Result<f64, Failure> {
     let file = File::create(folder.join("raw.log"))?;
     let (sender, receiver) = mpsc::channel::<Append>(65_536);
     let writer = std::thread::spawn(move || write(file, receiver));

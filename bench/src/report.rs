@@ -38,7 +38,8 @@ impl Report {
 
     /// Writes the file.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
-        let folder = PathBuf::from(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into())).join("bench");
+        let folder = PathBuf::from(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+            .join("bench");
         std::fs::create_dir_all(&folder)?;
         let path = folder.join(format!("{}.json", self.name));
         let content = json!({"ratios": self.ratios, "figures": self.figures});

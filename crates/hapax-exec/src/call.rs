@@ -10,8 +10,8 @@ use bytes::Bytes;
 use hapax_core::claim::DoubtEnds;
 use hapax_core::journal::Append;
 use hapax_core::{
-    ClaimId, Epoch, Error, Fingerprint, Identity, Key, Leaves, Operation, OperationId, Outcome, RecipeId, Rerun,
-    Retention, Scope, Source, Terms, Timestamp, Width,
+    ClaimId, Epoch, Error, Fingerprint, Identity, Key, Leaves, Operation, OperationId, Outcome, RecipeId,
+    Rerun, Retention, Scope, Source, Terms, Timestamp, Width,
 };
 
 use crate::limits;
@@ -117,7 +117,10 @@ impl Call {
 
     /// How to hash what is asked under another recipe, in case the claim was made under one (L2).
     #[must_use]
-    pub fn rehash(mut self, rehash: impl Fn(RecipeId) -> Option<Fingerprint> + Send + Sync + 'static) -> Self {
+    pub fn rehash(
+        mut self,
+        rehash: impl Fn(RecipeId) -> Option<Fingerprint> + Send + Sync + 'static,
+    ) -> Self {
         self.rehash = Some(Arc::new(rehash));
         self
     }
@@ -193,7 +196,10 @@ impl Call {
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("identity", &self.identity).field("terms", &self.terms).finish_non_exhaustive()
+        f.debug_struct("Call")
+            .field("identity", &self.identity)
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
     }
 }
 

@@ -108,16 +108,19 @@ impl Error {
             Reason::Invalid | Reason::Mismatch { .. } | Reason::Unavailable => Executed::No,
             Reason::AttemptFailed { executed } => executed,
             Reason::OutcomePending | Reason::Refused(_) | Reason::NotKept { .. } => Executed::Yes,
-            Reason::InProgress | Reason::OutcomeUnknown { .. } | Reason::Corrupt | Reason::Internal => Executed::Unknown,
+            Reason::InProgress | Reason::OutcomeUnknown { .. } | Reason::Corrupt | Reason::Internal => {
+                Executed::Unknown
+            }
         }
     }
 
     /// May the caller try again?
     pub fn retry(&self) -> Retry {
         match self.reason {
-            Reason::InProgress | Reason::AttemptFailed { .. } | Reason::OutcomePending | Reason::Unavailable => {
-                Retry::SameKey(limits::COME_BACK)
-            }
+            Reason::InProgress
+            | Reason::AttemptFailed { .. }
+            | Reason::OutcomePending
+            | Reason::Unavailable => Retry::SameKey(limits::COME_BACK),
             // Somebody may resolve the doubt meanwhile; asking again has no effect of its own.
             Reason::OutcomeUnknown { .. } => Retry::SameKey(Duration::from_secs(10)),
             _ => Retry::Never,
@@ -131,8 +134,12 @@ impl fmt::Display for Error {
             Reason::Invalid => "the call cannot be accepted",
             Reason::Mismatch { .. } => "the key was used before for a different request",
             Reason::InProgress => "the first call with this key is still running",
-            Reason::OutcomeUnknown { .. } => "nobody knows whether the work was done; somebody has to find out",
-            Reason::AttemptFailed { .. } => "the attempt failed and was given back; try again with the same key",
+            Reason::OutcomeUnknown { .. } => {
+                "nobody knows whether the work was done; somebody has to find out"
+            }
+            Reason::AttemptFailed { .. } => {
+                "the attempt failed and was given back; try again with the same key"
+            }
             Reason::OutcomePending => "the work was done; its outcome waits to be recorded",
             Reason::Unavailable => "the ledger cannot be reached; nothing was run",
             Reason::Refused(_) => "the work ended with a terminal error",

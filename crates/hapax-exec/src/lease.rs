@@ -66,7 +66,12 @@ impl<'a, L: Ledger> Lease<'a, L> {
     }
 
     /// Sends a report. One that ends the lease stays due until the ledger has confirmed it.
-    pub(crate) async fn report(&mut self, ledger: &L, report: Report, events: Vec<Append>) -> Result<Ending, Error> {
+    pub(crate) async fn report(
+        &mut self,
+        ledger: &L,
+        report: Report,
+        events: Vec<Append>,
+    ) -> Result<Ending, Error> {
         let ends = !matches!(report, Report::Renew | Report::Cleared);
         if ends {
             self.due = Some((report.clone(), events.clone()));

@@ -12,8 +12,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use hapax_core::journal::Append;
 use hapax_core::{
-    ClaimId, ClaimRequest, Doubt, Ending, Executed, Grant, Identity, Kept, Ledger, OperationId, Outcome, Ran, Report,
-    Verdict,
+    ClaimId, ClaimRequest, Doubt, Ending, Executed, Grant, Identity, Kept, Ledger, OperationId, Outcome, Ran,
+    Report, Verdict,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -91,15 +91,21 @@ impl<L: Ledger> Executor<L> {
             let unbroken_until = asked_at + self.ledger.session().left;
             match self.ask(request.clone()).await? {
                 Verdict::Granted(grant) => {
-                    let held = Held { identity: &identity, request, grant, call: &call, asked_at, unbroken_until };
+                    let held =
+                        Held { identity: &identity, request, grant, call: &call, asked_at, unbroken_until };
                     return self.hold(held, work).await;
                 }
                 Verdict::Replay(kept) => return Ok(done(kept, How::Replayed)),
                 Verdict::Held { operation_id, .. } if call.attach == Attach::Reject => {
                     return Err(Error::new(Reason::InProgress).about(operation_id));
                 }
-                Verdict::Held { operation_id, .. } => match self.attach(claim, call.attach, operation_id).await {
-                    Err(error) if retries > 0 && matches!(error.reason(), Reason::AttemptFailed { .. }) => retries -= 1,
+                Verdict::Held { operation_id, .. } => match self
+                    .attach(claim, call.attach, operation_id)
+                    .await
+                {
+                    Err(error) if retries > 0 && matches!(error.reason(), Reason::AttemptFailed { .. }) => {
+                        retries -= 1
+                    }
                     answer => return answer,
                 },
                 Verdict::Mismatch { operation_id, recipe, leaves } => {
@@ -110,12 +116,15 @@ impl<L: Ledger> Executor<L> {
                     }
                 }
                 Verdict::InDoubt { operation_id, reason, .. } => {
-                    return Err(Error::new(Reason::OutcomeUnknown { doubt: Some(reason) }).about(operation_id));
+                    return Err(
+                        Error::new(Reason::OutcomeUnknown { doubt: Some(reason) }).about(operation_id)
+                    );
                 }
                 Verdict::Spent => {}
             }
         }
-        Err(Error::new(Reason::InProgress).because("the claim changed hands too often while this call asked for it"))
+        Err(Error::new(Reason::InProgress)
+            .because("the claim changed hands too often while this call asked for it"))
     }
 
     /// Asks for a grant. A claim that is given up on before the ledger has answered is handed back behind the scenes (L13).
@@ -135,7 +144,9 @@ impl<L: Ledger> Executor<L> {
         };
         match attach::wait(&self.ledger, claim, bound).await? {
             Found::Settled(kept) => Ok(done(kept, How::Attached)),
-            Found::InDoubt(doubt) => Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id)),
+            Found::InDoubt(doubt) => {
+                Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
+            }
             Found::Free => {
                 Err(Error::new(Reason::AttemptFailed { executed: Executed::Unknown }).about(operation_id))
             }
@@ -158,7 +169,8 @@ impl<L: Ledger> Executor<L> {
             }
         }
         if !self.is_sure_of(&held, &mut lease).await? {
-            let late = Ended::NotRun("the lease or the time of the call had run out before the work began".into());
+            let late =
+                Ended::NotRun("the lease or the time of the call had run out before the work began".into());
             return self.conclude(held, lease, late).await;
         }
         lease.dispatched();
@@ -272,7 +284,11 @@ impl<L: Ledger> Executor<L> {
     /// The work has answered and the ledger is away: the outcome goes to the spool before the caller is told (L15).
     fn keep_for_later(&self, held: &Held<'_>, lease: &mut Lease<'_, L>, error: hapax_core::Error) -> Error {
         let operation_id = held.grant.operation_id;
-        let unknown = || Error::new(Reason::OutcomeUnknown { doubt: None }).about(operation_id).because(format!("{error:#}"));
+        let unknown = || {
+            Error::new(Reason::OutcomeUnknown { doubt: None })
+                .about(operation_id)
+                .because(format!("{error:#}"))
+        };
         let (Some(spool), Some(Report::Settle(outcome, retention))) = (&self.spool, lease.due()) else {
             return unknown();
         };

@@ -63,7 +63,8 @@ impl Spool {
             return Err(Error::unavailable("the spool is full"));
         }
         let path = self.folder.join(format!("{claim}-{}.outcome", epoch.packed()));
-        write_synced(&self.folder, &path, &content).map_err(|error| broken("the spool cannot be written", &path, &error))?;
+        write_synced(&self.folder, &path, &content)
+            .map_err(|error| broken("the spool cannot be written", &path, &error))?;
         self.held.files.fetch_add(1, Ordering::SeqCst);
         self.held.bytes.fetch_add(bytes, Ordering::SeqCst);
         Ok(Entry { path, bytes, held: self.held.clone() })
@@ -72,15 +73,18 @@ impl Spool {
     /// Settles everything that an earlier process left here. What cannot be read is set aside, never deleted.
     pub(crate) async fn settle_all<L: Ledger>(&self, ledger: &L) -> Result<(), Error> {
         for path in self.files()? {
-            let content = fs::read(&path).map_err(|error| broken("the spool cannot be read", &path, &error))?;
+            let content =
+                fs::read(&path).map_err(|error| broken("the spool cannot be read", &path, &error))?;
             match decode(&content) {
                 Some((claim, epoch, outcome, retention)) => {
                     ledger.report(claim, epoch, Report::Settle(outcome, retention), Vec::new()).await?;
-                    fs::remove_file(&path).map_err(|error| broken("the spool cannot be cleared", &path, &error))?;
+                    fs::remove_file(&path)
+                        .map_err(|error| broken("the spool cannot be cleared", &path, &error))?;
                 }
                 None => {
                     let aside = path.with_extension("unreadable");
-                    fs::rename(&path, &aside).map_err(|error| broken("the spool cannot be cleared", &path, &error))?;
+                    fs::rename(&path, &aside)
+                        .map_err(|error| broken("the spool cannot be cleared", &path, &error))?;
                 }
             }
         }

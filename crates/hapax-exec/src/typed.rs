@@ -42,7 +42,9 @@ impl<L: Ledger> Executor<L> {
                 let message = String::from_utf8_lossy(bytes).into_owned();
                 return Err(about(Error::new(Reason::Refused(bytes.clone())).because(message)));
             }
-            Outcome::NotKept { status } => return Err(about(Error::new(Reason::NotKept { status: *status }))),
+            Outcome::NotKept { status } => {
+                return Err(about(Error::new(Reason::NotKept { status: *status })));
+            }
             Outcome::Erased => return Err(about(Error::new(Reason::NotKept { status: 0 }))),
         };
         Ok(Done { value, how: done.how, operation_id: done.operation_id, keep_until: done.keep_until })

@@ -6,9 +6,9 @@ use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Inspect, Journal, Lanes, Ledger,
-    Operated, OperationId, Outcome, Page, Record, Registry, Report, Retention, Session, SetAnswer, SweepReport, Verdict,
-    View,
+    AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Inspect, Journal,
+    Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report, Retention, Session,
+    SetAnswer, SweepReport, Verdict, View,
 };
 
 #[cfg(feature = "embedded")]
@@ -45,7 +45,9 @@ impl Store {
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Store::Memory(Memory::open(options))),
             #[cfg(feature = "embedded")]
-            Some(("embedded", path)) if !path.is_empty() => Embedded::open(path, options).map(Store::Embedded),
+            Some(("embedded", path)) if !path.is_empty() => {
+                Embedded::open(path, options).map(Store::Embedded)
+            }
             #[cfg(feature = "postgres")]
             Some(("postgres" | "postgresql", _)) => Postgres::open(url, options).await.map(Store::Postgres),
             _ => Err(unknown()),
@@ -54,15 +56,18 @@ impl Store {
 
     /// Opens the store that `HAPAX_STORE` names.
     pub async fn from_environment(options: Options) -> Result<Store, Error> {
-        let url = std::env::var(STORE_VARIABLE)
-            .map_err(|_| Error::invalid("no store is named: set HAPAX_STORE, for example to embedded:./data"))?;
+        let url = std::env::var(STORE_VARIABLE).map_err(|_| {
+            Error::invalid("no store is named: set HAPAX_STORE, for example to embedded:./data")
+        })?;
         Self::open(&url, options).await
     }
 
     /// What an operator must know about this kind of store, in one sentence.
     pub fn notice(&self) -> &'static str {
         match self {
-            Store::Memory(_) => "the memory store FORGETS EVERYTHING when this process ends: for development only",
+            Store::Memory(_) => {
+                "the memory store FORGETS EVERYTHING when this process ends: for development only"
+            }
             #[cfg(feature = "embedded")]
             Store::Embedded(_) => "the embedded store is for a single instance only: a second one is refused",
             #[cfg(feature = "postgres")]
@@ -95,11 +100,22 @@ impl Ledger for Store {
         each!(self, store => store.claim(request).await)
     }
 
-    async fn report(&self, claim: ClaimId, epoch: Epoch, report: Report, events: Vec<Append>) -> Result<Ending, Error> {
+    async fn report(
+        &self,
+        claim: ClaimId,
+        epoch: Epoch,
+        report: Report,
+        events: Vec<Append>,
+    ) -> Result<Ending, Error> {
         each!(self, store => store.report(claim, epoch, report, events).await)
     }
 
-    async fn set(&self, request: ClaimRequest, outcome: Outcome, retention: Retention) -> Result<SetAnswer, Error> {
+    async fn set(
+        &self,
+        request: ClaimRequest,
+        outcome: Outcome,
+        retention: Retention,
+    ) -> Result<SetAnswer, Error> {
         each!(self, store => store.set(request, outcome, retention).await)
     }
 
@@ -167,7 +183,12 @@ impl Registry for Store {
         each!(self, store => store.delete(id, expect).await)
     }
 
-    async fn list_documents(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<Document>, Error> {
+    async fn list_documents(
+        &self,
+        kind: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Document>, Error> {
         each!(self, store => store.list_documents(kind, after, limit).await)
     }
 }

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use hapax_core::claim::Terms;
 use hapax_core::{
-    ClaimRequest, Fingerprint, Grant, Identity, Inspect, Journal, Key, Lanes, Ledger, Operation, Outcome, Registry,
-    Retention, Scope, Source, Verdict, Width,
+    ClaimRequest, Fingerprint, Grant, Identity, Inspect, Journal, Key, Lanes, Ledger, Operation, Outcome,
+    Registry, Retention, Scope, Source, Verdict, Width,
 };
 
 use crate::{Lifecycle, Options};

@@ -36,5 +36,7 @@ pub(crate) fn add(counts: &mut Counts, state: StateName, number: u64) {
 
 /// Reads a page mark that a listing gave out.
 pub(crate) fn page_mark(after: Option<&str>) -> Result<u64, Error> {
-    after.map_or(Ok(0), |mark| mark.parse().map_err(|_| Error::invalid("that is no page mark of this listing")))
+    after.map_or(Ok(0), |mark| {
+        mark.parse().map_err(|_| Error::invalid("that is no page mark of this listing"))
+    })
 }

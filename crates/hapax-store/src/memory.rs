@@ -14,9 +14,9 @@ use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    Answer, AttemptId, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error, Filter, Inspect,
-    Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report, Retention, Session,
-    SessionId, SetAnswer, SweepReport, Verdict, View,
+    Answer, AttemptId, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error, Filter,
+    Inspect, Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report,
+    Retention, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
 };
 
 use crate::clock::SystemClock;
@@ -62,7 +62,12 @@ impl Memory {
         answer
     }
 
-    fn apply(&self, claim: ClaimId, command: &Command, identity: Option<&hapax_core::Identity>) -> Result<Answer, Error> {
+    fn apply(
+        &self,
+        claim: ClaimId,
+        command: &Command,
+        identity: Option<&hapax_core::Identity>,
+    ) -> Result<Answer, Error> {
         let now = self.clock.now();
         let applied = self.lock().apply(claim, command, identity, now)?;
         Ok(self.told(&claim, applied))
@@ -91,7 +96,13 @@ impl Ledger for Memory {
         }
     }
 
-    async fn report(&self, claim: ClaimId, epoch: Epoch, report: Report, events: Vec<Append>) -> Result<Ending, Error> {
+    async fn report(
+        &self,
+        claim: ClaimId,
+        epoch: Epoch,
+        report: Report,
+        events: Vec<Append>,
+    ) -> Result<Ending, Error> {
         let now = self.clock.now();
         let applied = {
             let mut world = self.lock();
@@ -106,7 +117,12 @@ impl Ledger for Memory {
         }
     }
 
-    async fn set(&self, request: ClaimRequest, outcome: Outcome, retention: Retention) -> Result<SetAnswer, Error> {
+    async fn set(
+        &self,
+        request: ClaimRequest,
+        outcome: Outcome,
+        retention: Retention,
+    ) -> Result<SetAnswer, Error> {
         let command = Command::Set(request.ask(self.session), outcome, retention);
         match self.apply(request.identity.claim_id(), &command, Some(&request.identity))? {
             Answer::Set(answer) => Ok(answer),
@@ -180,7 +196,8 @@ impl Journal for Memory {
     async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
         let skip = usize::try_from(from).unwrap_or(usize::MAX);
         let world = self.lock();
-        let events = world.journals.get(stream).map(|(_, events)| events.iter().skip(skip).take(limit).cloned());
+        let events =
+            world.journals.get(stream).map(|(_, events)| events.iter().skip(skip).take(limit).cloned());
         Ok(events.map(Iterator::collect).unwrap_or_default())
     }
 }
@@ -206,10 +223,19 @@ impl Registry for Memory {
         Ok(())
     }
 
-    async fn list_documents(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<Document>, Error> {
+    async fn list_documents(
+        &self,
+        kind: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Document>, Error> {
         let world = self.lock();
         let of_kind = world.documents.values().filter(|document| document.id.kind() == kind);
-        Ok(of_kind.filter(|document| after.is_none_or(|after| document.id.id() > after)).take(limit).cloned().collect())
+        Ok(of_kind
+            .filter(|document| after.is_none_or(|after| document.id.id() > after))
+            .take(limit)
+            .cloned()
+            .collect())
     }
 }
 

@@ -68,7 +68,9 @@ impl Table {
     pub fn claim(&self, id: &ClaimId, ask: &Ask, time: Timestamp) -> Option<Verdict> {
         let claim = self.get(id)?;
         match step(Some(&claim), &Command::Claim(ask.clone()), &settled_now(time)) {
-            (Change::None, Answer::Verdict(verdict @ (Verdict::Replay(_) | Verdict::Mismatch { .. }))) => Some(verdict),
+            (Change::None, Answer::Verdict(verdict @ (Verdict::Replay(_) | Verdict::Mismatch { .. }))) => {
+                Some(verdict)
+            }
             _ => None,
         }
     }

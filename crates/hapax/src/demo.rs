@@ -39,10 +39,13 @@ pub async fn run(args: Args) -> Result<(), Failed> {
             Failed::unavailable(format!("no temporary folder can be made: {error}; name one with --data"))
         })?),
     };
-    let folder = args.data.as_deref().or(temporary.as_ref().map(|folder| folder.path())).unwrap_or(Path::new("."));
+    let folder =
+        args.data.as_deref().or(temporary.as_ref().map(|folder| folder.path())).unwrap_or(Path::new("."));
     let store = Embedded::open(folder, Options::default())?;
     let settings = Settings { spool: Some(folder.join("spool")), ..Settings::default() };
-    let executor = Executor::open(store.clone(), settings).await.map_err(|error| Failed::unavailable(error.to_string()))?;
+    let executor = Executor::open(store.clone(), settings)
+        .await
+        .map_err(|error| Failed::unavailable(error.to_string()))?;
     let listener = listen(args.listen).await?;
     let address = listener.local_addr().map_err(|error| Failed::unavailable(error.to_string()))?;
     let service = Arc::new(Service::new(executor, folder.join("charges.jsonl")));
@@ -54,7 +57,9 @@ pub async fn run(args: Args) -> Result<(), Failed> {
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Failed> {
     TcpListener::bind(address).await.map_err(|error| {
-        Failed::unavailable(format!("{address} cannot be listened on: {error}; choose another with --listen 127.0.0.1:0"))
+        Failed::unavailable(format!(
+            "{address} cannot be listened on: {error}; choose another with --listen 127.0.0.1:0"
+        ))
     })
 }
 

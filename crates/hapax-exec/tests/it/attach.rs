@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hapax_core::{Ledger, Outcome};
 use hapax_exec::{Attach, Ended, Executor, How, OnRelease};
-use hapax_store::memory::Memory;
-use hapax_store::embedded::Embedded;
 use hapax_store::Options;
+use hapax_store::embedded::Embedded;
+use hapax_store::memory::Memory;
 use tokio::task::JoinSet;
 
 use crate::{Effects, call, executor};
@@ -16,7 +16,8 @@ pub(crate) async fn burst<L: Ledger>(executors: &[Executor<L>], key: &str) {
     let effects = Effects::default();
     let mut callers = JoinSet::new();
     for caller in 0..200 {
-        let (executor, effects, call) = (executors[caller % executors.len()].clone(), effects.clone(), call(key));
+        let (executor, effects, call) =
+            (executors[caller % executors.len()].clone(), effects.clone(), call(key));
         callers.spawn(async move {
             let work = move |_| async move {
                 effects.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -57,7 +58,10 @@ async fn a_waiter_is_told_that_the_attempt_failed_and_may_retry_if_it_said_so() 
     let (executor, _) = executor();
     for (on_release, code) in [(OnRelease::Fail, Some("attempt-failed")), (OnRelease::Retry(1), None)] {
         let (effects, key) = (Effects::default(), format!("{on_release:?}").replace(['(', ')'], ""));
-        let (started, go) = (std::sync::Arc::new(tokio::sync::Notify::new()), std::sync::Arc::new(tokio::sync::Notify::new()));
+        let (started, go) = (
+            std::sync::Arc::new(tokio::sync::Notify::new()),
+            std::sync::Arc::new(tokio::sync::Notify::new()),
+        );
         let first = tokio::spawn({
             let (executor, call, started, go) = (executor.clone(), call(&key), started.clone(), go.clone());
             async move {
@@ -71,7 +75,8 @@ async fn a_waiter_is_told_that_the_attempt_failed_and_may_retry_if_it_said_so() 
         });
         started.notified().await;
         let second = tokio::spawn({
-            let (executor, call, effects) = (executor.clone(), call(&key).on_release(on_release), effects.clone());
+            let (executor, call, effects) =
+                (executor.clone(), call(&key).on_release(on_release), effects.clone());
             async move { executor.once(call, effects.then(Ended::succeeded("second"))).await }
         });
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,6 +1,8 @@
 //! When the ledger is away or its answers get lost: L5, L13, L14, L4.
 
-use hapax_core::{ClaimRequest, Executed, Fingerprint, Inspect as _, Ledger as _, Report, Retry, Verdict, View};
+use hapax_core::{
+    ClaimRequest, Executed, Fingerprint, Inspect as _, Ledger as _, Report, Retry, Verdict, View,
+};
 use hapax_exec::{Ended, Executor, How};
 
 use crate::{Effects, call, eventually, executor};
@@ -49,8 +51,13 @@ async fn a_straggling_claim_is_not_granted_to_nobody() {
     // The command that was given up on arrives after it was abandoned: the tombstone stops it.
     let (_, ledger) = executor();
     let request = ClaimRequest::new(identity("straggler"), Fingerprint::of_bytes(b"10 EUR"));
-    let Verdict::Granted(grant) = ledger.claim(request.clone()).await.unwrap() else { panic!("expected a grant") };
-    ledger.report(claim_id("straggler"), grant.epoch, Report::Release(hapax_core::Ran::No), vec![]).await.unwrap();
+    let Verdict::Granted(grant) = ledger.claim(request.clone()).await.unwrap() else {
+        panic!("expected a grant")
+    };
+    ledger
+        .report(claim_id("straggler"), grant.epoch, Report::Release(hapax_core::Ran::No), vec![])
+        .await
+        .unwrap();
     assert_eq!(ledger.claim(request).await.unwrap(), Verdict::Spent);
 }
 
@@ -123,13 +130,14 @@ async fn a_session_that_lapsed_and_came_back_is_not_enough_to_begin() {
     let (meddler, counted) = (ledger.clone(), effects.clone());
     ledger.after_next_claim(move || {
         meddler.set_no_time_left(false);
-        let (meddler, counted) = (meddler.clone(), counted.clone());
+        let (meddler, counted) = (meddler.clone(), counted);
         async move {
             let record = meddler.inner().record(claim_id("revived")).await.unwrap().unwrap();
             let (id, epoch) = (claim_id("revived"), record.claim.epoch);
             meddler.report(id, epoch, Report::Doubt(hapax_core::Doubt::Lapsed), vec![]).await.unwrap();
             let verb = hapax_core::Verb::Release { force: true };
-            let decision = hapax_core::Decision { seen: epoch, verb, actor: "ann".into(), reason: "gone".into() };
+            let decision =
+                hapax_core::Decision { seen: epoch, verb, actor: "ann".into(), reason: "gone".into() };
             meddler.inner().decide(id, decision).await.unwrap();
             let other = Executor::new(meddler.inner().clone());
             other.once(call("revived"), counted.then(Ended::succeeded("the other's"))).await.unwrap();

@@ -4,9 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax_core::{Doubt, Executed, Identity, Ledger as _, OperationId, Outcome, Rerun, Retry, View};
-use hapax_exec::{
-    Attach, Call, DeadLetter, Ended, Executor, Failure, How, Reason, Reconciled, Settings,
-};
+use hapax_exec::{Attach, Call, DeadLetter, Ended, Executor, Failure, How, Reason, Reconciled, Settings};
 use hapax_store::memory::Memory;
 use hapax_store::{Lifecycle as _, Options};
 
@@ -36,13 +34,17 @@ async fn without_a_key_the_work_just_runs() {
 #[tokio::test]
 async fn a_terminal_failure_is_kept_and_a_retryable_one_gives_the_key_back() {
     let (executor, _) = executor();
-    let refused = executor.run(call("t"), |_| async { Err::<(), _>(Failure::Terminal("no such card".into())) }).await;
+    let refused =
+        executor.run(call("t"), |_| async { Err::<(), _>(Failure::Terminal("no such card".into())) }).await;
     assert!(matches!(refused.unwrap_err().reason(), Reason::Refused(bytes) if bytes == "no such card"));
     let again = executor.run(call("t"), |_| async { Ok::<(), Failure>(()) }).await.unwrap_err();
     assert!(matches!(again.reason(), Reason::Refused(_)), "the refusal is what is replayed");
     assert_eq!(again.executed(), Executed::Yes);
 
-    let busy = executor.run(call("r"), |_| async { Err::<u8, _>(Failure::Retryable("busy".into())) }).await.unwrap_err();
+    let busy = executor
+        .run(call("r"), |_| async { Err::<u8, _>(Failure::Retryable("busy".into())) })
+        .await
+        .unwrap_err();
     assert!(matches!(busy.reason(), Reason::AttemptFailed { executed: Executed::No }));
     assert!(matches!(busy.retry(), Retry::SameKey(_)));
     let done = executor.run(call("r"), |_| async { Ok::<_, Failure>(7u8) }).await.unwrap();
@@ -100,7 +102,9 @@ async fn an_unknown_failure_is_in_doubt_unless_running_again_is_safe() {
     let done = executor.once(safe(), effects.then(Ended::succeeded("paid"))).await.unwrap();
     assert_eq!((done.how, effects.count()), (How::Executed, 3));
 
-    let error = executor.once(call("p").rerun(Rerun::Safe), effects.then(Ended::Doubt(Doubt::Paused, "tired".into()))).await;
+    let error = executor
+        .once(call("p").rerun(Rerun::Safe), effects.then(Ended::Doubt(Doubt::Paused, "tired".into())))
+        .await;
     assert_eq!(error.unwrap_err().code(), "outcome-unknown", "a stated doubt is one whatever the terms say");
 }
 
@@ -188,13 +192,18 @@ async fn what_a_dead_process_held_is_in_doubt_taken_over_or_asked_about() {
     assert_eq!((error.code(), effects.count()), ("outcome-unknown", 0));
 
     let executor = lapsed("k", Rerun::Safe).await;
-    let done = executor.once(call("k").rerun(Rerun::Safe), effects.then(Ended::succeeded("paid"))).await.unwrap();
+    let done =
+        executor.once(call("k").rerun(Rerun::Safe), effects.then(Ended::succeeded("paid"))).await.unwrap();
     assert_eq!((done.how, effects.count()), (How::Executed, 1));
 
     let executor = lapsed("k", Rerun::Ask).await;
-    let happened = call("k").reconcile(|_| async { Reconciled::Happened(Outcome::Succeeded("found".into())) });
+    let happened =
+        call("k").reconcile(|_| async { Reconciled::Happened(Outcome::Succeeded("found".into())) });
     let done = executor.once(happened, effects.then(Ended::succeeded("paid"))).await.unwrap();
-    assert_eq!((done.how, done.value, effects.count()), (How::Replayed, Outcome::Succeeded("found".into()), 1));
+    assert_eq!(
+        (done.how, done.value, effects.count()),
+        (How::Replayed, Outcome::Succeeded("found".into()), 1)
+    );
 
     let executor = lapsed("k", Rerun::Ask).await;
     let never = call("k").reconcile(|_| async { Reconciled::Never });

@@ -71,7 +71,9 @@ async fn two_hundred_callers_elsewhere_are_woken_by_at_most_two_polls_when_every
     let mut waiters = JoinSet::new();
     for _ in 0..200 {
         let executor = two[1].clone();
-        waiters.spawn(async move { executor.once(call("polled"), |_| async { Ended::succeeded("never") }).await.unwrap() });
+        waiters.spawn(async move {
+            executor.once(call("polled"), |_| async { Ended::succeeded("never") }).await.unwrap()
+        });
     }
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     go.notify_one();

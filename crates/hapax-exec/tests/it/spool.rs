@@ -16,12 +16,17 @@ async fn spooling(ledger: &Faulty<Memory>, folder: &Path) -> Executor<Faulty<Mem
 }
 
 fn waiting(folder: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.collect()
 }
 
 /// Work during which the ledger goes away.
-async fn spooled(executor: &Executor<Faulty<Memory>>, ledger: &Faulty<Memory>, effects: &Effects) -> hapax_exec::Error {
+async fn spooled(
+    executor: &Executor<Faulty<Memory>>,
+    ledger: &Faulty<Memory>,
+    effects: &Effects,
+) -> hapax_exec::Error {
     let (away, effects) = (ledger.clone(), effects.clone());
     let work = |_| async move {
         effects.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -42,7 +47,10 @@ async fn an_outcome_goes_to_the_spool_before_the_caller_is_told_and_is_settled_w
     ledger.set_away(false);
     eventually("the spool is empty", async || waiting(folder.path()).is_empty()).await;
     let done = executor.once(call("k"), effects.then(Ended::succeeded("again"))).await.unwrap();
-    assert_eq!((done.how, done.value, effects.count()), (How::Replayed, Outcome::Succeeded("paid".into()), 1));
+    assert_eq!(
+        (done.how, done.value, effects.count()),
+        (How::Replayed, Outcome::Succeeded("paid".into()), 1)
+    );
 }
 
 #[tokio::test]
@@ -56,7 +64,10 @@ async fn a_spooled_outcome_outlives_the_process_and_is_settled_before_traffic_is
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(folder.path().join(&left[0]), copy.path().join(&left[0])).unwrap();
     let settings = Settings { spool: Some(copy.path().to_owned()), ..Settings::default() };
-    assert!(Executor::open(ledger.clone(), settings).await.is_err(), "no traffic while the outcome cannot be settled");
+    assert!(
+        Executor::open(ledger.clone(), settings).await.is_err(),
+        "no traffic while the outcome cannot be settled"
+    );
     assert_eq!(waiting(copy.path()), left, "nothing is lost");
     drop(executor);
     ledger.set_away(false);
@@ -83,5 +94,8 @@ async fn a_damaged_file_is_set_aside_and_not_deleted() {
     let ledger = Faulty::new(Memory::open(Options::default()));
     let executor = spooling(&ledger, folder.path()).await;
     assert_eq!(waiting(folder.path()), ["half.unreadable"]);
-    assert!(matches!(executor.ledger().peek(hapax_core::ClaimId::from_bytes([0; 32])).await, Ok(None::<View>)));
+    assert!(matches!(
+        executor.ledger().peek(hapax_core::ClaimId::from_bytes([0; 32])).await,
+        Ok(None::<View>)
+    ));
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use hapax_core::claim::{current, view};
 use hapax_core::{
-    Answer, Change, Claim, ClaimRequest, Command, Counts, Decision, Epoch, Filter, Ledger, Now, Operated, Report, SessionId,
-    SetAnswer, Sign, Swept, Timestamp, Verdict, step,
+    Answer, Change, Claim, ClaimRequest, Command, Counts, Decision, Epoch, Filter, Ledger, Now, Operated,
+    Report, SessionId, SetAnswer, Sign, Swept, Timestamp, Verdict, step,
 };
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinSet;
@@ -109,16 +109,16 @@ async fn one_command<S: AllPorts>(world: &World<S>, random: &mut Random, client:
         command = Command::Hold(epoch, Report::Cleared);
     }
     let answer = match &command {
-        Command::Claim(_) => {
-            Answer::Verdict(world.stores[at].claim(again.clone().expect("a claim has a request")).await.expect("claim"))
-        }
+        Command::Claim(_) => Answer::Verdict(
+            world.stores[at].claim(again.clone().expect("a claim has a request")).await.expect("claim"),
+        ),
         Command::Set(_, outcome, retention) => {
             let request = again.clone().expect("a set has a request");
             Answer::Set(world.stores[at].set(request, outcome.clone(), *retention).await.expect("set"))
         }
-        Command::Hold(epoch, report) => {
-            Answer::Ending(world.stores[at].report(id, *epoch, report.clone(), Vec::new()).await.expect("report"))
-        }
+        Command::Hold(epoch, report) => Answer::Ending(
+            world.stores[at].report(id, *epoch, report.clone(), Vec::new()).await.expect("report"),
+        ),
         Command::Operate(decision) => {
             Answer::Operated(world.stores[at].decide(id, decision.clone()).await.expect("decide"))
         }
@@ -159,7 +159,8 @@ fn command(
         9..=16 => (Command::Hold(random.epoch_near(epoch), random.report()), None),
         _ => {
             let seen = random.epoch_near(epoch);
-            let decision = Decision { seen, verb: random.verb(), actor: "op".into(), reason: "because".into() };
+            let decision =
+                Decision { seen, verb: random.verb(), actor: "op".into(), reason: "because".into() };
             (Command::Operate(decision), None)
         }
     }
@@ -196,7 +197,11 @@ fn apply(claim: &mut Option<Claim>, change: Change, epochs: &Mutex<HashSet<Epoch
         Change::Put(after) => {
             let moved = claim.as_ref().is_none_or(|before| before.epoch != after.epoch);
             if moved {
-                assert!(epochs.lock().expect("no poison").insert(after.epoch), "epoch {} was given out twice", after.epoch);
+                assert!(
+                    epochs.lock().expect("no poison").insert(after.epoch),
+                    "epoch {} was given out twice",
+                    after.epoch
+                );
             }
             *claim = Some(after);
         }
@@ -209,7 +214,11 @@ async fn compare_state<S: AllPorts>(world: &World<S>, number: usize, model: Opti
     let now = moment(world, model, time, None);
     let expected = current(model, &now).map(std::borrow::Cow::into_owned);
     let stored = store.record(identity.claim_id()).await.expect("record");
-    assert_eq!(stored.as_ref().map(|record| &record.claim), expected.as_ref(), "claim {number} is stored otherwise");
+    assert_eq!(
+        stored.as_ref().map(|record| &record.claim),
+        expected.as_ref(),
+        "claim {number} is stored otherwise"
+    );
     if let Some(record) = stored {
         assert_eq!(record.identity, identity);
     }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use hapax_core::claim::audit::CONTRADICTED;
 use hapax_core::claim::{Terms, Verb};
 use hapax_core::{
-    ClaimRequest, Counts, Decision, Doubt, Ending, Epoch, Filter, Fingerprint, Inspect, Key, Ledger, Operated,
-    Operation, Outcome, Page, Project, Record, Report, Scope, Source, StateName, Subject, SweepReport, Tenant, Width,
+    ClaimRequest, Counts, Decision, Doubt, Ending, Epoch, Filter, Fingerprint, Inspect, Key, Ledger,
+    Operated, Operation, Outcome, Page, Project, Record, Report, Scope, Source, StateName, Subject,
+    SweepReport, Tenant, Width,
 };
 
-use super::{DAY, Harness, AllPorts, granted, ok, request};
+use super::{AllPorts, DAY, Harness, granted, ok, request};
 
 fn of(tenant: &str, project: &str, operation: &str, key: &str) -> ClaimRequest {
     let scope = Scope::new(
@@ -76,7 +77,8 @@ pub async fn claims_are_listed_in_pages_and_counted<H: Harness>(harness: &H) {
     assert_eq!(counted, Counts { held: 16, settled: 15, in_doubt: 15, released: 15 });
     let acme = store.count(&acme).await.expect("count");
     assert_eq!(acme, Counts { held: 1, settled: 15, in_doubt: 0, released: 15 - 1 + 1 });
-    let doubts = store.count(&Filter { state: Some(StateName::InDoubt), ..Filter::default() }).await.expect("count");
+    let doubts =
+        store.count(&Filter { state: Some(StateName::InDoubt), ..Filter::default() }).await.expect("count");
     assert_eq!(doubts, Counts { in_doubt: 15, ..Counts::default() });
     assert!(store.count(&Filter { key: Some("k8".into()), ..Filter::default() }).await.is_err());
     assert!(store.list(&Filter::default(), Some("no such mark"), 5).await.is_err());
@@ -114,9 +116,12 @@ pub async fn decisions_are_audited_and_so_is_a_settle_that_contradicts_one<H: Ha
         })
         .collect();
     assert_eq!(done.len(), 1, "of two operators at once one wins");
-    let late = store.report(id, grant.epoch, Report::Settle(ok("true"), DAY), Vec::new()).await.expect("settle");
+    let late =
+        store.report(id, grant.epoch, Report::Settle(ok("true"), DAY), Vec::new()).await.expect("settle");
     assert_eq!(late, Ending::LostLease);
-    assert!(matches!(decide(done[0], Verb::Reopen).await, Ok(Operated::Done(Some(epoch))) if epoch > done[0]));
+    assert!(
+        matches!(decide(done[0], Verb::Reopen).await, Ok(Operated::Done(Some(epoch))) if epoch > done[0])
+    );
 
     let page = store.audit(None, 10).await.expect("audit");
     let verbs: Vec<&str> = page.items.iter().map(|event| event.verb.as_str()).collect();

@@ -7,18 +7,19 @@ use hapax_core::claim::{Terms, Verb};
 use hapax_core::journal::{self, Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
-    ClaimRequest, Decision, Ending, Epoch, Inspect, Journal, Kind, Ledger, Operated, Outcome, Registry, Report,
-    SetAnswer, Verdict, View,
+    ClaimRequest, Decision, Ending, Epoch, Inspect, Journal, Kind, Ledger, Operated, Outcome, Registry,
+    Report, SetAnswer, Verdict, View,
 };
 
-use super::{DAY, Harness, AllPorts, granted, ok, request};
+use super::{AllPorts, DAY, Harness, granted, ok, request};
 use crate::Lifecycle as _;
 
 async fn settled<S: AllPorts>(store: &S, key: &str, outcome: Outcome) -> (ClaimRequest, Epoch) {
     let request = request(key, "body", Terms::default());
     let grant = granted(store, &request).await;
     let report = Report::Settle(outcome, DAY);
-    let ending = store.report(request.identity.claim_id(), grant.epoch, report, Vec::new()).await.expect("settle");
+    let ending =
+        store.report(request.identity.claim_id(), grant.epoch, report, Vec::new()).await.expect("settle");
     assert!(matches!(ending, Ending::Settled(_)), "{ending:?}");
     (request, grant.epoch)
 }
@@ -125,13 +126,20 @@ pub async fn journal_events_commit_with_the_report_or_not_at_all<H: Harness>(har
     let grant = granted(&store, &first).await;
     let settle = || Report::Settle(ok("done"), DAY);
 
-    let conflict = store.report(id, grant.epoch, settle(), vec![write(&stream, Expect::Version(5), &["A"])]).await;
+    let conflict =
+        store.report(id, grant.epoch, settle(), vec![write(&stream, Expect::Version(5), &["A"])]).await;
     assert_eq!(conflict.expect_err("a conflict").kind(), Kind::Conflict);
-    assert!(matches!(store.peek(id).await.expect("peek"), Some(View::Held { .. })), "a conflict writes nothing");
+    assert!(
+        matches!(store.peek(id).await.expect("peek"), Some(View::Held { .. })),
+        "a conflict writes nothing"
+    );
     assert_eq!(store.head(&stream).await.expect("head"), None);
 
     let stale = Epoch::from_packed(grant.epoch.packed() - 1);
-    let lost = store.report(id, stale, settle(), vec![write(&stream, Expect::Version(0), &["A"])]).await.expect("report");
+    let lost = store
+        .report(id, stale, settle(), vec![write(&stream, Expect::Version(0), &["A"])])
+        .await
+        .expect("report");
     assert_eq!(lost, Ending::LostLease);
     assert_eq!(store.head(&stream).await.expect("head"), None, "a stale report writes no events");
 
@@ -175,12 +183,18 @@ pub async fn documents_change_by_compare_and_set<H: Harness>(harness: &H) {
     let id = DocumentId::new("api-key", "k1").expect("a good name");
     assert_eq!(store.get(&id).await.expect("get"), None);
     assert_eq!(store.put(&id, 0, Bytes::from_static(b"one")).await.expect("put"), 1);
-    assert_eq!(store.put(&id, 0, Bytes::from_static(b"two")).await.expect_err("conflict").kind(), Kind::Conflict);
+    assert_eq!(
+        store.put(&id, 0, Bytes::from_static(b"two")).await.expect_err("conflict").kind(),
+        Kind::Conflict
+    );
     assert_eq!(store.put(&id, 1, Bytes::from_static(b"two")).await.expect("put"), 2);
     let found = store.get(&id).await.expect("get").expect("it exists");
     assert_eq!((found.version, &found.body[..]), (2, &b"two"[..]));
     for name in ["k3", "k2"] {
-        store.put(&DocumentId::new("api-key", name).expect("a good name"), 0, Bytes::new()).await.expect("put");
+        store
+            .put(&DocumentId::new("api-key", name).expect("a good name"), 0, Bytes::new())
+            .await
+            .expect("put");
     }
     store.put(&DocumentId::new("other", "k0").expect("a good name"), 0, Bytes::new()).await.expect("put");
     let names = |documents: Vec<hapax_core::registry::Document>| -> Vec<String> {

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use super::random::Random;
-use super::{DAY, Harness, AllPorts, granted, ok, request};
+use super::{AllPorts, DAY, Harness, granted, ok, request};
 
 const HISTORIES: usize = 300;
 const CLIENTS: usize = 4;
@@ -75,7 +75,12 @@ fn command(random: &mut Random, key: &str, epoch: Epoch, session: SessionId) -> 
     match random.below(10) {
         0..=3 => Command::Claim(request(key, "body", random.terms()).ask(session)),
         4..=8 => Command::Hold(epoch, random.report()),
-        _ => Command::Operate(Decision { seen: epoch, verb: random.verb(), actor: "op".into(), reason: "r".into() }),
+        _ => Command::Operate(Decision {
+            seen: epoch,
+            verb: random.verb(),
+            actor: "op".into(),
+            reason: "r".into(),
+        }),
     }
 }
 
@@ -91,7 +96,9 @@ async fn send<S: AllPorts>(store: &S, key: &str, command: &Command) -> Answer {
         Command::Hold(epoch, report) => {
             Answer::Ending(store.report(id, *epoch, report.clone(), Vec::new()).await.expect("report"))
         }
-        Command::Operate(decision) => Answer::Operated(store.decide(id, decision.clone()).await.expect("decide")),
+        Command::Operate(decision) => {
+            Answer::Operated(store.decide(id, decision.clone()).await.expect("decide"))
+        }
         _ => unreachable!("not sent here"),
     }
 }
@@ -110,7 +117,13 @@ fn explain(calls: &[Call], now: &Now) -> bool {
     search(calls, 0, None, now, &mut seen)
 }
 
-fn search(calls: &[Call], done: u32, claim: Option<Claim>, now: &Now, seen: &mut HashSet<(u32, String)>) -> bool {
+fn search(
+    calls: &[Call],
+    done: u32,
+    claim: Option<Claim>,
+    now: &Now,
+    seen: &mut HashSet<(u32, String)>,
+) -> bool {
     if done.count_ones() as usize == calls.len() {
         return true;
     }
@@ -156,7 +169,9 @@ pub async fn of_two_hundred_claims_one_is_granted<H: Harness>(harness: &H) {
     }
     let after = request("burst-settled", "body", Terms::default());
     let grant = granted_once(&stores[0], &after).await;
-    assert!(matches!(stores[0].claim(request("burst-settled", "body", Terms::default())).await, Ok(Verdict::Replay(kept)) if kept.epoch == grant));
+    assert!(
+        matches!(stores[0].claim(request("burst-settled", "body", Terms::default())).await, Ok(Verdict::Replay(kept)) if kept.epoch == grant)
+    );
 }
 
 async fn granted_once<S: AllPorts>(store: &S, request: &hapax_core::ClaimRequest) -> Epoch {

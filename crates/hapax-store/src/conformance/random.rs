@@ -46,7 +46,8 @@ impl Random {
 
     /// Terms of every kind.
     pub fn terms(&mut self) -> Terms {
-        let ends = DoubtEnds { after: self.duration(), then: self.of(&[DoubtThen::Release, DoubtThen::Forget]) };
+        let ends =
+            DoubtEnds { after: self.duration(), then: self.of(&[DoubtThen::Release, DoubtThen::Forget]) };
         Terms {
             rerun: self.of(&[Rerun::Unsafe, Rerun::Safe, Rerun::Ask]),
             quiet: self.of(&[Duration::ZERO, Duration::from_secs(7)]),

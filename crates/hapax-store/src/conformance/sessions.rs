@@ -22,14 +22,17 @@ pub async fn a_claim_lapses_with_its_session<H: Harness>(harness: &H) {
     granted(&store, &safe).await;
     harness.advance(term - Duration::from_secs(1));
     assert_eq!(store.session().left, Duration::from_secs(1));
-    let again = |first: &hapax_core::ClaimRequest| request(first.identity.key().as_str(), "body", first.terms.clone());
+    let again = |first: &hapax_core::ClaimRequest| {
+        request(first.identity.key().as_str(), "body", first.terms.clone())
+    };
     assert!(matches!(store.claim(again(&unsafe_)).await, Ok(Verdict::Held { .. })));
     harness.advance(Duration::from_secs(1));
     assert_eq!(store.session().left, Duration::ZERO);
     assert!(matches!(store.claim(again(&unsafe_)).await, Ok(Verdict::InDoubt { .. })));
     assert!(matches!(store.claim(again(&safe)).await, Ok(Verdict::Granted(_))));
     let settle = Report::Settle(ok("late"), DAY);
-    let late = store.report(unsafe_.identity.claim_id(), old.epoch, settle, Vec::new()).await.expect("settle");
+    let late =
+        store.report(unsafe_.identity.claim_id(), old.epoch, settle, Vec::new()).await.expect("settle");
     assert!(matches!(late, Ending::Settled(_)), "a true outcome is never thrown away (L5)");
 }
 
@@ -47,7 +50,8 @@ pub async fn a_renewed_session_takes_its_claims_along<H: Harness>(harness: &H) {
         assert!(matches!(seen, Some(View::Held { .. })), "{seen:?}");
     }
     harness.advance(term * 2 / 3);
-    let renewed = store.report(first.identity.claim_id(), grant.epoch, Report::Renew, Vec::new()).await.expect("renew");
+    let renewed =
+        store.report(first.identity.claim_id(), grant.epoch, Report::Renew, Vec::new()).await.expect("renew");
     assert_eq!(renewed, Ending::Renewed { until: harness.now().after(term) }, "a renewal renews the session");
     assert_eq!(store.session().left, term);
     store.close().await.expect("close");

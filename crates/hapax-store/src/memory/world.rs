@@ -8,8 +8,8 @@ use hapax_core::journal::{self, Append, Event, Head, Stream};
 use hapax_core::lane::{Lane, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Now, OperationId, Page, Record,
-    SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
+    Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Now, OperationId, Page,
+    Record, SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
 };
 
 use crate::filter;
@@ -129,7 +129,8 @@ impl World {
         let mut heads: Vec<(Stream, Head, Vec<Event>)> = Vec::with_capacity(events.len());
         for write in events {
             let earlier = heads.iter().rev().find(|(stream, ..)| *stream == write.stream);
-            let head = earlier.map(|(_, head, _)| head).or(self.journals.get(&write.stream).map(|(head, _)| head));
+            let head =
+                earlier.map(|(_, head, _)| head).or(self.journals.get(&write.stream).map(|(head, _)| head));
             let (head, kept) = journal::append(head, write, time)?;
             heads.push((write.stream.clone(), head, kept));
         }
@@ -151,7 +152,13 @@ impl World {
         journal.1.extend(kept);
     }
 
-    fn put(&mut self, id: ClaimId, claim: Claim, identity: Option<&Identity>, now: &Now) -> Result<(), Error> {
+    fn put(
+        &mut self,
+        id: ClaimId,
+        claim: Claim,
+        identity: Option<&Identity>,
+        now: &Now,
+    ) -> Result<(), Error> {
         if claim.epoch == now.next_epoch {
             self.epochs += 1;
         }
@@ -159,7 +166,8 @@ impl World {
             entry.claim = claim;
             return Ok(());
         }
-        let identity = identity.cloned().ok_or_else(|| Error::internal("a claim was granted without an identity"))?;
+        let identity =
+            identity.cloned().ok_or_else(|| Error::internal("a claim was granted without an identity"))?;
         self.serials += 1;
         self.by_serial.insert(self.serials, id);
         self.claims.insert(id, Entry { serial: self.serials, identity, claim });
@@ -223,7 +231,11 @@ impl World {
         Ok(counts)
     }
 
-    pub(super) fn sweep(&mut self, limit: usize, time: Timestamp) -> Result<(SweepReport, Vec<ClaimId>), Error> {
+    pub(super) fn sweep(
+        &mut self,
+        limit: usize,
+        time: Timestamp,
+    ) -> Result<(SweepReport, Vec<ClaimId>), Error> {
         let due: Vec<(ClaimId, Epoch)> = self
             .claims
             .iter()

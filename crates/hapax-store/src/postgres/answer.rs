@@ -39,19 +39,22 @@ struct Settled {
 }
 
 impl Done {
-    /// Reads what `hapax.claim_one` gave.
+    /// Reads what a single claim gave.
     pub(super) fn of_claim(id: ClaimId, row: Option<&Row>) -> Result<Done, Failure> {
         let mut done = Done::default();
         let Some(row) = row else { return Ok(done) };
         done.time = Timestamp::from_micros(get(row, 0)?);
         match get::<Option<i64>>(row, 1)? {
             Some(granted) => drop(done.granted.insert(id, epoch(granted))),
-            None => drop(done.present.insert(id, read_present(row, 2))),
+            None if get::<Option<&[u8]>>(row, 2)?.is_some() => {
+                drop(done.present.insert(id, read_present(row, 2)))
+            }
+            None => {}
         }
         Ok(done)
     }
 
-    /// Reads what `hapax.settle_one` gave.
+    /// Reads what a single settle gave.
     pub(super) fn of_settle(id: ClaimId, row: Option<&Row>) -> Result<Done, Failure> {
         let mut done = Done::default();
         let Some(row) = row else { return Ok(done) };

@@ -214,11 +214,15 @@ impl Postgres {
         let own = self.shared.session.known().id.0.cast_signed();
         self.shared
             .ask(Resend::Always, async move |link: &mut Link| {
-                let sql = "SELECT EXISTS (SELECT FROM hapax.sessions \
-                           WHERE id <> $1 AND acked < $2 AND table_until > hapax.clock())";
-                let waiting: bool = get(&link.query_one(sql, &[&own, &number]).await?, 0)?;
+                let waiting: bool = get(&link.query_one(STILL_ANSWERING, &[&own, &number]).await?, 0)?;
                 if waiting { Err(Failure::Later) } else { Ok(()) }
             })
             .await
     }
 }
+
+/// Whether a table that has not followed may still answer. Each row is locked before its validity is looked at: a renewal
+/// that is under way has perhaps not seen what is to be forgotten, and must be seen here; one that comes later sees it.
+const STILL_ANSWERING: &str = "\
+    WITH others AS MATERIALIZED (SELECT table_until FROM hapax.sessions WHERE id <> $1 AND acked < $2 FOR SHARE) \
+    SELECT EXISTS (SELECT FROM others WHERE table_until > hapax.clock())";

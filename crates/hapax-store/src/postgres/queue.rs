@@ -59,7 +59,8 @@ impl<T> Queue<T> {
             state.items.len() >= state.wanted()
         };
         if enough {
-            self.filled.notify_one();
+            // Whoever waits last was busy last: its connection is warm.
+            self.filled.notify_last();
         }
         Ok(())
     }

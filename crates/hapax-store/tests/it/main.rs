@@ -9,6 +9,7 @@ mod embedded_reopening;
 mod embedded_trouble;
 mod harness;
 mod memory;
+mod opening;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
@@ -19,8 +20,7 @@ mod postgres_guard;
 mod postgres_opening;
 #[cfg(feature = "postgres")]
 mod postgres_outage;
-mod opening;
 mod scenarios;
-mod sessions;
 #[cfg(feature = "postgres")]
 mod server;
+mod sessions;

@@ -7,7 +7,9 @@ use hapax_store::{Lifecycle as _, Options, Store};
 #[tokio::test]
 async fn a_url_that_names_no_store_is_refused() {
     let long = format!("embedded:{}", "x".repeat(5_000));
-    for url in ["", "memory", "memory:x", "embedded:", "embedded", "sqlite:x", "redis://host", "data", long.as_str()] {
+    for url in
+        ["", "memory", "memory:x", "embedded:", "embedded", "sqlite:x", "redis://host", "data", long.as_str()]
+    {
         let error = Store::open(url, Options::default()).await.unwrap_err();
         assert_eq!((error.kind(), error.retry()), (Kind::Invalid, Retry::Never), "{url}");
         assert!(error.message().contains("embedded:PATH"), "{error}");
@@ -34,7 +36,9 @@ async fn a_folder_that_cannot_be_made_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a-file");
     std::fs::write(&file, "not a folder").unwrap();
-    let error = Store::open(&format!("embedded:{}", file.join("data").display()), Options::default()).await.unwrap_err();
+    let error = Store::open(&format!("embedded:{}", file.join("data").display()), Options::default())
+        .await
+        .unwrap_err();
     assert!(format!("{error:#}").contains("a-file"), "{error:#}");
 }
 

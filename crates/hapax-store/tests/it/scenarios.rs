@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use hapax_core::{
-    Decision, Ending, Epoch, Error, Inspect as _, Ledger as _, Operated, Outcome, Report, Retention, SetAnswer,
-    SweepReport, Verdict, View,
+    Decision, Ending, Epoch, Error, Inspect as _, Ledger as _, Operated, Outcome, Report, Retention,
+    SetAnswer, SweepReport, Verdict, View,
 };
 use hapax_store::Lifecycle as _;
 use hapax_testkit::scenario::{self, Driver, ScenarioAsk, Who};
@@ -29,7 +29,11 @@ pub(crate) async fn play_all<H: Restart>(harness: impl Fn() -> H) {
         scenario::run(scenario, &mut driver).await.unwrap_or_else(|failure| panic!("{failure}"));
         played += 1;
     }
-    assert!(played * 2 >= scenarios.len() && played > 10, "only {played} of {} scenarios were played", scenarios.len());
+    assert!(
+        played * 2 >= scenarios.len() && played > 10,
+        "only {played} of {} scenarios were played",
+        scenarios.len()
+    );
 }
 
 struct StoreDriver<H: Restart> {
@@ -43,7 +47,12 @@ impl<H: Restart> StoreDriver<H> {
     async fn new(harness: H) -> Self {
         let first = harness.fresh(harness.options()).await;
         let shared = harness.join(harness.options()).await.is_some();
-        StoreDriver { harness, shared, stores: HashMap::from([(ONLY.to_owned(), first)]), lapsed: HashSet::new() }
+        StoreDriver {
+            harness,
+            shared,
+            stores: HashMap::from([(ONLY.to_owned(), first)]),
+            lapsed: HashSet::new(),
+        }
     }
 
     fn name<'a>(&self, actor: &'a str) -> &'a str {
@@ -90,7 +99,13 @@ impl<H: Restart> Driver for StoreDriver<H> {
         self.store(actor).await.set(ask.request(WORLD), outcome, retention).await
     }
 
-    async fn report(&mut self, actor: &str, key: &str, epoch: Epoch, report: Report) -> Result<Ending, Error> {
+    async fn report(
+        &mut self,
+        actor: &str,
+        key: &str,
+        epoch: Epoch,
+        report: Report,
+    ) -> Result<Ending, Error> {
         let claim = ScenarioAsk::claim_id(WORLD, key);
         self.store(actor).await.report(claim, epoch, report, Vec::new()).await
     }
@@ -131,7 +146,9 @@ impl<H: Restart> Driver for StoreDriver<H> {
                 self.store(actor).await;
                 self.lapsed.insert(self.name(actor).to_owned());
             }
-            Who::Everyone => self.lapsed.extend(self.stores.keys().filter(|name| !self.shared || *name != ONLY).cloned()),
+            Who::Everyone => {
+                self.lapsed.extend(self.stores.keys().filter(|name| !self.shared || *name != ONLY).cloned())
+            }
         }
         self.pass(Duration::from_secs(45)).await
     }

@@ -32,7 +32,8 @@ impl Drop for Database {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
         let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(execute(&server, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")));
         });
         // What cannot be dropped goes with the server.

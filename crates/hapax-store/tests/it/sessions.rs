@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hapax_core::{Counts, Ending, Filter, Report};
+use hapax_store::Options;
 use hapax_store::conformance::{AllPorts, DAY, granted, ok, request};
 use hapax_store::embedded::Embedded;
-use hapax_store::Options;
 use tokio::task::JoinSet;
 
 const CLAIMS: usize = 5_000;
@@ -60,13 +60,20 @@ async fn none_lapses<S: AllPorts>(store: S) {
         // On the request core too: the runtime's thread is blocked for longer than a term.
         std::thread::sleep(TERM + TERM / 4);
         let counts = store.count(&Filter::default()).await.unwrap();
-        assert_eq!(counts, Counts { held: CLAIMS as u64, ..Counts::default() }, "after {:?}", started.elapsed());
+        assert_eq!(
+            counts,
+            Counts { held: CLAIMS as u64, ..Counts::default() },
+            "after {:?}",
+            started.elapsed()
+        );
     }
     drop(busy);
     let mut settles = JoinSet::new();
     for (claim, epoch) in grants {
         let store = store.clone();
-        settles.spawn(async move { store.report(claim, epoch, Report::Settle(ok("done"), DAY), Vec::new()).await.unwrap() });
+        settles.spawn(async move {
+            store.report(claim, epoch, Report::Settle(ok("done"), DAY), Vec::new()).await.unwrap()
+        });
     }
     let endings = settles.join_all().await;
     assert!(endings.iter().all(|ending| matches!(ending, Ending::Settled(_))));

@@ -82,7 +82,9 @@ async fn charge(
     let lines = headers.get_all("idempotency-key").iter().map(HeaderValue::as_bytes);
     let key = match from_header_lines(lines) {
         Ok(Some(key)) => key,
-        Ok(None) => return problem(StatusCode::BAD_REQUEST, "key-missing", "send an Idempotency-Key header", None),
+        Ok(None) => {
+            return problem(StatusCode::BAD_REQUEST, "key-missing", "send an Idempotency-Key header", None);
+        }
         Err(error) => return problem(StatusCode::BAD_REQUEST, "key-malformed", &error.to_string(), None),
     };
     let operation = match Operation::new("demo.charge") {
@@ -109,10 +111,20 @@ fn kept(status: StatusCode, body: &serde_json::Value) -> Bytes {
 
 fn answer(done: Done) -> Response {
     let (Outcome::Succeeded(mut bytes) | Outcome::Refused(mut bytes)) = done.value else {
-        return problem(StatusCode::CONFLICT, "outcome-not-kept", "it was done; its answer was not kept", done.operation_id);
+        return problem(
+            StatusCode::CONFLICT,
+            "outcome-not-kept",
+            "it was done; its answer was not kept",
+            done.operation_id,
+        );
     };
     if bytes.len() < 2 {
-        return problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the kept answer is empty", done.operation_id);
+        return problem(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "the kept answer is empty",
+            done.operation_id,
+        );
     }
     let head = bytes.split_to(2);
     let status = StatusCode::from_u16(u16::from_be_bytes([head[0], head[1]])).unwrap_or(StatusCode::OK);
@@ -128,7 +140,9 @@ fn refuse(error: &Error) -> Response {
     let status = match error.reason() {
         Reason::Mismatch { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Reason::InProgress | Reason::OutcomeUnknown { .. } => StatusCode::CONFLICT,
-        Reason::AttemptFailed { .. } | Reason::OutcomePending | Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Reason::AttemptFailed { .. } | Reason::OutcomePending | Reason::Unavailable => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let mut response = problem(status, error.code(), &error.to_string(), error.operation_id());

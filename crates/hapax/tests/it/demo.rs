@@ -43,7 +43,8 @@ impl Demo {
     fn send(&self, head: &str, body: &str) -> (u16, String, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
-        write!(stream, "{head}\r\nHost: demo\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+        write!(stream, "{head}\r\nHost: demo\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}")
+            .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -73,7 +74,11 @@ fn the_demo_does_what_it_says() {
     assert!(demo.guide.contains("curl -i http://"), "{}", demo.guide);
     let first = demo.charge("order-42", "10", "");
     assert_eq!(first.0, 201);
-    assert!(first.1.contains("x-operation-id: op_") && !first.1.contains("idempotent-replayed"), "{}", first.1);
+    assert!(
+        first.1.contains("x-operation-id: op_") && !first.1.contains("idempotent-replayed"),
+        "{}",
+        first.1
+    );
     let again = demo.charge("\"order-42\"", "10", "");
     assert_eq!((again.0, &again.2), (201, &first.2));
     assert!(again.1.contains("idempotent-replayed: true"), "{}", again.1);
