@@ -89,9 +89,10 @@ impl Log {
         if self.wipe {
             return passed(copy(conn, "TRUNCATE", Duration::ZERO).map(|left| self.wipe = left.frames > 0));
         }
-        let copying = self.copying.load(Ordering::Acquire);
-        let waiting = length.waiting() * self.page;
-        if length.frames * self.page >= limits::WAL_TURN_BYTES && !copying && waiting <= limits::WAL_BYTES {
+        let (all, waiting) = (length.frames * self.page, length.waiting() * self.page);
+        // Right after the other thread has copied, little is left to do here; nobody is answered while it is done.
+        let little = waiting <= limits::WAL_BYTES / 4 && !self.copying.load(Ordering::Acquire);
+        if (all >= limits::WAL_TURN_BYTES && little) || all >= 2 * limits::WAL_TURN_BYTES {
             return passed(copy(conn, "PASSIVE", Duration::ZERO).map(|_| ()));
         }
         if waiting >= limits::WAL_BYTES || (idle && waiting > 0) {
