@@ -1,17 +1,21 @@
 //! The store for many instances: a PostgreSQL database (B1).
 //!
-//! `step` decides, PostgreSQL keeps. Two transitions are so frequent that SQL makes them for a whole batch at once: absent
-//! → held and held → settled ([`batch`]). Everything else locks one row, lets `step` decide and writes ([`change`]).
+//! `step` decides, PostgreSQL keeps. Two transitions are so frequent that SQL makes them for a whole batch at
+//! once: absent → held and held → settled ([`batch`]). Everything else locks one row, lets `step` decide and
+//! writes ([`change`]).
 //!
-//! The store has one thread with a runtime of its own, and everything is done there. Handles reach it through bounded
-//! queues, and answers come back one by one. What runs on it, each with its own connection or connections:
+//! The store has one thread with a runtime of its own, and everything is done there. Handles reach it through
+//! bounded queues, and answers come back one by one. What runs on it, each with its own connection or
+//! connections:
 //!
 //! * [`batch`]: claims and settles, two batches in flight; [`answer`] tells everybody what a batch came to;
-//! * [`desk`]: transactions for everything else, among them [`change`], [`sweep`], [`list`], journals, lanes, registry;
+//! * [`desk`]: transactions for everything else, among them [`change`], [`sweep`], [`list`], journals, lanes,
+//!   registry;
 //! * [`read`]: reading claims, many at once; [`watchers`]: notifying and listening;
 //! * [`session`]: the session's heartbeat, ahead of everything.
 //!
-//! [`guard`](guard()) is the one function that runs elsewhere: inside a transaction of the application's own (L16).
+//! [`guard`](guard()) is the one function that runs elsewhere: inside a transaction of the application's own
+//! (L16).
 
 mod address;
 mod answer;
@@ -100,8 +104,8 @@ impl Postgres {
         self.shared.watchers.polls()
     }
 
-    /// Opens a store on the database at `postgres://user:password@host:port/database`, creating or migrating its schema,
-    /// and starts a session.
+    /// Opens a store on the database at `postgres://user:password@host:port/database`, creating or migrating
+    /// its schema, and starts a session.
     ///
     /// Refuses a server that would lose what it has confirmed, and a schema made for a newer hapax.
     pub async fn open(url: &str, options: Options) -> Result<Postgres, Error> {

@@ -149,6 +149,18 @@ pub async fn journal_events_commit_with_the_report_or_not_at_all<H: Harness>(har
     let again = store.report(id, grant.epoch, settle(), events).await.expect("sent again, it is no conflict");
     assert!(matches!(again, Ending::AlreadySettled(_)));
     assert_eq!(store.head(&stream).await.expect("head").map(|head| head.length), Some(2));
+
+    let second = request("journal-released", "body", Terms::default());
+    let grant = granted(&store, &second).await;
+    for _ in 0..2 {
+        let events = vec![write(&stream, Expect::Any, &["RELEASED"])];
+        let release = Report::Release(hapax_core::Ran::No);
+        let ending =
+            store.report(second.identity.claim_id(), grant.epoch, release, events).await.expect("report");
+        assert_eq!(ending, Ending::Released);
+    }
+    let length = store.head(&stream).await.expect("head").map(|head| head.length);
+    assert_eq!(length, Some(3), "a report that is sent again writes its events once");
 }
 
 /// J2, J3.

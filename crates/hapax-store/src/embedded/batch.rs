@@ -7,8 +7,8 @@ use hapax_core::claim::audit::audit;
 use hapax_core::journal::{Append, Head};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    Answer, Change, Claim, ClaimId, Command, Decision, Ending, Epoch, Error, Identity, Now, Report,
-    SetAnswer, Sign, State, StateName, SweepReport, Swept, Verb, Verdict, step,
+    Answer, Change, Claim, ClaimId, Command, Decision, Epoch, Error, Identity, Now, Report, SetAnswer, Sign,
+    State, StateName, SweepReport, Swept, Verb, Verdict, step,
 };
 use rusqlite::Connection;
 
@@ -184,7 +184,7 @@ impl Batch<'_> {
         let present = before.as_ref().map(|stored| &stored.claim);
         let (change, answer) = step(present, command, &now);
         let note = audit(present, command, &change, &answer, now.time);
-        let plan = if events.is_empty() || !carried_out(&answer) {
+        let plan = if events.is_empty() || change == Change::None {
             Plan::default()
         } else {
             Plan::new(self.conn, events, now.time)?
@@ -351,12 +351,6 @@ fn same_opening(before: &Claim, after: &Claim) -> bool {
 /// Whether an operator wants bytes to be gone from the files, not only from the answers (L8).
 fn destroys(command: &Command) -> bool {
     matches!(command, Command::Operate(Decision { verb: Verb::Erase | Verb::Purge, .. }))
-}
-
-/// Whether a report is carried out now, so that its events belong to it (L18).
-fn carried_out(answer: &Answer) -> bool {
-    use Ending::{InDoubt, Released, Renewed, Settled};
-    matches!(answer, Answer::Ending(Settled(_) | Released | InDoubt | Renewed { .. }))
 }
 
 /// Whether the answer lets new work begin, or keeps an outcome for which no room was set aside.

@@ -121,8 +121,8 @@ impl World {
         time: Timestamp,
     ) -> Result<(Answer, Changed), Error> {
         let before = self.claim(&id);
-        let (_, answer) = step(before, command, &self.moment(before, time));
-        if !recorded(&answer) {
+        let (change, _) = step(before, command, &self.moment(before, time));
+        if change == Change::None {
             // The report changes nothing, perhaps because it was sent before and its events are there already.
             return self.apply(id, command, None, time);
         }
@@ -275,10 +275,4 @@ impl World {
         let seen = skip.saturating_add(items.len());
         Ok(Page { items, next: (seen < self.events.len()).then(|| seen.to_string()) })
     }
-}
-
-/// Whether a report is carried out now, so that its events belong to it.
-fn recorded(answer: &Answer) -> bool {
-    use hapax_core::Ending::{InDoubt, Released, Renewed, Settled};
-    matches!(answer, Answer::Ending(Settled(_) | Released | InDoubt | Renewed { .. }))
 }

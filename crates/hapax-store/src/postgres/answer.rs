@@ -1,7 +1,8 @@
 //! What a batch came to, and who is told what.
 //!
-//! The database says which claims were granted or settled and shows those that were there already; `step` says what that
-//! means for each asker. Where `step` wants a change that a batch does not make, the command goes on to the desk.
+//! The database says which claims were granted or settled and shows those that were there already; `step`
+//! says what that means for each asker. Where `step` wants a change that a batch does not make, the command
+//! goes on to the desk.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -111,7 +112,8 @@ impl Done {
         Ok(())
     }
 
-    /// The moment of the batch, for deciding about a claim of this holder. It offers no epoch that could be used.
+    /// The moment of the batch, for deciding about a claim of this holder. It offers no epoch that could be
+    /// used.
     fn now(&self, holder: Sign) -> Now {
         Now { time: self.time, next_epoch: Epoch::from_packed(u64::MAX), holder }
     }
@@ -233,7 +235,8 @@ fn answer_settled(shared: &Shared, settling: Settling, settled: &Settled, time: 
     let _ = settling.reply.send(Ok(Ending::Settled(kept)));
 }
 
-/// A verdict without the row being locked, for a claim that somebody else keeps locked. `None` if only the lock can tell.
+/// A verdict without the row being locked, for a claim that somebody else keeps locked. `None` if only the
+/// lock can tell.
 pub(super) fn verdict_of(claim: Option<&Claim>, command: &Command, now: &Now) -> Option<Verdict> {
     match step(claim, command, now) {
         (Change::None, Answer::Verdict(verdict)) => Some(verdict),

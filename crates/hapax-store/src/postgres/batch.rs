@@ -1,8 +1,9 @@
 //! The fast path: claims and settles that wait together share one statement and one commit (B3).
 //!
-//! Two batches are in flight at a time, each on its own connection. There is no timer: while one batch is under way, the
-//! next one gathers. A batch of one takes a statement made for one. Only two transitions happen here, absent → held and
-//! held → settled; everything else that `step` wants is handed to [`change`](super::change).
+//! Two batches are in flight at a time, each on its own connection. There is no timer: while one batch is
+//! under way, the next one gathers. A batch of one takes a statement made for one. Only two transitions
+//! happen here, absent → held and held → settled; everything else that `step` wants is handed to
+//! [`change`](super::change).
 
 use std::sync::Arc;
 
@@ -131,7 +132,8 @@ async fn serve_batch(shared: &Arc<Shared>, line: &mut Line, items: Vec<Item>) {
     while let Some(batch) = batches.pop() {
         match attempt(shared, line, &batch).await {
             Ok(done) => answer::batch(shared, batch, done),
-            // The same attempts and the same epochs again: whatever was carried out is found to have been (L13).
+            // The same attempts and the same epochs again: whatever was carried out is found to have been
+            // (L13).
             Err(Failure::Lost(_) | Failure::Unknown(_)) if Instant::now() < deadline => batches.push(batch),
             // Somebody keeps a row, or the statement failed for one of them: each alone tells for which.
             Err(failure) if batch.len() > 1 && is_about_one(&failure) => batches.extend(batch.into_alone()),
@@ -319,7 +321,8 @@ async fn send_arrays(shared: &Shared, link: &mut Link, batch: &Batch) -> Result<
             &[
                 &shared.session.given_time(),
                 &session,
-                // Only who asks for what another one of the batch is granted needs to know how the session stands.
+                // Only who asks for what another one of the batch is granted needs to know how the session
+                // stands.
                 &!batch.more_claims.is_empty(),
                 &column(claims, |c| &c.id.as_bytes()[..]),
                 &column(claims, |c| Uuid::from(c.ask.attempt)),
@@ -348,13 +351,14 @@ fn column<'a, T, C>(items: &'a [T], of: impl Fn(&'a T) -> C) -> Vec<C> {
     items.iter().map(of).collect()
 }
 
-/// Shelves are numbered before they are used; only a cleared memory of them can fail here, and that is tried again.
+/// Shelves are numbered before they are used; only a cleared memory of them can fail here, and that is tried
+/// again.
 fn shelf_of(shared: &Shared, claiming: &Claiming) -> Result<i32, Failure> {
     shared.database.shelves.get(&claiming.shelf).ok_or(Failure::Busy)
 }
 
-/// What `hapax.batch` does, for one claim. Either granted_epoch is there, or the claim is; neither if somebody else was
-/// granted it at the same moment.
+/// What `hapax.batch` does, for one claim. Either granted_epoch is there, or the claim is; neither if
+/// somebody else was granted it at the same moment.
 const CLAIM_ONE: &str = "\
     WITH moment AS MATERIALIZED (SELECT coalesce($1::bigint, hapax.clock()) AS now), won AS ( \
         INSERT INTO hapax.claims AS c (digest, epoch, opened_at, granted_at, since, until, session, shelf, state, note, \

@@ -1,7 +1,7 @@
 //! The slow path: lock one claim, let `step` decide, write what it decided (L1).
 //!
-//! A row that somebody else keeps locked is *busy*, which is never a lost lease: a claim is then told that it is held, and
-//! everybody else looks again soon.
+//! A row that somebody else keeps locked is *busy*, which is never a lost lease: a claim is then told that it
+//! is held, and everybody else looks again soon.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +97,8 @@ pub(super) fn ending(answer: Answer) -> Result<Ending, Error> {
     }
 }
 
-/// Carries an order out. `unsure` tells, from one attempt to the next, that an earlier one may have been committed.
+/// Carries an order out. `unsure` tells, from one attempt to the next, that an earlier one may have been
+/// committed.
 pub(super) async fn carry_out(
     shared: &Shared,
     link: &mut Link,
@@ -125,7 +126,8 @@ pub(super) async fn carry_out(
         // The first attempt was committed and nobody was told.
         shared.watchers.changed(&order.id, stored.watched);
     }
-    let events = if recorded(&answer) && !repeated { &order.events[..] } else { &[] };
+    // A report that changes nothing was perhaps sent before, and its events are there already.
+    let events = if change == Change::None { &[] } else { &order.events[..] };
     if change == Change::None && note.is_none() && events.is_empty() {
         link.rollback().await?;
         return Ok(answer);
@@ -189,12 +191,6 @@ fn busy(order: &Order, stored: Option<&Stored>, now: &Now) -> Result<Answer, Fai
     };
     let verdict = verdict_of(Some(&stored.claim), &order.command, now).unwrap_or_else(held);
     Ok(Answer::Verdict(verdict))
-}
-
-/// Whether a report was carried out, so that its events belong to it.
-fn recorded(answer: &Answer) -> bool {
-    use Ending::{InDoubt, Released, Renewed, Settled};
-    matches!(answer, Answer::Ending(Settled(_) | Released | InDoubt | Renewed { .. }))
 }
 
 /// Writes a change; `Some` tells whether another process waits for it.

@@ -1,7 +1,7 @@
 //! Everything that is not a batch: transactions of their own on a few connections of their own.
 //!
-//! A job is run again when its connection is lost, until its patience ends. One that is not idempotent is run again only
-//! if its COMMIT was never sent (L13).
+//! A job is run again when its connection is lost, until its patience ends. One that is not idempotent is run
+//! again only if its COMMIT was never sent (L13).
 
 use std::sync::Arc;
 

@@ -9,14 +9,14 @@ use super::confused;
 use super::failure::Failure;
 use super::row::get;
 
-/// Settles a claim inside the application's own transaction, in the database that holds the ledger: both commit, or
-/// neither does. To be called last before COMMIT, because the claim stays locked until then.
+/// Settles a claim inside the application's own transaction, in the database that holds the ledger: both
+/// commit, or neither does. To be called last before COMMIT, because the claim stays locked until then.
 ///
-/// An error of kind `LostLease` means that the epoch is stale or the claim is settled already. The transaction must then be
-/// rolled back, and the caller answered from the ledger.
+/// An error of kind `LostLease` means that the epoch is stale or the claim is settled already. The
+/// transaction must then be rolled back, and the caller answered from the ledger.
 ///
-/// Waiters learn of the outcome when the transaction commits. At an isolation level above READ COMMITTED the transaction must
-/// have begun after the claim was granted.
+/// Waiters learn of the outcome when the transaction commits. At an isolation level above READ COMMITTED the
+/// transaction must have begun after the claim was granted.
 ///
 /// ```no_run
 /// # async fn pay(

@@ -18,9 +18,10 @@ use super::row::get;
 use super::shelf::Shelves;
 use crate::limits;
 
-/// Plans are made once, perhaps on an empty table, and used for the life of the connection: only index scans and nested
-/// loops stay good whatever the tables become. A commit is durable when it returns, whatever the database's default is.
-/// Nobody waits long for a lock, and a process that is frozen within a transaction loses it.
+/// Plans are made once, perhaps on an empty table, and used for the life of the connection: only index scans
+/// and nested loops stay good whatever the tables become. A commit is durable when it returns, whatever the
+/// database's default is. Nobody waits long for a lock, and a process that is frozen within a transaction
+/// loses it.
 const SET_UP: &str = "\
     SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; \
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; \
@@ -44,8 +45,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects to a database that has hapax's schema, and makes sure of its incarnation (L4). Hands on what other
-    /// connections notify of.
+    /// Connects to a database that has hapax's schema, and makes sure of its incarnation (L4). Hands on what
+    /// other connections notify of.
     pub(super) async fn open(
         database: &Database,
         notifications: Option<mpsc::Sender<Notification>>,

@@ -1,8 +1,9 @@
 //! Lists and counts, in pages, without reading the whole store (L17).
 //!
-//! A listing goes shelf by shelf (tenant, project, operation), in the order of grants. The claims that are not settled are
-//! few and have a shorter way: those that [`sweep`](super::sweep) has met are in `hapax.unsettled`, and the rest lie
-//! between the epochs that `hapax.tally` names. Counts are sums over `hapax.shelves` and `hapax.tally`.
+//! A listing goes shelf by shelf (tenant, project, operation), in the order of grants. The claims that are
+//! not settled are few and have a shorter way: those that [`sweep`](super::sweep) has met are in
+//! `hapax.unsettled`, and the rest lie between the epochs that `hapax.tally` names. Counts are sums over
+//! `hapax.shelves` and `hapax.tally`.
 
 use hapax_core::claim::audit::AuditEvent;
 use hapax_core::claim::current;

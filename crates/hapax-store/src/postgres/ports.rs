@@ -180,8 +180,9 @@ impl Postgres {
             .await
     }
 
-    /// Makes sure that no memory table answers for a settled claim that is about to be changed: returns when every process
-    /// has forgotten it, or its table may no longer answer (B7). So the change shows everywhere at once.
+    /// Makes sure that no memory table answers for a settled claim that is about to be changed: returns when
+    /// every process has forgotten it, or its table may no longer answer (B7). So the change shows everywhere
+    /// at once.
     async fn send_away(&self, claim: ClaimId, epoch: Epoch) -> Result<(), Error> {
         let notify = self.shared.options.notify;
         let number: Option<i64> = self
@@ -221,8 +222,9 @@ impl Postgres {
     }
 }
 
-/// Whether a table that has not followed may still answer. Each row is locked before its validity is looked at: a renewal
-/// that is under way has perhaps not seen what is to be forgotten, and must be seen here; one that comes later sees it.
+/// Whether a table that has not followed may still answer. Each row is locked before its validity is looked
+/// at: a renewal that is under way has perhaps not seen what is to be forgotten, and must be seen here; one
+/// that comes later sees it.
 const STILL_ANSWERING: &str = "\
     WITH others AS MATERIALIZED (SELECT table_until FROM hapax.sessions WHERE id <> $1 AND acked < $2 FOR SHARE) \
     SELECT EXISTS (SELECT FROM others WHERE table_until > hapax.clock())";

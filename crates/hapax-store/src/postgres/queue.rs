@@ -16,9 +16,9 @@ pub(super) trait Weigh {
 
 /// A bounded queue. Whoever takes from it takes many at once, and says when it is done with them.
 ///
-/// It gathers without a timer: while one batch is under way, the next one starts as soon as half as many items wait, or
-/// when the first is done. Whoever was just answered comes back with the next command a moment later; a batch that did not
-/// wait for those would be small, and every batch costs a commit.
+/// It gathers without a timer: while one batch is under way, the next one starts as soon as half as many
+/// items wait, or when the first is done. Whoever was just answered comes back with the next command a moment
+/// later; a batch that did not wait for those would be small, and every batch costs a commit.
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Notify,
@@ -33,9 +33,10 @@ struct State<T> {
 }
 
 impl<T> State<T> {
-    /// How many items must wait before the next batch starts.
+    /// How many items must wait before the next batch starts: half of what the batches under way have on
+    /// average.
     fn wanted(&self) -> usize {
-        (self.in_flight / 2).max(1)
+        (self.in_flight / (2 * self.batches.max(1))).max(1)
     }
 }
 
@@ -122,13 +123,14 @@ impl<T> Queue<T> {
 }
 
 impl<T: Weigh> Queue<T> {
-    /// Takes a batch for one of `takers`, within the bounds of one batch: its share if it is the only one to take now, or
-    /// all that waits if others have theirs already. To be followed by [`Queue::done`].
+    /// Takes a batch for one of `takers`, within the bounds of one batch: its share of what waits for those
+    /// of them that have none. To be followed by [`Queue::done`].
     pub(super) async fn share(&self, takers: usize) -> Option<Vec<T>> {
         self.take_with(|state| {
             let waiting = state.items.len();
-            let share = if state.batches == 0 { waiting.div_ceil(takers) } else { waiting };
-            let most = share.min(limits::BATCH);
+            // The others have theirs, or will want it.
+            let idle = takers.saturating_sub(state.batches).max(1);
+            let most = waiting.div_ceil(idle).min(limits::BATCH);
             let (mut count, mut bytes) = (0, 0);
             for item in state.items.iter().take(most) {
                 bytes += item.weight();

@@ -1,8 +1,8 @@
 //! Reading claims, many at once, on a connection that never waits for a commit.
 //!
-//! A claim that somebody here watches is marked before it is read, so that whoever changes it notifies us: subscribe, then
-//! read, then wait (L9). The mark is a column of the claim itself. Whoever changes the row sees it, and whoever marks it
-//! after the change reads the change.
+//! A claim that somebody here watches is marked before it is read, so that whoever changes it notifies us:
+//! subscribe, then read, then wait (L9). The mark is a column of the claim itself. Whoever changes the row
+//! sees it, and whoever marks it after the change reads the change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The moment of the reading. It offers no epoch that could be used: whatever needs one is not decided by reading.
+    /// The moment of the reading. It offers no epoch that could be used: whatever needs one is not decided by
+    /// reading.
     pub(super) fn now(&self) -> Now {
         Now {
             time: self.time,

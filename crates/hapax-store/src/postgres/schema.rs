@@ -1,7 +1,7 @@
 //! The schema and how it comes to be: embedded migrations, one at a time, whoever comes first (B1).
 //!
-//! A migration only ever adds (expand), so that older processes go on working beside newer ones; what they no longer need
-//! is taken away in a later version (contract), which raises `oldest_compatible`.
+//! A migration only ever adds (expand), so that older processes go on working beside newer ones; what they no
+//! longer need is taken away in a later version (contract), which raises `oldest_compatible`.
 
 use hapax_core::Error;
 

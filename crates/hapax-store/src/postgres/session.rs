@@ -1,6 +1,8 @@
-//! This process's session: opening it, renewing it ahead of everything else, and what the process knows of it (L4).
+//! This process's session: opening it, renewing it ahead of everything else, and what the process knows of it
+//! (L4).
 //!
-//! The same beat carries the memory table: it extends how long the table may answer and brings what it must forget (B7).
+//! The same beat carries the memory table: it extends how long the table may answer and brings what it must
+//! forget (B7).
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -60,9 +62,9 @@ impl Standing {
         Session { id: known.id, term: self.term, left }
     }
 
-    /// The database's time or later, for asking the memory table: the time of the latest renewal, what has passed since it
-    /// was sent, and as long as the table may go on without hearing of a clock that was set forward. An outcome that is
-    /// about to expire is then asked of the database.
+    /// The database's time or later, for asking the memory table: the time of the latest renewal, what has
+    /// passed since it was sent, and as long as the table may go on without hearing of a clock that was set
+    /// forward. An outcome that is about to expire is then asked of the database.
     pub(super) fn time(&self) -> Timestamp {
         match &self.clock {
             Some(clock) => clock.now(),

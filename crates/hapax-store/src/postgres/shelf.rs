@@ -1,4 +1,5 @@
-//! Shelves: tenant, project and operation of a claim as one number, so that lists have a narrow index to go by.
+//! Shelves: tenant, project and operation of a claim as one number, so that lists have a narrow index to go
+//! by.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,9 @@
 //! The sweeper: writes down what time alone has made of claims, folds the tally, and clears away (L6, L10).
 //!
-//! It never waits for a row and never makes anybody wait for long: small chunks, passing by whatever is locked. Lapsed
-//! claims, doubts and tombstones go one by one through `step`. Expired outcomes are so many that one statement says the
-//! same for a chunk of them: the claim that is settled under this epoch until this time becomes absent.
+//! It never waits for a row and never makes anybody wait for long: small chunks, passing by whatever is
+//! locked. Lapsed claims, doubts and tombstones go one by one through `step`. Expired outcomes are so many
+//! that one statement says the same for a chunk of them: the claim that is settled under this epoch until
+//! this time becomes absent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +40,8 @@ pub(super) async fn serve(shared: Arc<Shared>) {
     }
 }
 
-/// Whether it is this process's turn. A turn lasts as long as a pause and is not renewed by the same process alone: the
-/// row says until when another one has it.
+/// Whether it is this process's turn. A turn lasts as long as a pause and is not renewed by the same process
+/// alone: the row says until when another one has it.
 async fn turn(shared: &Shared) -> Result<bool, Error> {
     let own = shared.session.known().id.0.cast_signed();
     let lasts = micros(2 * limits::SWEEP_EVERY);

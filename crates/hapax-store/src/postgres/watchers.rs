@@ -1,4 +1,5 @@
-//! Who waits for which claim, here and elsewhere: waking, notifying, listening, and looking in case all that failed (L9).
+//! Who waits for which claim, here and elsewhere: waking, notifying, listening, and looking in case all that
+//! failed (L9).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,8 @@ use crate::limits;
 const CHANGED: &str = "hapax_changed";
 const FORGET: &str = "hapax_forget";
 
-/// Notifications that are taken in or sent out at once; more are dropped, and the look every 250 ms finds what they told.
+/// Notifications that are taken in or sent out at once; more are dropped, and the look every 250 ms finds
+/// what they told.
 const BACKLOG: usize = 4_096;
 
 /// The waiters of this process, and what of theirs the database knows.
@@ -74,7 +76,8 @@ impl Watchers {
         watch
     }
 
-    /// A claim was changed by this process: wakes who waits here and, if its row was marked, everybody elsewhere.
+    /// A claim was changed by this process: wakes who waits here and, if its row was marked, everybody
+    /// elsewhere.
     pub(super) fn changed(&self, claim: &ClaimId, watched: bool) {
         if !self.notify {
             return;
@@ -129,8 +132,8 @@ impl Watchers {
     }
 }
 
-/// Has the claims marked that nobody has read since their watch began, and wakes their waiters, who may have read before
-/// the mark was made.
+/// Has the claims marked that nobody has read since their watch began, and wakes their waiters, who may have
+/// read before the mark was made.
 pub(super) async fn announce(shared: Arc<Shared>) {
     if !shared.watchers.notify {
         return;
@@ -164,8 +167,9 @@ async fn read_all(shared: &Shared, claims: Vec<ClaimId>) -> Vec<(ClaimId, Option
     futures_util::future::join_all(reads).await
 }
 
-/// Looks at every watched claim from time to time, and wakes the waiters of those that are not what they were. One that
-/// has not been looked at yet may have changed since its waiter read it, so its waiters are woken too.
+/// Looks at every watched claim from time to time, and wakes the waiters of those that are not what they
+/// were. One that has not been looked at yet may have changed since its waiter read it, so its waiters are
+/// woken too.
 pub(super) async fn poll(shared: Arc<Shared>) {
     let mut before: HashMap<ClaimId, Option<(Epoch, StateName)>> = HashMap::new();
     loop {

@@ -273,9 +273,10 @@ async fn a_postgres_that_would_lose_commits_is_refused_m6() {
 
 /// Runs in a process of its own, because fail points are the whole process's.
 async fn with_fail_points() {
-    let scenario = fail::FailScenario::setup();
     let database = Database::fresh().await;
     let store = open(&database, patient()).await;
+    // Only now: opening a store is not tried again by itself.
+    let scenario = fail::FailScenario::setup();
     let mut clients = JoinSet::new();
     for client in 0..8 {
         let store = store.clone();

@@ -2,8 +2,8 @@
 --
 -- All times are microseconds since the Unix epoch, on the store's clock; 9223372036854775807 never comes.
 
--- What this database is. The origin tells one life of the data from another (a promoted replica, a restored backup);
--- a new one begins a new incarnation of epochs.
+-- What this database is. The origin tells one life of the data from another (a promoted replica, a restored
+-- backup); a new one begins a new incarnation of epochs.
 CREATE TABLE hapax.meta (
     one         boolean PRIMARY KEY DEFAULT true CHECK (one),
     incarnation smallint NOT NULL,
@@ -13,15 +13,16 @@ CREATE TABLE hapax.meta (
 -- Packed epochs: the incarnation in the bits above the 48th, the counter below.
 CREATE SEQUENCE hapax.epochs AS bigint MINVALUE 0 START 0;
 
--- One row per process (L4). The token keeps a process from renewing a row that only has the number it once had.
+-- One row per process (L4). The token keeps a process from renewing a row that only has the number it once
+-- had.
 CREATE TABLE hapax.sessions (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     token       uuid NOT NULL,
     opened_at   bigint NOT NULL,
     last        bigint NOT NULL,
     until       bigint NOT NULL,
-    -- How far its memory table has followed the invalidations, and until when that table may answer. The latter is
-    -- always on the server's clock, because the table counts real time.
+    -- How far its memory table has followed the invalidations, and until when that table may answer. The
+    -- latter is always on the server's clock, because the table counts real time.
     acked       bigint NOT NULL,
     table_until bigint NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -40,8 +41,8 @@ CREATE TABLE hapax.shelves (
     UNIQUE (tenant, project, operation)
 ) WITH (fillfactor = 50);
 
--- One row per claim. Nothing that a settle changes is indexed and half of each page is left free, so that every settle
--- is a HOT update: state, note, since and until change in place.
+-- One row per claim. Nothing that a settle changes is indexed and half of each page is left free, so that
+-- every settle is a HOT update: state, note, since and until change in place.
 CREATE TABLE hapax.claims (
     digest       bytea NOT NULL,
     epoch        bigint NOT NULL,
@@ -84,8 +85,8 @@ CREATE TABLE hapax.outcomes (
         toast.autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE hapax.outcomes ALTER COLUMN digest SET STORAGE PLAIN, ALTER COLUMN bytes SET STORAGE EXTERNAL;
 
--- What each batch changed, per shelf: how many claims moved to or from each state, and between which epochs the grants
--- lie that nobody has visited yet. The sweeper folds it into hapax.shelves and hapax.unsettled.
+-- What each batch changed, per shelf: how many claims moved to or from each state, and between which epochs
+-- the grants lie that nobody has visited yet. The sweeper folds it into hapax.shelves and hapax.unsettled.
 CREATE TABLE hapax.tally (
     shelf    integer NOT NULL,
     at       bigint NOT NULL,
@@ -97,8 +98,8 @@ CREATE TABLE hapax.tally (
     released integer NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- The claims that did not simply settle: every claim in doubt, every tombstone, and the held ones that the sweeper met
--- when it came by. A held one may have settled since; the claim itself tells.
+-- The claims that did not simply settle: every claim in doubt, every tombstone, and the held ones that the
+-- sweeper met when it came by. A held one may have settled since; the claim itself tells.
 CREATE TABLE hapax.unsettled (
     digest bytea PRIMARY KEY,
     shelf  integer NOT NULL,

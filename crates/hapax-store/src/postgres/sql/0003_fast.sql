@@ -1,8 +1,9 @@
 -- The two fast transitions, absent → held and held → settled, for a whole batch at once.
 --
--- They never wait for a row that somebody else keeps locked (B3): a claim whose row exists is only read, and a settle
--- passes by any row that was touched since its grant. What they pass by, the caller decides in the slow way. Arrays are
--- sorted by digest, so that two batches meet their rows in the same order and cannot deadlock.
+-- They never wait for a row that somebody else keeps locked (B3): a claim whose row exists is only read, and
+-- a settle passes by any row that was touched since its grant. What they pass by, the caller decides in the
+-- slow way. Arrays are sorted by digest, so that two batches meet their rows in the same order and cannot
+-- deadlock.
 
 -- The server's clock.
 CREATE FUNCTION hapax.clock() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -12,8 +13,8 @@ RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 CREATE FUNCTION hapax.later(moment bigint, micros bigint) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN micros >= 9223372036854775807 - moment THEN 9223372036854775807 ELSE moment + micros END;
 
--- The first row tells what the batch did (p_own: and how the session stands that asks); the rows after it are the claims
--- that were there already.
+-- The first row tells what the batch did (p_own: and how the session stands that asks); the rows after it are
+-- the claims that were there already.
 CREATE FUNCTION hapax.batch(
     p_clock bigint, p_session bigint, p_own boolean,
     c_digest bytea[], c_attempt uuid[], c_operation uuid[], c_fingerprint bytea[], c_terms bytea[], c_run bigint[],
@@ -86,7 +87,8 @@ BEGIN
                NULL::uuid[], NULL::uuid[], NULL::bytea[], st.*
         FROM unnest(c_digest, c_attempt) AS a (digest, attempt)
         JOIN hapax.standing st ON st.digest = a.digest
-        -- Not what was granted just now; but what was granted to the same attempt before, if its answer was lost.
+        -- Not what was granted just now; but what was granted to the same attempt before, if its answer was
+        -- lost.
         WHERE st.attempt <> a.attempt OR granted_epochs IS NULL OR st.epoch < granted_epochs[1];
     END IF;
 END $$;

@@ -1,7 +1,9 @@
--- Every other transition: lock a claim, let the rules decide, write what they decided. And the life of sessions.
+-- Every other transition: lock a claim, let the rules decide, write what they decided. And the life of
+-- sessions.
 
--- Locks a claim, or says that somebody else has (p_wait: waits for it instead, for use inside the application's own
--- transaction). The time is read and the epoch drawn after the lock, or a slower one could carry a smaller epoch.
+-- Locks a claim, or says that somebody else has (p_wait: waits for it instead, for use inside the
+-- application's own transaction). The time is read and the epoch drawn after the lock, or a slower one could
+-- carry a smaller epoch.
 CREATE FUNCTION hapax.lock_claim(p_digest bytea, p_clock bigint, p_wait boolean) RETURNS TABLE (
     now bigint, next_epoch bigint, busy boolean,
     digest bytea, epoch bigint, opened_at bigint, granted_at bigint, since bigint, until bigint, session bigint,
@@ -35,9 +37,9 @@ RETURNS void LANGUAGE sql AS $$
            (p_to IS NOT DISTINCT FROM 'R')::int - (p_from IS NOT DISTINCT FROM 'R')::int
 $$;
 
--- Writes a claim over the one that has p_old_epoch and p_old_state (null: over none). p_identity is null where it stays
--- what it is; the shelf always does, because the digest covers it. No row: somebody else was faster, and nothing was
--- written.
+-- Writes a claim over the one that has p_old_epoch and p_old_state (null: over none). p_identity is null
+-- where it stays what it is; the shelf always does, because the digest covers it. No row: somebody else was
+-- faster, and nothing was written.
 CREATE FUNCTION hapax.put_claim(
     p_now bigint, p_old_epoch bigint, p_old_state "char", p_digest bytea, p_epoch bigint, p_opened_at bigint,
     p_granted_at bigint, p_since bigint, p_until bigint, p_session bigint, p_shelf integer, p_state "char",
@@ -111,8 +113,9 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Where these bytes come from: another cluster, another timeline, another database or another table is another life.
--- The timeline is asked of the write-ahead log, because the control file learns of a promotion only later.
+-- Where these bytes come from: another cluster, another timeline, another database or another table is
+-- another life. The timeline is asked of the write-ahead log, because the control file learns of a promotion
+-- only later.
 CREATE FUNCTION hapax.origin() RETURNS text LANGUAGE sql VOLATILE
 RETURN (SELECT system_identifier FROM pg_control_system())::text
     || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)
@@ -142,8 +145,9 @@ BEGIN
     RETURN current.incarnation;
 END $$;
 
--- Tells every memory table to forget a settled claim, and not to take it in again, because it is about to be changed
--- (B7). The lock makes the numbers visible in their order. No row: it is not settled under this epoch, or it is locked.
+-- Tells every memory table to forget a settled claim, and not to take it in again, because it is about to be
+-- changed (B7). The lock makes the numbers visible in their order. No row: it is not settled under this
+-- epoch, or it is locked.
 CREATE FUNCTION hapax.send_away(p_digest bytea, p_epoch bigint) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM hapax.claims c WHERE c.digest = p_digest AND c.epoch = p_epoch AND c.state = 'S'
@@ -169,8 +173,8 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Renews a session (p_term null: does not) and brings what its memory table must forget. No row: the session is gone.
--- p_validity is how long that table may answer from now on; it counts from before the call was sent.
+-- Renews a session (p_term null: does not) and brings what its memory table must forget. No row: the session
+-- is gone. p_validity is how long that table may answer from now on; it counts from before the call was sent.
 CREATE FUNCTION hapax.renew_session(
     p_id bigint, p_token uuid, p_clock bigint, p_term bigint, p_acked bigint, p_validity bigint
 ) RETURNS TABLE (now bigint, acked bigint, forget bytea[]) LANGUAGE plpgsql AS $$

@@ -8,8 +8,9 @@ CREATE TABLE hapax.sweeper (
 ) WITH (fillfactor = 10);
 INSERT INTO hapax.sweeper (session, until) VALUES (0, 0);
 
--- Adds what the batches did to the shelves, and remembers the grants among it that are still held. Rows that tell of
--- grants are left alone until those are p_age old: most of them have settled by then. How many rows were folded.
+-- Adds what the batches did to the shelves, and remembers the grants among it that are still held. Rows that
+-- tell of grants are left alone until those are p_age old: most of them have settled by then. How many rows
+-- were folded.
 CREATE FUNCTION hapax.fold_tally(p_clock bigint, p_age bigint, p_limit bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     moment bigint := coalesce(p_clock, hapax.clock());
@@ -41,8 +42,8 @@ BEGIN
     RETURN folded;
 END $$;
 
--- Makes claims absent whose outcome is past its retention: those settled under that epoch until that time, as `step`
--- says. Gives their digests.
+-- Makes claims absent whose outcome is past its retention: those settled under that epoch until that time, as
+-- `step` says. Gives their digests.
 CREATE FUNCTION hapax.expire(p_clock bigint, p_limit bigint) RETURNS SETOF bytea LANGUAGE plpgsql AS $$
 DECLARE
     moment bigint := coalesce(p_clock, hapax.clock());
@@ -67,8 +68,8 @@ BEGIN
     SELECT a.digest FROM absent a;
 END $$;
 
--- Forgets held claims that have settled since they were met, sessions that ended long ago and hold nothing, and
--- invalidations that every table has followed or no table needs.
+-- Forgets held claims that have settled since they were met, sessions that ended long ago and hold nothing,
+-- and invalidations that every table has followed or no table needs.
 CREATE FUNCTION hapax.clear_away(p_clock bigint, p_session_kept bigint, p_invalidation_kept bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
