@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hapax_core::{Clock, Error};
+use hapax_core::Error;
 use rusqlite::Connection;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -112,7 +112,8 @@ impl Embedded {
         let lock = folder.lock()?;
         let mark = folder.mark()?;
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
-        let (conn, meta) = open_database(&folder, &*clock, mark.read())?;
+        folder.make_database(clock.now())?;
+        let (conn, meta) = open_database(&folder, mark.read())?;
         let at = folder.database();
         let prepare = || -> Result<_, Fault> {
             let clock = Arc::new(Guarded::new(clock, meta.latest));
@@ -139,7 +140,7 @@ impl Embedded {
         let _lock = folder.lock()?;
         let mark = folder.mark()?;
         // What was restored is older than what was there: the mark of the former life says nothing about it.
-        let (conn, mut meta) = open_database(&folder, &SystemClock::default(), 0)?;
+        let (conn, mut meta) = open_database(&folder, 0)?;
         meta.incarnation =
             meta.incarnation.checked_add(1).ok_or_else(|| Error::internal("no incarnation is left"))?;
         hapax_core::Epoch::new(meta.incarnation, meta.epoch_reserved)?;
@@ -167,13 +168,13 @@ impl Embedded {
 }
 
 /// Looks at the files, opens the database and looks at what it is.
-fn open_database(folder: &Folder, clock: &dyn Clock, marked: u64) -> Result<(Connection, Meta), Error> {
+fn open_database(folder: &Folder, marked: u64) -> Result<(Connection, Meta), Error> {
     let length = folder::check_database(&folder.database())?;
     let log = std::fs::metadata(folder.wal()).map_or(0, |file| file.len());
     wal::check(&folder.wal())?;
     // Where a log is there, it may have the pages that the file lacks.
-    let whole = (log == 0 && length > 0).then_some(length);
-    let (conn, meta) = schema::open_writer(&folder.database(), clock.now(), whole)?;
+    let whole = (log == 0).then_some(length);
+    let (conn, meta) = schema::open_writer(&folder.database(), whole)?;
     if meta.batch < marked {
         return Err(fault::damaged(format_args!(
             "{}: batch {marked} was committed and batch {} is the last one there; restore a backup, or remove the file \

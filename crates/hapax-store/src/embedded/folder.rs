@@ -2,14 +2,15 @@
 //! committed.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use hapax_core::Error;
+use hapax_core::{Error, Timestamp};
 use rustix::fs::{FlockOperation, flock};
 
 use super::fault::damaged;
+use super::schema;
 
 /// The folder.
 #[derive(Clone, Debug)]
@@ -52,6 +53,25 @@ impl Folder {
     /// The file that is given up when the disk is full.
     pub(super) fn ballast(&self) -> PathBuf {
         self.0.join("hapax.ballast")
+    }
+
+    /// Makes the database where there is none: under another name first, so that whatever ends the process or the
+    /// power, the store's own name stands for a whole one.
+    pub(super) fn make_database(&self, now: Timestamp) -> Result<(), Error> {
+        let cannot = |error| self.cannot("the store cannot be made", error);
+        if self.database().try_exists().map_err(cannot)? {
+            return Ok(());
+        }
+        let new = self.0.join("hapax.new");
+        for left in ["hapax.new", "hapax.new-journal", "hapax.new-wal", "hapax.new-shm"] {
+            match fs::remove_file(self.0.join(left)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(cannot(error)),
+                _ => {}
+            }
+        }
+        schema::make(&new, now)?;
+        fs::rename(new, self.database()).map_err(cannot)?;
+        self.sync()
     }
 
     /// Makes the names of the files durable.
@@ -149,8 +169,12 @@ impl Mark {
 /// The file is not opened here: closing it again would take away the locks that SQLite has on it in this
 /// process.
 pub(super) fn check_database(path: &Path) -> Result<u64, Error> {
-    let length = fs::metadata(path).map_or(0, |file| file.len());
-    if (1..SMALLEST_DATABASE).contains(&length) {
+    let length = fs::metadata(path)
+        .map_err(|error| {
+            Error::unavailable("there is no store").with_detail(format_args!("{}: {error}", path.display()))
+        })?
+        .len();
+    if length < SMALLEST_DATABASE {
         return Err(damaged(format_args!("{}: cut off within its first page", path.display())));
     }
     Ok(length)

@@ -83,28 +83,17 @@ impl Meta {
     }
 }
 
-/// Opens the database for writing; makes it where there is none. `now` is the machine's clock, `whole` the length of the
-/// file if it must have all pages.
-pub(super) fn open_writer(
-    path: &Path,
-    now: Timestamp,
-    whole: Option<u64>,
-) -> Result<(Connection, Meta), Error> {
-    let conn = Connection::open(path).map_err(|error| opening(path, error))?;
-    prepare_writer(&conn, now, whole).map(|meta| (conn, meta)).map_err(|fault| opening_fault(path, fault))
+/// Opens an existing database for writing. `whole` is the length of the file if it must have all pages.
+pub(super) fn open_writer(path: &Path, whole: Option<u64>) -> Result<(Connection, Meta), Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(|error| opening(path, error))?;
+    prepare_writer(&conn, whole).map(|meta| (conn, meta)).map_err(|fault| opening_fault(path, fault))
 }
 
-fn prepare_writer(conn: &Connection, now: Timestamp, whole: Option<u64>) -> Result<Meta, Fault> {
+fn prepare_writer(conn: &Connection, whole: Option<u64>) -> Result<Meta, Fault> {
     conn.busy_timeout(limits::FILE_PATIENCE)?;
     conn.set_prepared_statement_cache_capacity(limits::STATEMENTS);
-    // Only a database without any table takes the page size.
-    conn.execute_batch(&format!("PRAGMA page_size = {}", limits::PAGE_SIZE))?;
-    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-    if mode != "wal" {
-        return Err(Error::unavailable("the file system does not support what the store needs")
-            .with_detail(mode)
-            .into());
-    }
+    keep_log(conn)?;
     conn.execute_batch(&format!(
         "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = MEMORY; \
          PRAGMA foreign_keys = OFF; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; \
@@ -115,19 +104,28 @@ fn prepare_writer(conn: &Connection, now: Timestamp, whole: Option<u64>) -> Resu
     if let Some(length) = whole {
         check_length(conn, length)?;
     }
-    // Only then: a process that died while it made the database left one page, and the rest is made in the log now.
-    if is_new(conn)? {
-        create(conn, now)?;
-    }
     check_version(conn)
 }
 
-fn is_new(conn: &Connection) -> Result<bool, Fault> {
-    let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    Ok(tables == 0 && pragma(conn, "application_id")? == 0)
+/// Switches to a write-ahead log.
+fn keep_log(conn: &Connection) -> Result<(), Fault> {
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(Error::unavailable("the file system does not support what the store needs")
+            .with_detail(mode)
+            .into());
+    }
+    Ok(())
 }
 
-fn create(conn: &Connection, now: Timestamp) -> Result<(), Fault> {
+/// Makes an empty store at this path, whole and durable when this returns. `now` is the machine's clock.
+pub(super) fn make(path: &Path, now: Timestamp) -> Result<(), Error> {
+    let conn = Connection::open(path).map_err(|error| opening(path, error))?;
+    make_tables(&conn, now).map_err(|fault| opening_fault(path, fault))?;
+    conn.close().map_err(|(_, error)| opening(path, error))
+}
+
+fn make_tables(conn: &Connection, now: Timestamp) -> Result<(), Fault> {
     let meta = Meta {
         oldest_compatible: OLDEST_COMPATIBLE,
         incarnation: 1,
@@ -136,6 +134,8 @@ fn create(conn: &Connection, now: Timestamp) -> Result<(), Fault> {
         latest: Timestamp::ZERO,
         created_at: now,
     };
+    // Only a database without any table takes the page size.
+    conn.execute_batch(&format!("PRAGMA page_size = {}; PRAGMA synchronous = FULL", limits::PAGE_SIZE))?;
     conn.execute_batch("BEGIN IMMEDIATE")?;
     conn.execute_batch(TABLES)?;
     conn.execute_batch(&format!(
@@ -143,7 +143,7 @@ fn create(conn: &Connection, now: Timestamp) -> Result<(), Fault> {
     ))?;
     meta.write(conn)?;
     conn.execute_batch("COMMIT")?;
-    Ok(())
+    keep_log(conn)
 }
 
 /// Refuses what is not a hapax store, and one that a newer hapax says we must not touch (B8).

@@ -58,12 +58,28 @@ async fn a_database_that_was_cut_off_is_refused() {
     let folder = closed(40).await;
     let database = folder.path().join("hapax.db");
     let whole = std::fs::read(&database).unwrap();
-    for kept in [50, 4096, whole.len() / 2, whole.len() - 1] {
+    for kept in [0, 50, 4096, whole.len() / 2, whole.len() - 1] {
         std::fs::write(&database, &whole[..kept]).unwrap();
         assert_eq!(open(folder.path()).unwrap_err().kind(), Kind::Corrupt, "{kept} bytes kept");
     }
     std::fs::write(&database, &whole).unwrap();
     assert_eq!(retried(&open(folder.path()).unwrap(), "key-7").await, Ok(outcome_of("key-7")));
+}
+
+#[tokio::test]
+async fn a_store_that_was_half_made_is_made_again() {
+    let whole = std::fs::read(closed(0).await.path().join("hapax.db")).unwrap();
+    for kept in [0, 1, 1536, 4096, whole.len() - 1, whole.len()] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("hapax.new"), &whole[..kept]).unwrap();
+        std::fs::write(folder.path().join("hapax.new-journal"), b"half of a journal").unwrap();
+        std::fs::write(folder.path().join("hapax.new-wal"), b"half of a log").unwrap();
+        let store = open(folder.path()).unwrap();
+        fill(&store, 0..3).await;
+        assert_eq!(retried(&store, "key-2").await, Ok(outcome_of("key-2")), "{kept} bytes left");
+        let left = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("new")), "{kept} bytes left");
+    }
 }
 
 #[tokio::test]
