@@ -3,13 +3,19 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
-/// The root of the checkout.
+/// The root of the checkout: the commands work from any directory inside of it.
 ///
-/// Taken from where this package was compiled: the commands work from any directory inside the checkout.
+/// Cargo says where this package is now; the program itself may have been built when it was elsewhere.
 pub(crate) fn root() -> &'static Path {
-    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest_dir.parent().unwrap_or(manifest_dir)
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let mut root = PathBuf::from(package);
+        root.pop();
+        root
+    });
+    &ROOT
 }
 
 /// The directory that Cargo builds into.
