@@ -14,6 +14,7 @@ pub mod key;
 pub mod lane;
 pub mod limits;
 pub mod outcome;
+pub mod policy;
 pub mod port;
 pub mod registry;
 pub mod scope;
@@ -29,6 +30,7 @@ pub use id::{AttemptId, Epoch, OperationId, SessionId};
 pub use identity::{ClaimId, Identity, Operation, Source};
 pub use key::{HeaderKeyError, Key};
 pub use outcome::{Kept, Outcome, Retention};
+pub use policy::Policy;
 pub use port::{
     ClaimRequest, Counts, Filter, Inspect, Journal, Lanes, Ledger, Page, Record, Registry, Session,
     SweepReport, Watch,

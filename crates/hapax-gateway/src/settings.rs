@@ -1,0 +1,336 @@
+//! What a gateway does, as meant: read, checked and resolved. How people write it down is the `hapax` program's affair.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_core::Policy;
+use hapax_tower::Rule;
+use http::Method;
+use ipnet::IpNet;
+
+use crate::limits;
+
+/// Everything that can be changed by a reload, but for the listener.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The listener and what holds for every route.
+    pub edge: Edge,
+    /// The services behind, by name.
+    pub upstreams: BTreeMap<String, Arc<Upstream>>,
+    /// The routes.
+    pub routes: Vec<Route>,
+    /// Who may come in.
+    pub auth: Auth,
+    /// What one tenant may use at a time.
+    pub tenants: TenantLimits,
+}
+
+/// The listener and what holds for every route.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    /// Where it listens. Not changed by a reload.
+    pub listen: SocketAddr,
+    /// Threads that serve requests. Not changed by a reload.
+    pub threads: usize,
+    /// Certificate and key; without them the edge speaks plain HTTP.
+    pub tls: Option<Tls>,
+    /// The longest wait for the end of running requests when the process is told to end.
+    pub drain_timeout: Duration,
+    /// The longest time for the head of a request.
+    pub header_timeout: Duration,
+    /// A body that comes more slowly than this many bytes per second is given up.
+    pub body_rate: u64,
+    /// The longest silence on a connection without a request.
+    pub idle_timeout: Duration,
+    /// Connections at a time.
+    pub max_connections: usize,
+    /// Bytes of requests and answers held in memory at a time.
+    pub max_buffered: u64,
+    /// Calls that go on without a caller.
+    pub max_detached: usize,
+    /// Where outcomes are recalled by operation id, such as `/operations` (H7).
+    pub operations_prefix: String,
+    /// Where the pages about problem codes are (H1).
+    pub docs: String,
+    /// What browsers of other origins may do (P7).
+    pub cors: Option<Cors>,
+}
+
+impl Edge {
+    /// The defaults, listening here.
+    pub fn new(listen: SocketAddr) -> Self {
+        Edge {
+            listen,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            tls: None,
+            drain_timeout: limits::DRAIN,
+            header_timeout: limits::HEADER_TIMEOUT,
+            body_rate: limits::BODY_RATE,
+            idle_timeout: limits::IDLE,
+            max_connections: limits::CONNECTIONS,
+            max_buffered: limits::BUFFERED,
+            max_detached: limits::DETACHED,
+            operations_prefix: "/operations".into(),
+            docs: limits::DOCS.into(),
+            cors: None,
+        }
+    }
+}
+
+/// Files with a certificate chain and its key, both PEM. Read again on reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate chain.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// What browsers of other origins may do (P7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cors {
+    /// Origins, exactly as browsers send them; `*` for any.
+    pub origins: Vec<String>,
+    /// Request headers beyond those that every origin may send. `Idempotency-Key`, `Authorization`, `Content-Type` and
+    /// `Prefer` are always among them.
+    pub headers: Vec<String>,
+    /// Whether cookies and credentials are allowed; not together with `*`.
+    pub credentials: bool,
+    /// How long a browser may remember it.
+    pub max_age: Duration,
+}
+
+/// A service behind.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Its name in the configuration.
+    pub name: String,
+    /// `http` or `https`.
+    pub https: bool,
+    /// Host name or address, as in its URL.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// What stands before every forwarded path; empty or `/prefix` without a slash at its end.
+    pub base: String,
+    /// Ends the caller's wait (H5).
+    pub timeout: Duration,
+    /// The longest time to connect.
+    pub connect_timeout: Duration,
+    /// What is sent as `Idempotency-Key` (K4).
+    pub key: UpstreamKey,
+    /// What is tried again before a caller hears of it (P6).
+    pub retry: Retrying,
+    /// Connections at a time, each thread.
+    pub max_connections: usize,
+    /// How long an unused connection is kept.
+    pub idle_timeout: Duration,
+    /// Certificates to trust instead of the system's, PEM.
+    pub ca: Option<PathBuf>,
+}
+
+impl Upstream {
+    /// The defaults, for a plain service here.
+    pub fn new(name: &str, host: &str, port: u16) -> Self {
+        Upstream {
+            name: name.into(),
+            https: false,
+            host: host.into(),
+            port,
+            base: String::new(),
+            timeout: limits::TIMEOUT,
+            connect_timeout: limits::CONNECT,
+            key: UpstreamKey::Namespaced,
+            retry: Retrying::default(),
+            max_connections: limits::UPSTREAM_CONNECTIONS,
+            idle_timeout: limits::UPSTREAM_IDLE,
+            ca: None,
+        }
+    }
+}
+
+/// What goes upstream as the key (K4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamKey {
+    /// `t-{tenant}:{project}:{subject}:{key}`.
+    Namespaced,
+    /// What the caller sent.
+    Raw,
+    /// The first 32, 40 or 64 hexadecimal digits of the claim's identity.
+    Digest(usize),
+    /// Nothing.
+    None,
+}
+
+/// What is tried again before a caller hears of it (P6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retrying {
+    /// Attempts in all; 1 tries nothing again.
+    pub max_attempts: u32,
+    /// The pause after the first attempt; doubled after each further one.
+    pub backoff: Duration,
+    /// What becomes of the claim when no attempt worked.
+    pub on_exhausted: OnExhausted,
+}
+
+impl Default for Retrying {
+    fn default() -> Self {
+        Retrying { max_attempts: 1, backoff: limits::BACKOFF, on_exhausted: OnExhausted::Kill }
+    }
+}
+
+/// What becomes of a claim when no attempt worked (P6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExhausted {
+    /// It ends as a single failed attempt does.
+    Kill,
+    /// It is in doubt with the reason `paused` until somebody decides.
+    Pause,
+}
+
+/// One route.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The path, with parameters as `{name}`.
+    pub path: String,
+    /// What is demanded of a key.
+    pub policy: Policy,
+    /// A prohibited key is ignored instead of refused.
+    pub lenient: bool,
+    /// Whom it belongs to.
+    pub level: Level,
+    /// Where it goes.
+    pub upstream: Arc<Upstream>,
+    /// How it is protected; for every policy that takes keys, and only there.
+    pub rule: Option<Arc<Rule>>,
+    /// Where to ask whether an earlier attempt happened, a path of the same upstream (L6).
+    pub reconcile: Option<String>,
+}
+
+/// Whom a route belongs to, and how far a principal reaches (K4, A6); further is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// To a project.
+    #[default]
+    Project,
+    /// To a tenant, outside any project.
+    Tenant,
+    /// To the platform.
+    Platform,
+}
+
+/// Who may come in.
+#[derive(Clone, Debug, Default)]
+pub struct Auth {
+    /// Tokens.
+    pub jwt: Option<Jwt>,
+    /// API keys (`hpx_…`) of the registry.
+    pub api_keys: bool,
+    /// Peers whose headers `x-tenant-id`, `x-project-id` and `x-subject` are believed (A3).
+    pub trusted: Vec<IpNet>,
+    /// An outside service that knows keys (A7).
+    pub verify: Option<VerifyService>,
+}
+
+/// Which tokens are believed (A1).
+#[derive(Clone, Debug)]
+pub struct Jwt {
+    /// The algorithms: `HS256`, `RS256`, `ES256`, `EdDSA`. No other is accepted whatever a token says.
+    pub algorithms: Vec<JwtAlgorithm>,
+    /// Where the keys are.
+    pub keys: JwtKeys,
+    /// Who must have issued it.
+    pub issuer: Option<String>,
+    /// Whom it must be for.
+    pub audience: Option<String>,
+    /// How much clocks may differ.
+    pub leeway: Duration,
+    /// The names of the claims; a dotted name leads into an object.
+    pub claims: JwtClaims,
+    /// What the subject is when the token does not say.
+    pub subject_type: hapax_core::SubjectKind,
+}
+
+/// An algorithm of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JwtAlgorithm {
+    /// HMAC with SHA-256.
+    Hs256,
+    /// RSA with SHA-256.
+    Rs256,
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+    /// Ed25519.
+    EdDsa,
+}
+
+/// Where the keys of tokens are.
+#[derive(Clone)]
+pub enum JwtKeys {
+    /// A shared secret.
+    Secret(Vec<u8>),
+    /// A JWKS file, read again on reload.
+    File(PathBuf),
+    /// A JWKS URL, `http` or `https`, fetched when needed and remembered.
+    Url(String),
+}
+
+impl std::fmt::Debug for JwtKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            JwtKeys::Secret(_) => f.write_str("Secret(…)"),
+            JwtKeys::File(path) => f.debug_tuple("File").field(path).finish(),
+            JwtKeys::Url(url) => f.debug_tuple("Url").field(url).finish(),
+        }
+    }
+}
+
+/// The names of the claims of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwtClaims {
+    /// The tenant.
+    pub tenant: String,
+    /// The project; a token without it reaches no project's routes.
+    pub project: String,
+    /// The subject's id.
+    pub subject: String,
+    /// The subject's type.
+    pub subject_type: Option<String>,
+    /// How far it reaches: `project` (default), `tenant` or `platform`.
+    pub level: Option<String>,
+}
+
+/// An outside service that verifies keys (A7).
+#[derive(Clone)]
+pub struct VerifyService {
+    /// Its URL.
+    pub url: String,
+    /// What hapax authenticates itself with.
+    pub token: String,
+    /// How long an answer is remembered.
+    pub remember: Duration,
+    /// The longest wait for an answer.
+    pub timeout: Duration,
+}
+
+impl std::fmt::Debug for VerifyService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VerifyService").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// What one tenant may use at a time (H12). Zero stands for no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// Claims held at a time, in this process.
+    pub held: u32,
+    /// New claims per second, in this process.
+    pub claims_per_second: u32,
+    /// Claims in doubt; beyond, new claims of this tenant are refused.
+    pub in_doubt: u32,
+}

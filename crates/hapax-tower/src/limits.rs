@@ -1,0 +1,24 @@
+//! Every bound and default of this crate.
+
+use std::time::Duration;
+
+/// Ends the caller's wait (H5).
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+/// Ends the call where running it again is not safe (H5).
+pub(crate) const GIVE_UP: Duration = Duration::from_secs(15 * 60);
+/// How long an outcome is kept.
+pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a second caller waits.
+pub(crate) const ATTACH: Duration = Duration::from_secs(30);
+/// The longest request body.
+pub(crate) const REQUEST_BODY: usize = 1 << 20;
+/// The longest answer that is kept.
+pub(crate) const KEPT_RESPONSE: usize = 1 << 20;
+/// Pointers that a mismatch lists at most (H10).
+pub(crate) const POINTERS: usize = 32;
+/// The longest wait that `Prefer: wait` can ask for.
+pub(crate) const PREFERRED_WAIT: Duration = Duration::from_secs(600);
+/// What a caller whose attempt failed is told to wait.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Calls that go on without a caller, unless said otherwise (H5).
+pub(crate) const DETACHED: usize = 10_000;

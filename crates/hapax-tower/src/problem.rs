@@ -1,0 +1,368 @@
+//! What a caller is told when there is no answer to hand out, and the only place that says which HTTP status that has
+//! (H1, H2).
+//!
+//! Every refusal of the layer and of the edge is a [`Problem`] with one of the [`Code`]s of this table. Each code has a page
+//! in `docs/errors/`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_core::{Executed, Explanation, HeaderKeyError, OperationId, Retry};
+use hapax_exec::Reason;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
+use http::{HeaderName, Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use crate::limits;
+
+/// The header of the public id of an operation (H8).
+pub const OPERATION_ID: HeaderName = HeaderName::from_static("x-operation-id");
+
+/// Where the pages about the codes are, unless said otherwise.
+pub const DOCS: &str = "/.well-known/hapax/errors/";
+
+/// Why there is no answer. The word is stable, for programs to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// The route demands a key.
+    KeyMissing,
+    /// The key cannot be read.
+    KeyMalformed,
+    /// More than one key.
+    KeyDuplicated,
+    /// The key starts with what only hapax may write.
+    KeyReserved,
+    /// The route forbids keys.
+    KeyProhibited,
+    /// No key could be found in the transport.
+    TranslationFailed,
+    /// The request is not one that can be read in exactly one way.
+    RequestMalformed,
+    /// The path is not one that can be read in exactly one way.
+    PathMalformed,
+    /// No credentials, or none that are valid.
+    Unauthenticated,
+    /// A signature that does not match.
+    SignatureInvalid,
+    /// Valid credentials that do not reach this far.
+    Forbidden,
+    /// Nothing is here, for this caller.
+    NotFound,
+    /// The path is known, the method is not.
+    MethodNotAllowed,
+    /// The request came too slowly.
+    RequestTimeout,
+    /// The first request with this key is still running.
+    InProgress,
+    /// Nobody knows whether the work was done.
+    OutcomeUnknown,
+    /// The work was done, but its answer was not kept.
+    OutcomeNotKept,
+    /// The body is longer than the route takes.
+    BodyTooLarge,
+    /// The key was used for a different request.
+    KeyReused,
+    /// A limit of the caller's tenant.
+    TooMany,
+    /// The head of the request is longer than the edge takes.
+    HeadTooLarge,
+    /// The service behind could not be reached; nothing was done.
+    UpstreamUnreachable,
+    /// The ledger cannot be asked; nothing was done.
+    LedgerUnavailable,
+    /// The work was done; its outcome waits to be recorded.
+    OutcomePending,
+    /// The attempt failed and was given back.
+    AttemptFailed,
+    /// More than this process can take at the moment.
+    Overloaded,
+    /// This process is about to end.
+    Draining,
+    /// The service behind has failed too often just now.
+    UpstreamSuspended,
+    /// The service behind has not answered in time; the call goes on.
+    UpstreamTimeout,
+    /// hapax contradicted itself.
+    Internal,
+}
+
+impl Code {
+    /// All codes.
+    pub const ALL: [Code; 30] = [
+        Self::KeyMissing,
+        Self::KeyMalformed,
+        Self::KeyDuplicated,
+        Self::KeyReserved,
+        Self::KeyProhibited,
+        Self::TranslationFailed,
+        Self::RequestMalformed,
+        Self::PathMalformed,
+        Self::Unauthenticated,
+        Self::SignatureInvalid,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::RequestTimeout,
+        Self::InProgress,
+        Self::OutcomeUnknown,
+        Self::OutcomeNotKept,
+        Self::BodyTooLarge,
+        Self::KeyReused,
+        Self::TooMany,
+        Self::HeadTooLarge,
+        Self::UpstreamUnreachable,
+        Self::LedgerUnavailable,
+        Self::OutcomePending,
+        Self::AttemptFailed,
+        Self::Overloaded,
+        Self::Draining,
+        Self::UpstreamSuspended,
+        Self::UpstreamTimeout,
+        Self::Internal,
+    ];
+
+    /// The whole table: status, word, title, and whether the same request may be sent again.
+    fn row(self) -> (u16, &'static str, &'static str, bool) {
+        match self {
+            Self::KeyMissing => (400, "key-missing", "This route requires an Idempotency-Key", false),
+            Self::KeyMalformed => (400, "key-malformed", "The Idempotency-Key cannot be read", false),
+            Self::KeyDuplicated => (400, "key-duplicated", "There is more than one Idempotency-Key", false),
+            Self::KeyReserved => {
+                (400, "key-reserved", "The Idempotency-Key starts with a reserved prefix", false)
+            }
+            Self::KeyProhibited => (400, "key-prohibited", "This route takes no Idempotency-Key", false),
+            Self::TranslationFailed => {
+                (400, "translation-failed", "No key could be found in the request", false)
+            }
+            Self::RequestMalformed => (400, "request-malformed", "The request cannot be read", false),
+            Self::PathMalformed => {
+                (400, "path-malformed", "The path can be read in more than one way", false)
+            }
+            Self::Unauthenticated => (401, "unauthenticated", "Valid credentials are required", false),
+            Self::SignatureInvalid => (401, "signature-invalid", "The signature does not match", false),
+            Self::Forbidden => (403, "forbidden", "These credentials do not reach this far", false),
+            Self::NotFound => (404, "not-found", "There is nothing here", false),
+            Self::MethodNotAllowed => (405, "method-not-allowed", "This path takes other methods", false),
+            Self::RequestTimeout => (408, "request-timeout", "The request came too slowly", true),
+            Self::InProgress => {
+                (409, "in-progress", "The first request with this key is still running", true)
+            }
+            Self::OutcomeUnknown => (409, "outcome-unknown", "Nobody knows whether the work was done", true),
+            Self::OutcomeNotKept => {
+                (409, "outcome-not-kept", "The work was done, but its answer was not kept", false)
+            }
+            Self::BodyTooLarge => (413, "body-too-large", "The body is too long", false),
+            Self::KeyReused => (422, "key-reused", "The key was used before for a different request", false),
+            Self::TooMany => (429, "too-many", "A limit of this tenant is reached", true),
+            Self::HeadTooLarge => (431, "head-too-large", "The head of the request is too long", false),
+            Self::UpstreamUnreachable => {
+                (502, "upstream-unreachable", "The service could not be reached", true)
+            }
+            Self::LedgerUnavailable => (503, "ledger-unavailable", "The ledger cannot be asked", true),
+            Self::OutcomePending => (503, "outcome-pending", "The outcome waits to be recorded", true),
+            Self::AttemptFailed => (503, "attempt-failed", "The attempt failed and was given back", true),
+            Self::Overloaded => (503, "overloaded", "Too much is going on at the moment", true),
+            Self::Draining => (503, "draining", "This instance is about to end", true),
+            Self::UpstreamSuspended => {
+                (503, "upstream-suspended", "The service has failed too often just now", true)
+            }
+            Self::UpstreamTimeout => (504, "upstream-timeout", "The service has not answered in time", true),
+            Self::Internal => (500, "internal", "hapax contradicted itself", false),
+        }
+    }
+
+    /// The HTTP status.
+    pub fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.row().0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The stable word.
+    pub fn as_str(self) -> &'static str {
+        self.row().1
+    }
+
+    /// One line for people.
+    pub fn title(self) -> &'static str {
+        self.row().2
+    }
+
+    /// Whether the same request with the same key may be sent again.
+    pub fn is_retryable(self) -> bool {
+        self.row().3
+    }
+
+    /// Whether every such answer says when to come back (H2).
+    fn tells_when(self) -> bool {
+        matches!(self.row().0, 409 | 429 | 503) && self.is_retryable()
+    }
+}
+
+/// What a caller is told.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    code: Code,
+    status: StatusCode,
+    detail: Option<String>,
+    operation_id: Option<OperationId>,
+    retry_after: Option<Duration>,
+    more: Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    /// A problem with nothing but its code.
+    pub fn new(code: Code) -> Self {
+        let retry_after = code.tells_when().then_some(limits::RETRY_AFTER);
+        Problem {
+            code,
+            status: code.status(),
+            detail: None,
+            operation_id: None,
+            retry_after,
+            more: Map::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// What exactly, for people. Never anything that the caller may not know.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Which operation.
+    #[must_use]
+    pub fn about(mut self, operation_id: Option<OperationId>) -> Self {
+        self.operation_id = operation_id;
+        self
+    }
+
+    /// When to come back.
+    #[must_use]
+    pub fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// A member beyond the usual ones.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.into(), value.into());
+        self
+    }
+
+    /// A header beyond the usual ones.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The operation, where there is one.
+    pub fn operation_id(&self) -> Option<OperationId> {
+        self.operation_id
+    }
+
+    /// The answer. `docs` is where the pages about the codes are.
+    pub fn response(self, docs: &str) -> Response<Bytes> {
+        let page = format!("{docs}{}", self.code.as_str());
+        let mut body = Map::new();
+        body.insert("type".into(), page.as_str().into());
+        body.insert("title".into(), self.code.title().into());
+        body.insert("status".into(), self.status.as_u16().into());
+        body.insert("code".into(), self.code.as_str().into());
+        body.insert("retryable".into(), self.code.is_retryable().into());
+        if let Some(detail) = self.detail {
+            body.insert("detail".into(), detail.into());
+        }
+        if let Some(id) = self.operation_id {
+            body.insert("operation_id".into(), id.to_string().into());
+        }
+        body.extend(self.more);
+        let body = Bytes::from(Value::Object(body).to_string());
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Ok(link) = HeaderValue::try_from(format!("<{page}>; rel=\"describedby\"")) {
+            headers.insert(LINK, link);
+        }
+        if let Some(after) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+        }
+        if let Some(id) = self.operation_id.and_then(|id| HeaderValue::try_from(id.to_string()).ok()) {
+            headers.insert(OPERATION_ID, id);
+        }
+        headers.extend(self.headers);
+        let length = HeaderValue::from(response.body().len());
+        response.headers_mut().insert(CONTENT_LENGTH, length);
+        response
+    }
+}
+
+impl From<HeaderKeyError> for Problem {
+    fn from(error: HeaderKeyError) -> Self {
+        let code = match error {
+            HeaderKeyError::Reserved => Code::KeyReserved,
+            HeaderKeyError::Duplicated => Code::KeyDuplicated,
+            _ => Code::KeyMalformed,
+        };
+        Problem::new(code).detail(error.to_string())
+    }
+}
+
+/// What a caller is told when `once` has no outcome for it.
+impl From<&hapax_exec::Error> for Problem {
+    fn from(error: &hapax_exec::Error) -> Self {
+        let code = match error.reason() {
+            Reason::Invalid => Code::RequestMalformed,
+            Reason::Mismatch { .. } => Code::KeyReused,
+            Reason::InProgress => Code::InProgress,
+            Reason::OutcomeUnknown { .. } => Code::OutcomeUnknown,
+            Reason::AttemptFailed { executed: Executed::No } => Code::UpstreamUnreachable,
+            Reason::AttemptFailed { .. } => Code::AttemptFailed,
+            Reason::OutcomePending => Code::OutcomePending,
+            Reason::Unavailable => Code::LedgerUnavailable,
+            Reason::NotKept { .. } => Code::OutcomeNotKept,
+            _ => Code::Internal,
+        };
+        let mut problem = Problem::new(code).about(error.operation_id());
+        if let (Retry::SameKey(after), true) = (error.retry(), code.tells_when()) {
+            problem = problem.retry_after(after);
+        }
+        problem
+    }
+}
+
+impl Problem {
+    /// The key was used for something else; to its owner, what differs (H10).
+    pub fn mismatch(
+        status: u16,
+        operation_id: Option<OperationId>,
+        explanation: Option<&Explanation>,
+    ) -> Self {
+        let mut problem = Problem::new(Code::KeyReused).about(operation_id);
+        problem.status = StatusCode::from_u16(status).unwrap_or(problem.status);
+        let Some(explanation) = explanation else { return problem };
+        let list = |pointers: &[String]| -> Value {
+            pointers.iter().take(limits::POINTERS).cloned().collect::<Vec<_>>().into()
+        };
+        problem.with(
+            "differences",
+            json!({
+                "changed": list(&explanation.changed),
+                "added": list(&explanation.added),
+                "missing": explanation.missing,
+                "complete": explanation.complete
+                    && explanation.changed.len() <= limits::POINTERS
+                    && explanation.added.len() <= limits::POINTERS,
+            }),
+        )
+    }
+}

@@ -1,0 +1,102 @@
+//! How one operation is protected. Made from a configuration, or in code by whoever uses the layer.
+
+use std::time::Duration;
+
+use hapax_core::claim::DoubtEnds;
+use hapax_core::{Error, Operation, Policy, Recipe, Rerun, Retention, Width};
+use hapax_exec::Attach;
+
+use crate::limits;
+
+/// How one operation is protected.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The name its claims are kept under: unique, and never changed while claims rest on it (K6).
+    pub operation: Operation,
+    /// What is demanded of a key.
+    pub policy: Policy,
+    /// A prohibited key is ignored instead of refused (P1).
+    pub lenient: bool,
+    /// Who shares an outcome (K8).
+    pub width: Width,
+    /// What makes two requests the same (K7).
+    pub recipe: Recipe,
+    /// May the work run again when nobody knows whether it ran (L6)?
+    pub rerun: Rerun,
+    /// With a safe rerun: how long a former run must have been silent.
+    pub quiet: Duration,
+    /// How long one attempt may be renewed (L4).
+    pub max_run: Duration,
+    /// What becomes of a doubt that nobody resolves.
+    pub doubt: Option<DoubtEnds>,
+    /// Ends the caller's wait; the call goes on (H5).
+    pub timeout: Duration,
+    /// Ends the call; zero where it never is (H5).
+    pub give_up: Duration,
+    /// How long an outcome is kept.
+    pub retention: Retention,
+    /// What a second caller does while the first one runs.
+    pub attach: Attach,
+    /// How much of an answer is kept.
+    pub keep: Keep,
+    /// What is done with answers of status 5xx, where not what follows from `rerun` (H4).
+    pub on_5xx: Option<On5xx>,
+    /// The status of a mismatch: 422, or 409 for callers that expect that.
+    pub mismatch_status: u16,
+    /// The longest request body.
+    pub max_request_body: usize,
+    /// The longest answer that is kept.
+    pub max_kept_response: usize,
+    /// Without a key, what is asked is the key for this long (H9).
+    pub derived: Option<Duration>,
+}
+
+/// How much of an answer is kept (B9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// All of it.
+    #[default]
+    Full,
+    /// Status and headers.
+    Head,
+    /// That it happened.
+    Fact,
+}
+
+/// What is done with answers of status 5xx (H4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On5xx {
+    /// Nothing happened: the key is free again.
+    Release,
+    /// It is the answer.
+    Keep,
+    /// Nobody knows.
+    Doubt,
+}
+
+impl Rule {
+    /// The defaults: a key is required, nothing runs twice, outcomes are kept for a day.
+    pub fn new(operation: &str) -> Result<Self, Error> {
+        Ok(Rule {
+            operation: Operation::new(operation)?,
+            policy: Policy::RequiredA,
+            lenient: false,
+            width: Width::Subject,
+            recipe: Recipe::raw(),
+            rerun: Rerun::Unsafe,
+            quiet: Duration::ZERO,
+            max_run: hapax_core::limits::DEFAULT_MAX_RUN,
+            doubt: None,
+            timeout: limits::TIMEOUT,
+            give_up: limits::GIVE_UP,
+            retention: Retention::For(limits::RETENTION),
+            attach: Attach::Wait(limits::ATTACH),
+            keep: Keep::Full,
+            on_5xx: None,
+            mismatch_status: 422,
+            max_request_body: limits::REQUEST_BODY,
+            max_kept_response: limits::KEPT_RESPONSE,
+            derived: None,
+        })
+    }
+}
