@@ -21,7 +21,7 @@ use crate::Error;
 use crate::json::{self, Pointer};
 use crate::limits::MAX_RECIPE_ITEMS;
 
-pub use leaves::{Explanation, LeafKey, Leaves};
+pub use leaves::{Explanation, LazyLeaves, LeafKey, Leaves};
 
 /// Keeps fingerprints apart from every other digest that hapax makes.
 const FINGERPRINT_DOMAIN: &[u8] = b"hapax.fingerprint.v1";

@@ -1,10 +1,14 @@
 //! The numbers that name things: epochs, attempts, sessions and operations.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 
 use crate::identity::ClaimId;
 use crate::{Error, limits};
+
+/// How many random bytes a thread fetches at a time.
+const RANDOM_BYTES: usize = 512;
 
 /// The fencing number of one grant: (store incarnation, counter), ordered, strictly increasing, never reused (L4).
 ///
@@ -165,15 +169,34 @@ impl FromStr for OperationId {
 
 /// Lower-case hexadecimal, the one way ids are written.
 pub(crate) fn write_hex(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    // Piece by piece: the formatter costs more for a byte than all the rest.
+    for piece in bytes.chunks(16) {
+        let mut text = [0; 32];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(piece) {
+            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        f.write_str(std::str::from_utf8(&text[..2 * piece.len()]).unwrap_or_default())?;
+    }
+    Ok(())
 }
 
-/// Bytes from the operating system.
+/// Bytes from the operating system, of which each thread fetches many at a time: a call for each id is dear.
 fn random_bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    // Without randomness attempts of two processes could share an id, and one would be granted the other's claim.
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-    bytes
+    thread_local! {
+        static FETCHED: RefCell<(usize, [u8; RANDOM_BYTES])> = const { RefCell::new((RANDOM_BYTES, [0; RANDOM_BYTES])) };
+    }
+    FETCHED.with_borrow_mut(|(used, fetched)| {
+        if *used + N > RANDOM_BYTES {
+            // Without randomness attempts of two processes could share an id, and one would be granted the other's claim.
+            getrandom::fill(fetched).expect("the operating system gives random bytes");
+            *used = 0;
+        }
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&fetched[*used..*used + N]);
+        *used += N;
+        bytes
+    })
 }
 
 #[cfg(test)]

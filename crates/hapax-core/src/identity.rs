@@ -144,6 +144,12 @@ impl Identity {
         &self.0.key
     }
 
+    /// Whether an outcome under this identity is this caller's to read: the scopes agree in all that the width keeps (K8).
+    pub fn is_visible_to(&self, caller: &Scope) -> bool {
+        self.width() >= caller.least_width()
+            && self.scope().narrowed(self.width()) == caller.narrowed(self.width())
+    }
+
     /// The readable parts as bytes for a store: a version, source and width, then five length-prefixed texts.
     ///
     /// The scope is kept whole, whatever the width, so that a list can say who asked first.
@@ -263,7 +269,7 @@ impl fmt::Debug for Operation {
 
 impl fmt::Display for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        crate::id::write_hex(f, &self.0)
     }
 }
 

@@ -252,6 +252,36 @@ mod tests {
     }
 
     #[test]
+    fn version_2_notices_an_event_in_another_place() {
+        // J3: with the same hash before it, the place alone tells.
+        let (stream, at) = (Stream::new("s").unwrap(), Timestamp::from_micros(5));
+        let new = event("A", "{}", Chain::V2);
+        assert_ne!(link(&stream, None, 0, at, &new), link(&stream, None, 1, at, &new));
+        let (_, kept) = append(None, &write(Expect::Any, vec![new]), at).unwrap();
+        // Version 1 does not hash the place, so it is compared as well.
+        let (_, old) =
+            append(None, &write(Expect::Any, vec![event("A", "{}", Chain::V1)]), Timestamp::ZERO).unwrap();
+        for event in [&kept[0], &old[0]] {
+            let moved = Event { seq: 1, ..event.clone() };
+            assert!(verify(&stream, None, 0, event).is_ok());
+            assert!(verify(&stream, None, 0, &moved).is_err());
+        }
+    }
+
+    #[test]
+    fn a_head_has_the_latest_status_and_checkpoint_that_were_written() {
+        // J1
+        let first = Append {
+            status: Some("RUNNING".into()),
+            checkpoint: Some(Bytes::from_static(b"1")),
+            ..write(Expect::Any, vec![])
+        };
+        let (head, _) = append(None, &first, Timestamp::ZERO).unwrap();
+        let (head, _) = append(Some(&head), &write(Expect::Any, vec![]), Timestamp::ZERO).unwrap();
+        assert_eq!((head.status.as_str(), &head.checkpoint[..], head.version), ("RUNNING", &b"1"[..], 2));
+    }
+
+    #[test]
     fn a_write_that_expects_another_version_writes_nothing() {
         let (head, _) = append(None, &write(Expect::Version(0), vec![]), Timestamp::ZERO).unwrap();
         assert_eq!(head.version, 1);

@@ -174,6 +174,19 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_told_that_the_lane_is_closed_has_no_place_in_it() {
+        // X3: nobody waits for an opening that may never come, and the next one is not held up by who left.
+        let (mut lane, claim) = (Lane::default(), ClaimId::from_bytes([9; 32]));
+        run(&mut lane, LaneCommand::Enter(ticket(1, 1)), &[]);
+        run(&mut lane, LaneCommand::Enter(ticket(2, 2)), &[]);
+        let close = LaneCommand::Leave { ticket: AttemptId::from_bytes([1; 16]), doubt: Some(claim) };
+        run(&mut lane, close, &[]);
+        assert_eq!(run(&mut lane, LaneCommand::Enter(ticket(2, 2)), &[]), LaneAnswer::Closed(claim));
+        run(&mut lane, LaneCommand::Open(claim), &[]);
+        assert_eq!(run(&mut lane, LaneCommand::Enter(ticket(3, 3)), &[]), LaneAnswer::Served);
+    }
+
+    #[test]
     fn a_skipped_ticket_cannot_close_the_lane() {
         let (mut lane, claim) = (Lane::default(), ClaimId::from_bytes([9; 32]));
         run(&mut lane, LaneCommand::Enter(ticket(1, 1)), &[]);

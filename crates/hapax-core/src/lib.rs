@@ -25,7 +25,9 @@ pub use claim::{
     SetAnswer, Sign, State, StateName, Swept, Terms, Verb, Verdict, View, step,
 };
 pub use error::{Error, Executed, Kind, Retry};
-pub use fingerprint::{Explanation, Fingerprint, LeafKey, Leaves, RawHasher, Recipe, RecipeId, RequestParts};
+pub use fingerprint::{
+    Explanation, Fingerprint, LazyLeaves, LeafKey, Leaves, RawHasher, Recipe, RecipeId, RequestParts,
+};
 pub use id::{AttemptId, Epoch, OperationId, SessionId};
 pub use identity::{ClaimId, Identity, Operation, Source};
 pub use key::{HeaderKeyError, Key};

@@ -13,13 +13,14 @@ use crate::Terms;
 use crate::claim::audit::AuditEvent;
 use crate::claim::{Ask, Claim, Decision, Ending, Operated, Report, SetAnswer, StateName, Verdict, View};
 use crate::error::Error;
-use crate::fingerprint::{Fingerprint, Leaves};
+use crate::fingerprint::{Fingerprint, LazyLeaves};
 use crate::id::{AttemptId, Epoch, OperationId, SessionId};
 use crate::identity::{ClaimId, Identity};
 use crate::journal::{Append, Event, Head, Stream};
 use crate::lane::{LaneAnswer, LaneId};
 use crate::outcome::{Outcome, Retention};
 use crate::registry::{Document, DocumentId};
+use crate::scope::Scope;
 use crate::time::Timestamp;
 
 /// A request for a grant, before the store adds its session.
@@ -34,7 +35,7 @@ pub struct ClaimRequest {
     /// What is asked.
     pub fingerprint: Fingerprint,
     /// Keyed hashes of what is asked.
-    pub leaves: Option<Leaves>,
+    pub leaves: Option<LazyLeaves>,
     /// What the grant should be made under.
     pub terms: Terms,
 }
@@ -59,7 +60,19 @@ impl ClaimRequest {
             attempt: self.attempt,
             operation_id: self.operation_id,
             fingerprint: self.fingerprint,
-            leaves: self.leaves.clone(),
+            leaves: self.leaves.as_ref().and_then(LazyLeaves::get),
+            terms: self.terms.clone(),
+            session,
+        }
+    }
+
+    /// The same without the keyed hashes. Only for what is decided about a claim that is there: what is granted keeps them.
+    pub fn ask_without_leaves(&self, session: SessionId) -> Ask {
+        Ask {
+            attempt: self.attempt,
+            operation_id: self.operation_id,
+            fingerprint: self.fingerprint,
+            leaves: None,
             terms: self.terms.clone(),
             session,
         }
@@ -105,6 +118,14 @@ pub trait Ledger: Clone + Send + Sync + 'static {
 
     /// Reads a claim; `None` when it is absent.
     fn peek(&self, claim: ClaimId) -> impl Future<Output = Result<Option<View>, Error>> + Send;
+
+    /// What a public id stands for, if that is this caller's to read; `None` when it is absent or somebody else's, at the
+    /// same cost (H7).
+    fn locate(
+        &self,
+        operation: OperationId,
+        caller: &Scope,
+    ) -> impl Future<Output = Result<Option<Identity>, Error>> + Send;
 
     /// Starts to watch a claim. Subscribe, then read, then wait: a change after this call wakes the watch (L9).
     fn watch(&self, claim: ClaimId) -> Self::Watch;

@@ -5,44 +5,50 @@
 
 use std::time::Duration;
 
-use hapax_core::{ClaimId, Doubt, Error, Kept, Ledger, View, Watch};
+use hapax_core::{ClaimId, Doubt, Error, Kept, Ledger, OperationId, View, Watch};
 
 /// What a wait ended with.
 pub(crate) enum Found {
     /// The outcome.
     Settled(Kept),
     /// Nobody knows.
-    InDoubt(Doubt),
+    InDoubt {
+        /// Why.
+        doubt: Doubt,
+        /// Of which run.
+        operation_id: OperationId,
+    },
     /// It was given back, or is gone.
     Free,
     /// The bound was reached first.
-    StillHeld,
+    StillHeld(OperationId),
 }
 
 /// Waits until the claim is no longer held, at most this long. The ledger is read at least once.
 pub(crate) async fn wait<L: Ledger>(ledger: &L, claim: ClaimId, bound: Duration) -> Result<Found, Error> {
     let mut watch = ledger.watch(claim);
     let first = read(ledger, claim).await?;
-    if !matches!(first, Found::StillHeld) || bound.is_zero() {
+    let Found::StillHeld(holder) = first else { return Ok(first) };
+    if bound.is_zero() {
         return Ok(first);
     }
     let wait = async {
         loop {
             watch.changed().await;
             let found = read(ledger, claim).await?;
-            if !matches!(found, Found::StillHeld) {
+            if !matches!(found, Found::StillHeld(_)) {
                 return Ok(found);
             }
         }
     };
-    tokio::time::timeout(bound, wait).await.unwrap_or(Ok(Found::StillHeld))
+    tokio::time::timeout(bound, wait).await.unwrap_or(Ok(Found::StillHeld(holder)))
 }
 
 async fn read<L: Ledger>(ledger: &L, claim: ClaimId) -> Result<Found, Error> {
     Ok(match ledger.peek(claim).await? {
         Some(View::Settled(kept)) => Found::Settled(kept),
-        Some(View::InDoubt { reason, .. }) => Found::InDoubt(reason),
+        Some(View::InDoubt { reason, operation_id, .. }) => Found::InDoubt { doubt: reason, operation_id },
         Some(View::Released { .. }) | None => Found::Free,
-        Some(View::Held { .. }) => Found::StillHeld,
+        Some(View::Held { operation_id, .. }) => Found::StillHeld(operation_id),
     })
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hapax_core::claim::DoubtEnds;
 use hapax_core::journal::Append;
 use hapax_core::{
-    ClaimId, Epoch, Error, Fingerprint, Identity, Key, Leaves, Operation, OperationId, Outcome, RecipeId,
+    ClaimId, Epoch, Error, Fingerprint, Identity, Key, LazyLeaves, Operation, OperationId, Outcome, RecipeId,
     Rerun, Retention, Scope, Source, Terms, Timestamp, Width,
 };
 
@@ -21,7 +21,7 @@ use crate::limits;
 pub struct Call {
     pub(crate) identity: Option<Identity>,
     pub(crate) fingerprint: Fingerprint,
-    pub(crate) leaves: Option<Leaves>,
+    pub(crate) leaves: Option<LazyLeaves>,
     pub(crate) terms: Terms,
     pub(crate) retention: Retention,
     pub(crate) attach: Attach,
@@ -110,8 +110,8 @@ impl Call {
 
     /// Keyed hashes of what is asked, to explain a later mismatch (H10).
     #[must_use]
-    pub fn leaves(mut self, leaves: Leaves) -> Self {
-        self.leaves = Some(leaves);
+    pub fn leaves(mut self, leaves: impl Into<LazyLeaves>) -> Self {
+        self.leaves = Some(leaves.into());
         self
     }
 

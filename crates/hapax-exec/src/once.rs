@@ -80,7 +80,7 @@ impl<L: Ledger> Executor<L> {
     {
         let Some(identity) = call.identity.clone() else { return pass_through(work).await };
         let claim = identity.claim_id();
-        let mut call = call;
+        let (mut call, mut work) = (call, Some(work));
         let mut retries = match call.on_release {
             OnRelease::Fail => 0,
             OnRelease::Retry(times) => times,
@@ -93,21 +93,28 @@ impl<L: Ledger> Executor<L> {
                 Verdict::Granted(grant) => {
                     let held =
                         Held { identity: &identity, request, grant, call: &call, asked_at, unbroken_until };
+                    let Some(work) = work else { break };
                     return self.hold(held, work).await;
                 }
                 Verdict::Replay(kept) => return Ok(done(kept, How::Replayed)),
                 Verdict::Held { operation_id, .. } if call.attach == Attach::Reject => {
                     return Err(Error::new(Reason::InProgress).about(operation_id));
                 }
-                Verdict::Held { operation_id, .. } => match self
-                    .attach(claim, call.attach, operation_id)
-                    .await
-                {
-                    Err(error) if retries > 0 && matches!(error.reason(), Reason::AttemptFailed { .. }) => {
-                        retries -= 1
+                Verdict::Held { operation_id, .. } => {
+                    if retries == 0 {
+                        // It will not run anything: what it was asked need not be kept while it waits (L9).
+                        work = None;
+                        call.rehash = None;
                     }
-                    answer => return answer,
-                },
+                    match self.attach(claim, call.attach, operation_id).await {
+                        Err(error)
+                            if retries > 0 && matches!(error.reason(), Reason::AttemptFailed { .. }) =>
+                        {
+                            retries -= 1
+                        }
+                        answer => return answer,
+                    }
+                }
                 Verdict::Mismatch { operation_id, recipe, leaves } => {
                     let again = call.rehash.as_ref().filter(|_| recipe != call.fingerprint.recipe);
                     match again.and_then(|rehash| rehash(recipe)) {
@@ -127,6 +134,19 @@ impl<L: Ledger> Executor<L> {
             .because("the claim changed hands too often while this call asked for it"))
     }
 
+    /// What is kept for a claim, for a caller who lost the answer (H7). `None` where nothing was settled and nobody is at it.
+    /// Nothing is run. A claim that is held is waited for at most this long.
+    pub async fn recall(&self, claim: ClaimId, bound: Duration) -> Result<Option<Done>, Error> {
+        match attach::wait(&self.ledger, claim, bound).await? {
+            Found::Settled(kept) => Ok(Some(done(kept, How::Replayed))),
+            Found::Free => Ok(None),
+            Found::InDoubt { doubt, operation_id } => {
+                Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
+            }
+            Found::StillHeld(operation_id) => Err(Error::new(Reason::InProgress).about(operation_id)),
+        }
+    }
+
     /// Asks for a grant. A claim that is given up on before the ledger has answered is handed back behind the scenes (L13).
     async fn ask(&self, request: ClaimRequest) -> Result<Verdict, Error> {
         fail::fail_point!("once.asking");
@@ -144,13 +164,13 @@ impl<L: Ledger> Executor<L> {
         };
         match attach::wait(&self.ledger, claim, bound).await? {
             Found::Settled(kept) => Ok(done(kept, How::Attached)),
-            Found::InDoubt(doubt) => {
+            Found::InDoubt { doubt, .. } => {
                 Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
             }
             Found::Free => {
                 Err(Error::new(Reason::AttemptFailed { executed: Executed::Unknown }).about(operation_id))
             }
-            Found::StillHeld => Err(Error::new(Reason::InProgress).about(operation_id)),
+            Found::StillHeld(_) => Err(Error::new(Reason::InProgress).about(operation_id)),
         }
     }
 

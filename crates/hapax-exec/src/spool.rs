@@ -212,4 +212,29 @@ mod tests {
             assert_eq!(decode(&content[..content.len() - 1]), None);
         }
     }
+
+    fn keep(spool: &Spool, number: u8) -> Result<Entry, Error> {
+        let (claim, epoch) = (ClaimId::from_bytes([number; 32]), Epoch::new(1, 9).unwrap());
+        spool.keep(claim, epoch, &Outcome::Succeeded(Bytes::from_static(b"paid")), Retention::Forever)
+    }
+
+    #[test]
+    fn a_spool_is_bounded_by_files_and_by_bytes_and_has_room_again_when_one_was_settled() {
+        // L15
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        let first = keep(&spool, 1).unwrap();
+        let bytes = first.bytes;
+        spool.held.files.store(limits::SPOOL_FILES, Ordering::SeqCst);
+        assert_eq!(keep(&spool, 2).unwrap_err().kind(), hapax_core::Kind::Unavailable);
+        first.settled();
+        let second = keep(&spool, 2).unwrap();
+        assert!(keep(&spool, 3).is_err(), "that was the room of one");
+        spool.held.files.store(1, Ordering::SeqCst);
+        spool.held.bytes.store(limits::SPOOL_BYTES - bytes + 1, Ordering::SeqCst);
+        assert_eq!(keep(&spool, 3).unwrap_err().kind(), hapax_core::Kind::Unavailable);
+        second.settled();
+        keep(&spool, 3).unwrap();
+        assert_eq!(spool.files().unwrap().len(), 1, "what was settled or refused has left no file");
+    }
 }

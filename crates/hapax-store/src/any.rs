@@ -6,9 +6,9 @@ use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Inspect, Journal,
-    Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report, Retention, Session,
-    SetAnswer, SweepReport, Verdict, View,
+    AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Identity, Inspect,
+    Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report, Retention, Scope,
+    Session, SetAnswer, SweepReport, Verdict, View,
 };
 
 #[cfg(feature = "embedded")]
@@ -121,6 +121,10 @@ impl Ledger for Store {
 
     async fn peek(&self, claim: ClaimId) -> Result<Option<View>, Error> {
         each!(self, store => store.peek(claim).await)
+    }
+
+    async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {
+        each!(self, store => store.locate(operation, caller).await)
     }
 
     fn watch(&self, claim: ClaimId) -> Watch {

@@ -98,10 +98,16 @@ macro_rules! conformance_tests {
             sessions::a_renewed_session_takes_its_claims_along,
             sessions::lanes_are_served_in_order_and_skip_the_dead,
             sessions::a_settle_wakes_whoever_watches,
+            sessions::a_sweep_wakes_whoever_watches,
+            sessions::a_claim_whose_time_to_run_is_over_is_swept_although_its_session_lives,
             inspecting::claims_are_listed_in_pages_and_counted,
+            inspecting::a_listing_looks_at_every_part_of_its_filter,
+            inspecting::a_purged_key_that_is_used_again_is_listed_once,
             inspecting::a_claim_is_found_by_its_public_id,
+            inspecting::a_public_id_leads_only_its_own_caller_to_a_claim,
             inspecting::decisions_are_audited_and_so_is_a_settle_that_contradicts_one,
             inspecting::sweeping_is_bounded_and_says_whether_more_is_due,
+            inspecting::what_is_kept_for_long_does_not_keep_the_sweeper_from_what_is_due,
         );
     };
     (@each $name:ident, $harness:expr; $($module:ident::$check:ident,)*) => {

@@ -14,9 +14,9 @@ use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    Answer, AttemptId, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error, Filter,
-    Inspect, Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report,
-    Retention, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
+    Answer, AttemptId, Change, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error,
+    Filter, Identity, Inspect, Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record,
+    Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View, step,
 };
 
 use crate::clock::SystemClock;
@@ -62,6 +62,17 @@ impl Memory {
         answer
     }
 
+    /// What a claim that is there answers without being changed.
+    fn look(&self, request: &ClaimRequest) -> Option<Verdict> {
+        let command = Command::Claim(request.ask_without_leaves(self.session));
+        let (now, world) = (self.clock.now(), self.lock());
+        let present = world.claim(&request.identity.claim_id())?;
+        match step(Some(present), &command, &world.moment(Some(present), now)) {
+            (Change::None, Answer::Verdict(verdict)) => Some(verdict),
+            _ => None,
+        }
+    }
+
     fn apply(
         &self,
         claim: ClaimId,
@@ -89,6 +100,9 @@ impl Ledger for Memory {
     type Watch = Watch;
 
     async fn claim(&self, request: ClaimRequest) -> Result<Verdict, Error> {
+        if let Some(verdict) = self.look(&request) {
+            return Ok(verdict);
+        }
         let command = Command::Claim(request.ask(self.session));
         match self.apply(request.identity.claim_id(), &command, Some(&request.identity))? {
             Answer::Verdict(verdict) => Ok(verdict),
@@ -134,6 +148,11 @@ impl Ledger for Memory {
         let world = self.lock();
         let stored = world.claim(&claim);
         Ok(view(stored, &world.moment(stored, self.clock.now())))
+    }
+
+    async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {
+        let found = self.find(operation).await?.map(|record| record.identity);
+        Ok(found.filter(|identity| identity.is_visible_to(caller)))
     }
 
     fn watch(&self, claim: ClaimId) -> Watch {

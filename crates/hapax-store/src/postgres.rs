@@ -42,14 +42,15 @@ mod sweep;
 mod watchers;
 
 pub use guard::guard;
+pub use schema::SCHEMA_VERSION;
 
 use std::sync::Arc;
 
 use hapax_core::claim::view;
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Ledger, Outcome, Report, Retention,
-    Session, SetAnswer, Verdict, View, step,
+    Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Identity, Inspect as _, Ledger,
+    OperationId, Outcome, Report, Retention, Scope, Session, SetAnswer, Verdict, View, step,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
@@ -182,7 +183,8 @@ impl Ledger for Postgres {
         let session = shared.session.known().id;
         if shared.options.table_entries > 0 {
             let id = request.identity.claim_id();
-            if let Some(verdict) = shared.table.claim(&id, &request.ask(session), shared.session.time()) {
+            let ask = request.ask_without_leaves(session);
+            if let Some(verdict) = shared.table.claim(&id, ask, shared.session.time()) {
                 return Ok(verdict);
             }
         }
@@ -237,6 +239,11 @@ impl Ledger for Postgres {
         }
         let seen = self.shared.read(claim).await?;
         Ok(view(seen.stored.as_ref().map(|stored| &stored.claim), &seen.now()))
+    }
+
+    async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {
+        let found = self.find(operation).await?.map(|record| record.identity);
+        Ok(found.filter(|identity| identity.is_visible_to(caller)))
     }
 
     fn watch(&self, claim: ClaimId) -> Watch {

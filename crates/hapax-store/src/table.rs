@@ -65,9 +65,9 @@ impl Table {
     }
 
     /// Answers a claim if the table can: a replay, or a mismatch with a settled claim.
-    pub fn claim(&self, id: &ClaimId, ask: &Ask, time: Timestamp) -> Option<Verdict> {
+    pub fn claim(&self, id: &ClaimId, ask: Ask, time: Timestamp) -> Option<Verdict> {
         let claim = self.get(id)?;
-        match step(Some(&claim), &Command::Claim(ask.clone()), &settled_now(time)) {
+        match step(Some(&claim), &Command::Claim(ask), &settled_now(time)) {
             (Change::None, Answer::Verdict(verdict @ (Verdict::Replay(_) | Verdict::Mismatch { .. }))) => {
                 Some(verdict)
             }
@@ -144,4 +144,133 @@ impl std::fmt::Debug for Table {
 /// What is decided about a settled claim depends on the time alone.
 fn settled_now(time: Timestamp) -> Now {
     Now { time, next_epoch: Epoch::from_packed(u64::MAX), holder: Sign::UNKNOWN }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use hapax_core::{AttemptId, Fingerprint, OperationId, Outcome, Report, Retention, SessionId, Terms};
+
+    fn id(number: u8) -> ClaimId {
+        ClaimId::from_bytes([number; 32])
+    }
+
+    fn ask(number: u8, body: &[u8]) -> Ask {
+        Ask {
+            attempt: AttemptId::random(),
+            operation_id: OperationId::for_claim(&id(number), [0; 6]),
+            fingerprint: Fingerprint::of_bytes(body),
+            leaves: None,
+            terms: Terms::default(),
+            session: SessionId(1),
+        }
+    }
+
+    fn after(claim: Option<&Claim>, command: &Command) -> Claim {
+        let time = Timestamp::from_micros(1);
+        let sign = Sign { last: time, until: Timestamp::from_micros(100) };
+        let now = Now { time, next_epoch: Epoch::new(1, 1).unwrap(), holder: sign };
+        let (Change::Put(claim), _) = step(claim, command, &now) else { panic!("nothing changed") };
+        claim
+    }
+
+    fn held(number: u8) -> Claim {
+        after(None, &Command::Claim(ask(number, b"10")))
+    }
+
+    fn settled(number: u8, bytes: usize) -> Claim {
+        let held = held(number);
+        let outcome = Outcome::Succeeded(Bytes::from(vec![b'x'; bytes]));
+        after(Some(&held), &Command::Hold(held.epoch, Report::Settle(outcome, Retention::Forever)))
+    }
+
+    fn answers(table: &Table, number: u8) -> bool {
+        table.peek(&id(number), Timestamp::from_micros(2)).is_some()
+    }
+
+    fn table() -> Table {
+        Table::new(&Options::default(), false)
+    }
+
+    #[test]
+    fn a_table_answers_a_replay_and_a_mismatch_and_leaves_everything_else_to_the_store() {
+        // B7
+        let (table, time) = (table(), Timestamp::from_micros(2));
+        table.put(id(1), &settled(1, 1));
+        assert!(matches!(table.claim(&id(1), ask(1, b"10"), time), Some(Verdict::Replay(_))));
+        assert!(matches!(table.claim(&id(1), ask(1, b"99"), time), Some(Verdict::Mismatch { .. })));
+        assert_eq!(table.claim(&id(2), ask(2, b"10"), time), None);
+        assert_eq!(table.claim(&id(1), ask(1, b"10"), Timestamp::NEVER), None, "what has expired is absent");
+    }
+
+    #[test]
+    fn a_shared_table_answers_only_while_it_is_valid() {
+        // B7
+        let table = Table::new(&Options::default(), true);
+        table.put(id(1), &settled(1, 1));
+        assert!(!answers(&table, 1), "nobody has made it valid");
+        table.valid_for(boot_time(), Duration::from_millis(50));
+        assert!(answers(&table, 1));
+        table.valid_for(boot_time().saturating_sub(Duration::from_secs(1)), Duration::from_millis(50));
+        assert!(answers(&table, 1), "an older answer takes nothing away");
+        std::thread::sleep(Duration::from_millis(60));
+        assert!(!answers(&table, 1));
+    }
+
+    #[test]
+    fn what_is_no_longer_settled_is_forgotten() {
+        // B7
+        let table = table();
+        table.put(id(1), &settled(1, 1));
+        table.put(id(1), &held(1));
+        assert!(!answers(&table, 1));
+    }
+
+    #[test]
+    fn what_was_read_before_a_removal_is_not_put_in_after_it() {
+        // B7: a purge that falls between reading and remembering must not be undone by the remembering.
+        let removals: [fn(&Table); 3] =
+            [|table| table.remove(&id(1)), |table| table.put(id(1), &held(1)), |table| table.clear()];
+        for (which, removal) in removals.into_iter().enumerate() {
+            let table = table();
+            let before = table.mark();
+            removal(&table);
+            table.put_read(before, id(1), &settled(1, 1));
+            assert!(!answers(&table, 1), "removal {which}");
+            table.put_read(table.mark(), id(1), &settled(1, 1));
+            assert!(answers(&table, 1));
+        }
+    }
+
+    #[test]
+    fn a_removal_beside_the_remembering_leaves_nothing() {
+        // B7: however the two fall, whoever removes last knows that it is gone.
+        let table = table();
+        let claim = settled(1, 1);
+        for _ in 0..20_000 {
+            let mark = table.mark();
+            std::thread::scope(|scope| {
+                let _ = scope.spawn(|| table.put_read(mark, id(1), &claim));
+                table.remove(&id(1));
+            });
+            assert!(!answers(&table, 1));
+        }
+    }
+
+    #[test]
+    fn a_table_is_bounded_by_entries_and_by_bytes() {
+        // B7
+        let count = |table: &Table| (0..200).filter(|number| answers(table, *number)).count();
+        let many = Table::new(&Options { table_entries: 20, ..Options::default() }, false);
+        (0..200).for_each(|number| many.put(id(number), &settled(number, 1)));
+        assert!((1..=20).contains(&count(&many)), "{} entries", count(&many));
+        let bytes = 20 * 10_240;
+        let large = Table::new(&Options { table_bytes: bytes, ..Options::default() }, false);
+        (0..200).for_each(|number| large.put(id(number), &settled(number, 10_000)));
+        assert!((1..=20).contains(&count(&large)), "{} entries of 10 kB", count(&large));
+        let none = Table::new(&Options { table_entries: 0, ..Options::default() }, false);
+        none.put(id(1), &settled(1, 1));
+        assert!(!answers(&none, 1));
+    }
 }

@@ -6,11 +6,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hapax_core::journal::Append;
 use hapax_core::{
-    ClaimId, ClaimRequest, Ending, Epoch, Error, Ledger, Outcome, Report, Retention, Session, SetAnswer,
-    Verdict, View,
+    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Ledger, OperationId, Outcome, Report, Retention,
+    Scope, Session, SetAnswer, Verdict, View,
 };
 
 /// A ledger with faults.
@@ -25,10 +26,12 @@ struct Faults {
     away: AtomicBool,
     lost_claims: AtomicUsize,
     lost_reports: AtomicUsize,
-    no_time_left: AtomicBool,
+    time_left: Mutex<Option<Duration>>,
     claims: AtomicUsize,
+    reports: AtomicUsize,
     peeks: AtomicUsize,
     after_claim: Mutex<Option<Meanwhile>>,
+    after_peek: Mutex<Option<Meanwhile>>,
 }
 
 /// What happens while somebody is not looking.
@@ -63,7 +66,12 @@ impl<L: Ledger> Faulty<L> {
 
     /// Lets the session look as if its term were over, as after a suspend.
     pub fn set_no_time_left(&self, none: bool) {
-        self.faults.no_time_left.store(none, Ordering::SeqCst);
+        self.set_time_left(none.then_some(Duration::ZERO));
+    }
+
+    /// Lets the session look as if this much of its term were left; `None`: as much as is.
+    pub fn set_time_left(&self, left: Option<Duration>) {
+        *lock(&self.faults.time_left) = left;
     }
 
     /// The next claim is carried out, then this happens, and only then is it answered.
@@ -72,16 +80,26 @@ impl<L: Ledger> Faulty<L> {
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        *self.meanwhile() = Some(Box::new(|| Box::pin(meanwhile())));
+        *lock(&self.faults.after_claim) = Some(Box::new(|| Box::pin(meanwhile())));
     }
 
-    fn meanwhile(&self) -> MutexGuard<'_, Option<Meanwhile>> {
-        self.faults.after_claim.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The next read is made, then this happens, and only then is it answered.
+    pub fn after_next_peek<F, Fut>(&self, meanwhile: F)
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        *lock(&self.faults.after_peek) = Some(Box::new(|| Box::pin(meanwhile())));
     }
 
     /// How many claims were asked for.
     pub fn claims(&self) -> usize {
         self.faults.claims.load(Ordering::SeqCst)
+    }
+
+    /// How many reports were sent.
+    pub fn reports(&self) -> usize {
+        self.faults.reports.load(Ordering::SeqCst)
     }
 
     /// How many reads were asked for.
@@ -102,6 +120,17 @@ impl<L: Ledger> Faulty<L> {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn happen(once: &Mutex<Option<Meanwhile>>) {
+    let meanwhile = lock(once).take();
+    if let Some(meanwhile) = meanwhile {
+        meanwhile().await;
+    }
+}
+
 /// Takes one from a counter that is not used up.
 fn take(counter: &AtomicUsize) -> bool {
     counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
@@ -114,10 +143,7 @@ impl<L: Ledger> Ledger for Faulty<L> {
         self.faults.claims.fetch_add(1, Ordering::SeqCst);
         self.reachable()?;
         let verdict = self.ledger.claim(request).await;
-        let meanwhile = self.meanwhile().take();
-        if let Some(meanwhile) = meanwhile {
-            meanwhile().await;
-        }
+        happen(&self.faults.after_claim).await;
         if take(&self.faults.lost_claims) {
             return Err(Error::unavailable("the answer to a claim was lost"));
         }
@@ -131,6 +157,7 @@ impl<L: Ledger> Ledger for Faulty<L> {
         report: Report,
         events: Vec<Append>,
     ) -> Result<Ending, Error> {
+        self.faults.reports.fetch_add(1, Ordering::SeqCst);
         self.reachable()?;
         let ending = self.ledger.report(claim, epoch, report, events).await;
         if take(&self.faults.lost_reports) {
@@ -152,7 +179,14 @@ impl<L: Ledger> Ledger for Faulty<L> {
     async fn peek(&self, claim: ClaimId) -> Result<Option<View>, Error> {
         self.faults.peeks.fetch_add(1, Ordering::SeqCst);
         self.reachable()?;
-        self.ledger.peek(claim).await
+        let view = self.ledger.peek(claim).await;
+        happen(&self.faults.after_peek).await;
+        view
+    }
+
+    async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {
+        self.reachable()?;
+        self.ledger.locate(operation, caller).await
     }
 
     fn watch(&self, claim: ClaimId) -> L::Watch {
@@ -161,9 +195,7 @@ impl<L: Ledger> Ledger for Faulty<L> {
 
     fn session(&self) -> Session {
         let session = self.ledger.session();
-        match self.faults.no_time_left.load(Ordering::SeqCst) {
-            true => Session { left: std::time::Duration::ZERO, ..session },
-            false => session,
-        }
+        let left = lock(&self.faults.time_left).unwrap_or(session.left);
+        Session { left, ..session }
     }
 }

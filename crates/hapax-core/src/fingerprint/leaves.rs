@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -35,6 +36,13 @@ impl LeafKey {
     /// A key of 32 random bytes.
     pub fn new(bytes: [u8; 32]) -> LeafKey {
         LeafKey(Hmac::new_from_slice(&bytes).expect("HMAC takes a key of any length"))
+    }
+
+    /// A short keyed digest of a caller's key, for logs: the same key of the same tenant is recognised, and cannot be
+    /// guessed from it (O2).
+    pub fn log_digest(&self, tenant: &str, key: &str) -> String {
+        let digest = self.hash(b"log", tenant, key.as_bytes());
+        digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn pointer_hash(&self, pointer: &str) -> Hash {
@@ -137,6 +145,45 @@ impl Leaves {
             value.copy_from_slice(&entry[HASH_BYTES..]);
             (pointer, value)
         })
+    }
+}
+
+/// Leaves that are hashed when somebody needs them, and then once: only a claim that is new keeps them, and hashing them
+/// costs more than answering a retry.
+#[derive(Clone)]
+pub struct LazyLeaves(Arc<Lazy>);
+
+struct Lazy {
+    body: Bytes,
+    key: Arc<LeafKey>,
+    ignored: Vec<Pointer>,
+    made: OnceLock<Option<Leaves>>,
+}
+
+impl LazyLeaves {
+    /// The leaves of this body, as [`Leaves::of_json`] makes them.
+    pub fn of_json(body: Bytes, key: Arc<LeafKey>, ignored: &[Pointer]) -> LazyLeaves {
+        LazyLeaves(Arc::new(Lazy { body, key, ignored: ignored.to_vec(), made: OnceLock::new() }))
+    }
+
+    /// The leaves; `None` if the body is not JSON that can be compared.
+    pub fn get(&self) -> Option<Leaves> {
+        let Lazy { body, key, ignored, made } = &*self.0;
+        made.get_or_init(|| Leaves::of_json(body, key, ignored)).clone()
+    }
+}
+
+impl From<Leaves> for LazyLeaves {
+    fn from(leaves: Leaves) -> Self {
+        let key = Arc::new(LeafKey::new([0; 32]));
+        let made = OnceLock::from(Some(leaves));
+        LazyLeaves(Arc::new(Lazy { body: Bytes::new(), key, ignored: Vec::new(), made }))
+    }
+}
+
+impl fmt::Debug for LazyLeaves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LazyLeaves").field(&self.0.made.get()).finish()
     }
 }
 

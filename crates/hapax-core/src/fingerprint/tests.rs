@@ -438,3 +438,36 @@ fn stored_leaves_are_read_back_strictly() {
         assert_eq!(Leaves::from_bytes(bytes).unwrap_err().kind(), Kind::Corrupt);
     }
 }
+
+#[test]
+fn a_value_of_one_header_never_passes_for_the_name_of_the_next() {
+    // K7
+    let recipe = Recipe::raw().with_headers(["x", "y"]).unwrap();
+    let print = |headers: &[(&str, &[u8])]| {
+        recipe.fingerprint(&RequestParts { method: "POST", path: "/pay", headers, ..Default::default() })
+    };
+    assert_ne!(print(&[("x", b"y")]), print(&[("y", b"y")]));
+    assert_ne!(print(&[("x", b"y"), ("x", b"")]), print(&[("x", b"y")]));
+}
+
+#[test]
+fn equal_values_in_different_places_have_different_hashes() {
+    // H10: what is stored does not tell that two secrets are the same.
+    let leaves = Leaves::of_json(br#"{"a":"pin","b":"pin"}"#, &leaf_key(), &[]).unwrap();
+    let entries = &leaves.as_bytes()[2..];
+    assert_ne!(entries[8..16], entries[24..32]);
+}
+
+#[test]
+fn leaves_that_are_hashed_later_are_those_that_are_hashed_now_h10() {
+    let later = |body: &'static str, ignored: &[Pointer]| {
+        LazyLeaves::of_json(body.into(), leaf_key().into(), ignored).get()
+    };
+    let ignored = pointers(&["/sent_at"]);
+    let body = r#"{"pin":"1234","sent_at":7}"#;
+    assert_eq!(later(body, &ignored), Leaves::of_json(body.as_bytes(), &leaf_key(), &ignored));
+    assert_ne!(later(body, &ignored), later(body, &[]));
+    assert_eq!(later("no JSON", &[]), None);
+    let made = Leaves::of_json(body.as_bytes(), &leaf_key(), &[]).unwrap();
+    assert_eq!(LazyLeaves::from(made.clone()).get(), Some(made));
+}

@@ -121,3 +121,32 @@ async fn a_thousand_waiters_read_when_they_come_and_when_they_are_woken_and_not_
     assert!(answers.iter().all(|done| done.value == Outcome::Succeeded("done".into())));
     assert!(ledger.peeks() <= 2000, "{} reads", ledger.peeks());
 }
+
+#[tokio::test]
+async fn a_settle_between_the_read_and_the_wait_is_not_missed() {
+    // L9: subscribe, then read, then wait.
+    let (executor, ledger) = executor();
+    let go = std::sync::Arc::new(tokio::sync::Notify::new());
+    let first = tokio::spawn({
+        let (executor, go) = (executor.clone(), go.clone());
+        async move {
+            let work = |_| async move {
+                go.notified().await;
+                Ended::succeeded("done")
+            };
+            executor.once(call("between"), work).await
+        }
+    });
+    while ledger.claims() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let settled = ledger.clone();
+    ledger.after_next_peek(move || async move {
+        go.notify_one();
+        first.await.unwrap().unwrap();
+        assert_eq!(settled.reports(), 1);
+    });
+    let waiter = call("between").attach(Attach::Wait(Duration::from_secs(5)));
+    let done = executor.once(waiter, |_| async { Ended::succeeded("never") }).await.unwrap();
+    assert_eq!((done.how, done.value), (How::Attached, Outcome::Succeeded("done".into())));
+}

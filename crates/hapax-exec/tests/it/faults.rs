@@ -1,21 +1,15 @@
 //! When the ledger is away or its answers get lost: L5, L13, L14, L4.
 
+use std::time::Duration;
+
+use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::{
-    ClaimRequest, Executed, Fingerprint, Inspect as _, Ledger as _, Report, Retry, Verdict, View,
+    ClaimRequest, Executed, Fingerprint, Inspect as _, Journal as _, Ledger as _, Outcome, Report, Retry,
+    Verdict, View,
 };
 use hapax_exec::{Ended, Executor, How};
 
-use crate::{Effects, call, eventually, executor};
-
-fn claim_id(key: &str) -> hapax_core::ClaimId {
-    identity(key).claim_id()
-}
-
-fn identity(key: &str) -> hapax_core::Identity {
-    use hapax_core::{Identity, Key, Operation, Scope, Source, Width};
-    let (operation, key) = (Operation::new("charge").unwrap(), Key::new(key).unwrap());
-    Identity::new(Source::Derived, Scope::local(), Width::Subject, operation, key)
-}
+use crate::{Effects, call, claim_id, eventually, executor, identity};
 
 #[tokio::test]
 async fn an_unreachable_ledger_runs_nothing() {
@@ -122,6 +116,31 @@ async fn a_lease_with_too_little_left_is_renewed_before_anything_runs() {
 }
 
 #[tokio::test]
+async fn a_lease_of_which_less_than_a_third_is_left_is_renewed_although_it_lives() {
+    // L4: the work takes its time to arrive, so the end of a living lease is no time to begin.
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    let term = ledger.session().term;
+    for (left, code, ran) in
+        [(term / 3, None, 1), (term / 3 - Duration::from_secs(1), Some("ledger-unavailable"), 1)]
+    {
+        ledger.set_time_left(Some(left));
+        // Whoever asks for a renewal now does not get one.
+        let away = ledger.clone();
+        ledger.after_next_claim(move || async move { away.lose_reports(1) });
+        let key = format!("left-{}", left.as_secs());
+        let back = ledger.clone();
+        let counted = effects.clone();
+        let work = |_| async move {
+            counted.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            back.lose_reports(0);
+            Ended::succeeded("paid")
+        };
+        let ended = executor.once(call(&key), work).await;
+        assert_eq!((ended.err().map(|error| error.code()), effects.count()), (code, ran), "{left:?} left");
+    }
+}
+
+#[tokio::test]
 async fn a_session_that_lapsed_and_came_back_is_not_enough_to_begin() {
     // The session's term ends while the claim waits to be dispatched; by then the heartbeat has renewed it, but an operator
     // has released the claim and somebody else has run it (L4).
@@ -172,4 +191,68 @@ async fn the_guard_settles_and_once_answers_what_it_settled() {
         .unwrap();
     assert_eq!(done.value, hapax_core::Outcome::Succeeded("in the transaction".into()));
     assert_eq!(done.how, How::Executed);
+}
+
+#[tokio::test]
+async fn a_report_that_the_ledger_has_confirmed_is_not_sent_again() {
+    // L13: what is owed is what was not confirmed.
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    executor.once(call("settled"), effects.then(Ended::succeeded("paid"))).await.unwrap();
+    executor.once(call("released"), effects.then(Ended::NotRun("no route".into()))).await.unwrap_err();
+    executor.once(call("doubted"), effects.then(Ended::Unknown("reset".into()))).await.unwrap_err();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(ledger.reports(), 3);
+}
+
+#[tokio::test]
+async fn what_is_owed_is_delivered_however_long_the_ledger_was_away() {
+    // L13: the first tries fail, too.
+    let (executor, ledger) = executor();
+    let away = ledger.clone();
+    let work = |_| async move {
+        away.set_away(true);
+        Ended::succeeded("paid")
+    };
+    executor.once(call("owed"), work).await.unwrap_err();
+    let at_once = ledger.reports();
+    eventually("it was tried again in vain", async || ledger.reports() >= at_once + 2).await;
+    ledger.set_away(false);
+    eventually("the outcome is recorded", async || {
+        matches!(ledger.peek(claim_id("owed")).await, Ok(Some(View::Settled(_))))
+    })
+    .await;
+}
+
+fn an_event(expect: Expect) -> Append {
+    let event = NewEvent { kind: "PAID".into(), payload: "{}".into(), chain: Chain::V2 };
+    Append {
+        stream: Stream::new("receipts/local").unwrap(),
+        expect,
+        events: vec![event],
+        status: None,
+        checkpoint: None,
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_is_kept_although_the_journal_has_moved_on() {
+    // L5, L18: the events can no longer be written where they belong, but what they tell of is true.
+    let (executor, ledger) = executor();
+    let ended = Ended::SettledWith(Outcome::Succeeded("paid".into()), vec![an_event(Expect::Version(7))]);
+    let done = executor.once(call("moved"), |_| async { ended }).await.unwrap();
+    assert_eq!((done.how, done.value), (How::Executed, Outcome::Succeeded("paid".into())));
+    assert_eq!(ledger.inner().head(&Stream::new("receipts/local").unwrap()).await.unwrap(), None);
+
+    // The same with nobody there to hear of the conflict: the call is gone when the ledger is back.
+    let away = ledger.clone();
+    let work = |_| async move {
+        away.set_away(true);
+        Ended::SettledWith(Outcome::Succeeded("paid".into()), vec![an_event(Expect::Version(7))])
+    };
+    executor.once(call("owed"), work).await.unwrap_err();
+    ledger.set_away(false);
+    eventually("the outcome is recorded", async || {
+        matches!(ledger.peek(claim_id("owed")).await, Ok(Some(View::Settled(_))))
+    })
+    .await;
 }

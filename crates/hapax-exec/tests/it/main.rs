@@ -10,6 +10,7 @@ mod spool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hapax_core::{ClaimId, Identity, Key, Operation, Scope, Source, Width};
 use hapax_exec::{Attempt, Call, Ended, Executor};
 use hapax_store::Options;
 use hapax_store::memory::Memory;
@@ -23,6 +24,16 @@ fn executor() -> (Executor<Faulty<Memory>>, Faulty<Memory>) {
 
 fn call(key: &str) -> Call {
     Call::local("charge", key).unwrap().body(b"10 EUR")
+}
+
+/// The identity of [`call`].
+fn identity(key: &str) -> Identity {
+    let (operation, key) = (Operation::new("charge").unwrap(), Key::new(key).unwrap());
+    Identity::new(Source::Derived, Scope::local(), Width::Subject, operation, key)
+}
+
+fn claim_id(key: &str) -> ClaimId {
+    identity(key).claim_id()
 }
 
 /// Counts how often the work ran.

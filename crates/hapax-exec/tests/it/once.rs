@@ -8,7 +8,7 @@ use hapax_exec::{Attach, Call, DeadLetter, Ended, Executor, Failure, How, Reason
 use hapax_store::memory::Memory;
 use hapax_store::{Lifecycle as _, Options};
 
-use crate::{Effects, call, eventually, executor};
+use crate::{Effects, call, claim_id, eventually, executor};
 
 #[tokio::test]
 async fn a_second_call_gets_the_first_answer_and_the_work_does_not_run_again() {
@@ -49,6 +49,29 @@ async fn a_terminal_failure_is_kept_and_a_retryable_one_gives_the_key_back() {
     assert!(matches!(busy.retry(), Retry::SameKey(_)));
     let done = executor.run(call("r"), |_| async { Ok::<_, Failure>(7u8) }).await.unwrap();
     assert_eq!((done.value, done.how), (7, How::Executed));
+}
+
+#[tokio::test]
+async fn a_function_that_may_have_run_keeps_its_key_whatever_it_returns() {
+    // E3, L7
+    let (executor, _) = executor();
+    let reset = |_| async { Err::<u32, _>(Failure::Unknown("connection reset".into())) };
+    let error = executor.run(call("reset"), reset).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("outcome-unknown", Executed::Unknown));
+
+    // JSON has no such keys: the value cannot be kept, but the work was done.
+    let pairs = || std::collections::BTreeMap::from([((1, 2), 3)]);
+    let effects = Effects::default();
+    for _ in 0..2 {
+        let counted = effects.clone();
+        let work = |_| async move {
+            counted.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Ok::<_, Failure>(pairs())
+        };
+        let error = executor.run(call("pairs"), work).await.unwrap_err();
+        assert!(matches!(error.reason(), Reason::NotKept { status: 0 }), "{error:?}");
+    }
+    assert_eq!(effects.count(), 1);
 }
 
 #[tokio::test]
@@ -124,15 +147,7 @@ async fn a_panic_is_dealt_with_at_once() {
 async fn a_cancelled_call_is_dealt_with_at_once() {
     let (executor, ledger) = executor();
     for (key, rerun) in [("unsafe", Rerun::Unsafe), ("safe", Rerun::Safe)] {
-        let call = call(key).rerun(rerun);
-        let id = hapax_core::Identity::new(
-            hapax_core::Source::Derived,
-            hapax_core::Scope::local(),
-            hapax_core::Width::Subject,
-            hapax_core::Operation::new("charge").unwrap(),
-            hapax_core::Key::new(key).unwrap(),
-        )
-        .claim_id();
+        let (call, id) = (call(key).rerun(rerun), claim_id(key));
         let started = Arc::new(tokio::sync::Notify::new());
         let work = {
             let started = started.clone();
@@ -220,8 +235,31 @@ async fn what_a_dead_process_held_is_in_doubt_taken_over_or_asked_about() {
     for _ in 0..3 {
         let error = executor.once(unknown.clone(), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
         assert_eq!((error.code(), effects.count()), ("outcome-unknown", 2));
+        let seen = executor.ledger().peek(claim_id("k")).await.unwrap();
+        assert!(matches!(seen, Some(View::InDoubt { reason: Doubt::Lapsed, .. })), "written down: {seen:?}");
     }
     assert_eq!(asked.count(), 1, "a doubt is not asked about more than every 10 s");
+}
+
+#[tokio::test]
+async fn a_question_that_panics_is_no_answer() {
+    // L6: only "no, and it never will" lets the work run.
+    let (executor, effects) = (lapsed("k", Rerun::Ask).await, Effects::default());
+    let panics = call("k").reconcile(|_| async { panic!("the bank's answer cannot be read") });
+    let error = executor.once(panics, effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), effects.count()), ("outcome-unknown", 0));
+}
+
+#[tokio::test]
+async fn whoever_found_out_that_nothing_ran_can_give_the_claim_back() {
+    // L6, L7: after "never" this attempt is the only one that may have run, and it says that it did not.
+    let (executor, effects) = (lapsed("k", Rerun::Ask).await, Effects::default());
+    let never = || call("k").reconcile(|_| async { Reconciled::Never });
+    let error = executor.once(never(), effects.then(Ended::NotRun("no route".into()))).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("attempt-failed", Executed::No));
+    let nobody = call("k").rerun(Rerun::Ask);
+    let done = executor.once(nobody, effects.then(Ended::succeeded("paid"))).await.unwrap();
+    assert_eq!((done.how, effects.count()), (How::Executed, 2), "there is nothing left to ask");
 }
 
 #[tokio::test]

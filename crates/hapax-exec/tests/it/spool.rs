@@ -1,6 +1,7 @@
 //! Outcomes that the ledger could not take: L15.
 
 use std::path::Path;
+use std::time::Duration;
 
 use hapax_core::{Executed, Ledger as _, Outcome, View};
 use hapax_exec::{Ended, Executor, How, Settings};
@@ -8,7 +9,7 @@ use hapax_store::Options;
 use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
 
-use crate::{Effects, call, eventually};
+use crate::{Effects, call, claim_id, eventually};
 
 async fn spooling(ledger: &Faulty<Memory>, folder: &Path) -> Executor<Faulty<Memory>> {
     let settings = Settings { spool: Some(folder.to_owned()), ..Settings::default() };
@@ -75,6 +76,44 @@ async fn a_spooled_outcome_outlives_the_process_and_is_settled_before_traffic_is
     assert!(waiting(copy.path()).is_empty());
     let done = next.once(call("k"), effects.then(Ended::succeeded("again"))).await.unwrap();
     assert_eq!((done.how, effects.count()), (How::Replayed, 1));
+    let Some(View::Settled(kept)) = ledger.peek(claim_id("k")).await.unwrap() else { panic!("not settled") };
+    let a_day = Duration::from_secs(24 * 60 * 60);
+    assert_eq!(kept.keep_until, kept.settled_at.after(a_day), "the retention was spooled, too");
+}
+
+/// Runs one of these tests under `strace` and gives what it did to spooled files and their folder, in order.
+fn traced(test: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("trace");
+    let calls = "trace=?write,?fsync,?fdatasync,?rename,?renameat,?renameat2";
+    let run = std::process::Command::new("strace")
+        .args(["-f", "-y", "-s", "4096", "-e", calls, "-o"])
+        .arg(&log)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .output()
+        .expect("strace is needed to see what is synced (Debian: apt-get install strace)");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    let lines = std::fs::read_to_string(&log).unwrap();
+    let what = |line: &str| {
+        let call = ["write(", "sync(", "rename"].into_iter().find(|call| line.contains(call))?;
+        let spooled = line.contains(".writing") || line.contains(".outcome");
+        (spooled || call == "sync(").then(|| match (call, spooled) {
+            ("write(", _) if line.contains(".writing") => "written".to_owned(),
+            ("write(", _) => "written under its name".to_owned(),
+            ("sync(", true) => "synced".to_owned(),
+            ("sync(", false) => "folder synced".to_owned(),
+            _ => "named".to_owned(),
+        })
+    };
+    lines.lines().filter(|line| !line.contains("resumed")).filter_map(what).collect()
+}
+
+#[test]
+fn a_spooled_outcome_is_synced_before_it_has_its_name_and_its_name_before_the_caller_is_told() {
+    // L15: over a power cut too, so the order of the calls is what counts.
+    let test = "spool::an_outcome_goes_to_the_spool_before_the_caller_is_told_and_is_settled_when_the_ledger_is_back";
+    assert_eq!(traced(test), ["written", "synced", "named", "folder synced"]);
 }
 
 #[tokio::test]
@@ -91,9 +130,13 @@ async fn a_spool_that_cannot_be_written_leaves_the_outcome_unknown() {
 async fn a_damaged_file_is_set_aside_and_not_deleted() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("half.outcome"), b"hpxspl01 and then nothing").unwrap();
+    // Nobody was told of what had not got its name yet.
+    std::fs::write(folder.path().join("torn.writing"), b"hpxspl01").unwrap();
     let ledger = Faulty::new(Memory::open(Options::default()));
     let executor = spooling(&ledger, folder.path()).await;
-    assert_eq!(waiting(folder.path()), ["half.unreadable"]);
+    let mut left = waiting(folder.path());
+    left.sort();
+    assert_eq!(left, ["half.unreadable", "torn.writing"]);
     assert!(matches!(
         executor.ledger().peek(hapax_core::ClaimId::from_bytes([0; 32])).await,
         Ok(None::<View>)

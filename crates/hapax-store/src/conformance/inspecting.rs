@@ -7,17 +7,21 @@ use hapax_core::claim::audit::CONTRADICTED;
 use hapax_core::claim::{Terms, Verb};
 use hapax_core::{
     ClaimRequest, Counts, Decision, Doubt, Ending, Epoch, Filter, Fingerprint, Inspect, Key, Ledger,
-    Operated, Operation, Outcome, Page, Project, Record, Report, Scope, Source, StateName, Subject,
-    SweepReport, Tenant, Width,
+    Operated, Operation, Outcome, Page, Project, Record, Report, Retention, Scope, Source, StateName,
+    Subject, SweepReport, Tenant, Width,
 };
 
 use super::{AllPorts, DAY, Harness, granted, ok, request};
 
 fn of(tenant: &str, project: &str, operation: &str, key: &str) -> ClaimRequest {
+    by("user:alice", tenant, project, operation, key)
+}
+
+fn by(subject: &str, tenant: &str, project: &str, operation: &str, key: &str) -> ClaimRequest {
     let scope = Scope::new(
         Tenant::new(tenant).expect("a good name"),
         Project::new(project).expect("a good name"),
-        Subject::parse("user:alice").expect("a good subject"),
+        Subject::parse(subject).expect("a good subject"),
     );
     let operation = Operation::new(operation).expect("a good name");
     let key = Key::new(key).expect("a good key");
@@ -35,6 +39,42 @@ async fn list_all<S: AllPorts>(store: &S, filter: &Filter, limit: usize) -> Vec<
             Some(next) => mark = Some(next),
             None => return found,
         }
+    }
+}
+
+/// H7, K8.
+pub async fn a_public_id_leads_only_its_own_caller_to_a_claim<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let scope = |tenant: &str, project: &str, subject: &str| {
+        Scope::new(
+            Tenant::new(tenant).expect("a good name"),
+            Project::new(project).expect("a good name"),
+            Subject::parse(subject).expect("a good subject"),
+        )
+    };
+    let callers = [
+        scope("acme", "prod", "user:alice"),
+        scope("acme", "prod", "user:bob"),
+        scope("acme", "test", "user:alice"),
+        scope("globex", "prod", "user:alice"),
+    ];
+    let widths = [(Width::Subject, 1), (Width::Project, 2), (Width::Tenant, 3)];
+    for (number, (width, who_may)) in widths.into_iter().enumerate() {
+        let (operation, key) =
+            (Operation::new("pay").expect("a name"), Key::new(format!("k{number}")).expect("a key"));
+        let identity = hapax_core::Identity::new(Source::Header, callers[0].clone(), width, operation, key);
+        let request = ClaimRequest::new(identity.clone(), Fingerprint::of_bytes(b"body"));
+        let grant = granted(&store, &request).await;
+        for (index, caller) in callers.iter().enumerate() {
+            let found = store.locate(grant.operation_id, caller).await.expect("locate");
+            assert_eq!(found, (index < who_may).then(|| identity.clone()), "{width:?}, {caller:?}");
+        }
+        let other = hapax_core::OperationId::mint(&identity.claim_id());
+        assert_eq!(store.locate(other, &callers[0]).await.expect("locate"), None);
+        let settle = Report::Settle(ok("done"), DAY);
+        store.report(identity.claim_id(), grant.epoch, settle, Vec::new()).await.expect("settle");
+        harness.advance(Duration::from_secs(25 * 3600));
+        assert_eq!(store.locate(grant.operation_id, &callers[0]).await.expect("locate"), None, "expired");
     }
 }
 
@@ -82,6 +122,72 @@ pub async fn claims_are_listed_in_pages_and_counted<H: Harness>(harness: &H) {
     assert_eq!(doubts, Counts { in_doubt: 15, ..Counts::default() });
     assert!(store.count(&Filter { key: Some("k8".into()), ..Filter::default() }).await.is_err());
     assert!(store.list(&Filter::default(), Some("no such mark"), 5).await.is_err());
+}
+
+/// L17.
+pub async fn a_listing_looks_at_every_part_of_its_filter<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let two = |number: usize, bit: usize, names: [&'static str; 2]| names[number >> bit & 1];
+    for number in 0..32 {
+        let (tenant, project) = (two(number, 0, ["acme", "globex"]), two(number, 1, ["prod", "test"]));
+        let (operation, key) = (two(number, 2, ["pay", "ship"]), two(number, 3, ["k1", "k2"]));
+        let subject = two(number, 4, ["user:alice", "user:bob"]);
+        let request = by(subject, tenant, project, operation, key);
+        let grant = granted(&store, &request).await;
+        if number % 3 == 0 {
+            let doubt = Report::Doubt(Doubt::Stated);
+            store.report(request.identity.claim_id(), grant.epoch, doubt, Vec::new()).await.expect("doubt");
+        }
+    }
+    let some = |text: &str| Some(text.to_owned());
+    let all = Filter {
+        tenant: some("globex"),
+        project: some("test"),
+        operation: some("ship"),
+        key: some("k2"),
+        subject: some("user:bob"),
+        ..Filter::default()
+    };
+    let parts: [fn(&Filter) -> Filter; 5] = [
+        |all| Filter { tenant: all.tenant.clone(), ..Filter::default() },
+        |all| Filter { project: all.project.clone(), ..Filter::default() },
+        |all| Filter { operation: all.operation.clone(), ..Filter::default() },
+        |all| Filter { key: all.key.clone(), ..Filter::default() },
+        |all| Filter { subject: all.subject.clone(), ..Filter::default() },
+    ];
+    for part in parts {
+        let filter = part(&all);
+        let found = list_all(&store, &filter, 5).await;
+        assert_eq!(found.len(), 16, "{filter:?}");
+        // Claims that are not settled may be found by another way.
+        let states = [(StateName::Held, 10..=11), (StateName::InDoubt, 5..=6), (StateName::Settled, 0..=0)];
+        for (state, wanted) in states {
+            let filter = Filter { state: Some(state), ..filter.clone() };
+            let found = list_all(&store, &filter, 5).await.len();
+            assert!(wanted.contains(&found), "{found} for {filter:?}");
+        }
+    }
+    assert_eq!(list_all(&store, &all, 5).await.len(), 1);
+    for part in [Filter { subject: some("user:bob"), ..Filter::default() }, parts[3](&all)] {
+        assert!(store.count(&part).await.is_err(), "a count by {part:?} would have to read everything");
+    }
+}
+
+/// L8, L17.
+pub async fn a_purged_key_that_is_used_again_is_listed_once<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    for round in 0..3 {
+        let request = request("again", "body", Terms::default());
+        let (id, grant) = (request.identity.claim_id(), granted(&store, &request).await);
+        let all = list_all(&store, &Filter::default(), 1).await;
+        assert_eq!(all.len(), 1, "round {round}");
+        let settle = Report::Settle(ok("done"), DAY);
+        store.report(id, grant.epoch, settle, Vec::new()).await.expect("settle");
+        let (actor, reason) = ("ann".to_owned(), "alice asked".to_owned());
+        let purge = Decision { seen: grant.epoch, verb: Verb::Purge, actor, reason };
+        assert_eq!(store.decide(id, purge).await.expect("purge"), Operated::Done(None));
+        assert_eq!(store.count(&Filter::default()).await.expect("count"), Counts::default());
+    }
 }
 
 /// Invariant 4: by the public id alone only operators read.
@@ -160,4 +266,22 @@ pub async fn sweeping_is_bounded_and_says_whether_more_is_due<H: Harness>(harnes
     assert_eq!((total.forgotten, total.in_doubt), (20, 10));
     let counted = store.count(&Filter::default()).await.expect("count");
     assert_eq!(counted, Counts { in_doubt: 10, ..Counts::default() });
+}
+
+/// L10.
+pub async fn what_is_kept_for_long_does_not_keep_the_sweeper_from_what_is_due<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    for number in 0..30 {
+        let request = request(&format!("long{number}"), "body", Terms::default());
+        let grant = granted(&store, &request).await;
+        let kept = Duration::from_secs(if number < 29 { 61 } else { 60 });
+        let settle = Report::Settle(ok("done"), Retention::For(kept));
+        store.report(request.identity.claim_id(), grant.epoch, settle, Vec::new()).await.expect("settle");
+        harness.advance(Duration::from_millis(1));
+    }
+    harness.advance(Duration::from_secs(60) - Duration::from_millis(1));
+    let swept = store.sweep(5).await.expect("sweep");
+    assert_eq!((swept.forgotten, swept.more), (1, false));
+    let counted = store.count(&Filter::default()).await.expect("count");
+    assert_eq!(counted, Counts { settled: 29, ..Counts::default() });
 }

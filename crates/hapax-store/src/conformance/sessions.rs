@@ -5,7 +5,8 @@ use std::time::Duration;
 use hapax_core::claim::Terms;
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::{
-    AttemptId, ClaimId, Ending, Lanes, Ledger, Project, Report, Rerun, Tenant, Verdict, View, Watch,
+    AttemptId, ClaimId, Ending, Inspect as _, Lanes, Ledger, Project, Report, Rerun, Tenant, Verdict, View,
+    Watch,
 };
 use tokio::time::timeout;
 
@@ -89,6 +90,38 @@ pub async fn lanes_are_served_in_order_and_skip_the_dead<H: Harness>(harness: &H
 pub async fn a_settle_wakes_whoever_watches<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;
     wakes(&store, &store, "woken").await;
+}
+
+/// L4, L6: `max_run` bounds a lease whose session lives on, and the sweeper finds it.
+pub async fn a_claim_whose_time_to_run_is_over_is_swept_although_its_session_lives<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let term = store.session().term;
+    let bounded = request("bounded", "body", Terms { max_run: term / 2, ..Terms::default() });
+    let id = bounded.identity.claim_id();
+    granted(&store, &bounded).await;
+    granted(&store, &request("unbounded", "body", Terms::default())).await;
+    assert_eq!(store.sweep(10).await.expect("sweep").in_doubt, 0);
+    harness.advance(term / 2);
+    store.renew_session().await.expect("renew");
+    assert_eq!(store.sweep(10).await.expect("sweep").in_doubt, 1);
+    assert!(matches!(store.peek(id).await, Ok(Some(View::InDoubt { .. }))));
+}
+
+/// L6, L9: the sweeper's word counts like a holder's. Polling is off.
+pub async fn a_sweep_wakes_whoever_watches<H: Harness>(harness: &H) {
+    let store = harness.fresh(Options { poll: false, ..harness.options() }).await;
+    let first = request("swept", "body", Terms::default());
+    let id = first.identity.claim_id();
+    granted(&store, &first).await;
+    let mut watch = store.watch(id);
+    assert!(matches!(store.peek(id).await, Ok(Some(View::Held { .. }))));
+    // What the beginning of the watch itself has brought about is over.
+    while timeout(Duration::from_millis(300), watch.changed()).await.is_ok() {}
+    harness.advance(store.session().term);
+    let swept = store.sweep(10).await.expect("sweep");
+    assert_eq!(swept.in_doubt, 1);
+    timeout(Duration::from_secs(20), watch.changed()).await.expect("the watch wakes");
+    assert!(matches!(store.peek(id).await, Ok(Some(View::InDoubt { .. }))));
 }
 
 /// L9, across processes: polling is off.

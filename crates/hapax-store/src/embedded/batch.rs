@@ -367,3 +367,43 @@ pub(super) fn sets_aside(changed: &Changed) -> bool {
             .as_ref()
             .is_some_and(|claim| matches!(claim.state, State::Settled { outcome: Erased, .. }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::embedded::folder::Folder;
+    use crate::embedded::session::Guarded;
+    use hapax_core::Timestamp;
+
+    #[test]
+    fn epochs_are_reserved_long_before_they_are_used_up() {
+        // L4: a log that lost its end must not lead to an epoch that is given out twice.
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::create(place.path().to_owned()).unwrap();
+        folder.make_database(Timestamp::ZERO).unwrap();
+        let (conn, meta) = crate::embedded::open_database(&folder, 0).unwrap();
+        let clock = Arc::new(Guarded::new(Arc::new(SystemClock::default()), meta.latest));
+        let (mut memory, sessions) =
+            crate::embedded::begin(&conn, meta, &clock, limits::SESSION_TERM).unwrap();
+        assert!(memory.meta.epoch_reserved >= memory.next_epoch + limits::EPOCH_BLOCK / 2);
+        for used in [limits::EPOCH_BLOCK / 2 + 1, limits::EPOCH_BLOCK, 3 * limits::EPOCH_BLOCK] {
+            memory.next_epoch += used;
+            let mut batch = Batch {
+                conn: &conn,
+                memory: &mut memory,
+                sessions: &sessions,
+                moment: clock.moment(),
+                refusing: false,
+                dirty: true,
+                writing: false,
+                wipe: false,
+                changed: Vec::new(),
+            };
+            batch.finish().unwrap();
+            let kept = Meta::read(&conn).unwrap().epoch_reserved;
+            assert_eq!(kept, memory.meta.epoch_reserved);
+            assert!(kept >= memory.next_epoch + limits::EPOCH_BLOCK / 2, "{kept} after {used}");
+        }
+    }
+}

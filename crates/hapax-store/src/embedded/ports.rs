@@ -8,7 +8,7 @@ use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, ClaimId, ClaimRequest, Command, Counts, Decision, Ending, Epoch, Error, Filter,
     Identity, Inspect, Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry,
-    Report, Retention, Session, SetAnswer, SweepReport, Verdict, View,
+    Report, Retention, Scope, Session, SetAnswer, SweepReport, Verdict, View,
 };
 
 use super::job::{Done, What};
@@ -50,10 +50,11 @@ impl Ledger for Embedded {
     async fn claim(&self, request: ClaimRequest) -> Result<Verdict, Error> {
         let state = &self.core.state;
         state.check()?;
-        let (claim, ask) = (request.identity.claim_id(), request.ask(state.sessions.own()));
-        if let Some(verdict) = state.table.claim(&claim, &ask, state.clock.now()) {
+        let (claim, own) = (request.identity.claim_id(), state.sessions.own());
+        if let Some(verdict) = state.table.claim(&claim, request.ask_without_leaves(own), state.clock.now()) {
             return Ok(verdict);
         }
+        let ask = request.ask(own);
         match self.step(claim, Command::Claim(ask), Some(request.identity), Vec::new()).await? {
             Answer::Verdict(verdict) => Ok(verdict),
             _ => Err(confused()),
@@ -97,6 +98,11 @@ impl Ledger for Embedded {
             return Ok(Some(view));
         }
         self.core.desk.read(move |reader| reader.peek(&claim)).await
+    }
+
+    async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {
+        let found = self.find(operation).await?.map(|record| record.identity);
+        Ok(found.filter(|identity| identity.is_visible_to(caller)))
     }
 
     fn watch(&self, claim: ClaimId) -> Watch {

@@ -58,6 +58,7 @@ impl Reader {
     pub(super) fn peek(&self, id: &ClaimId) -> Result<Option<View>, Fault> {
         let mark = self.table_mark();
         let Some(stored) = claims::load(&self.conn, id)? else { return Ok(None) };
+        fail::fail_point!("embedded.has_read");
         if let (Signs::Own(state), Some(mark)) = (&self.signs, mark)
             && matches!(stored.claim.state, ClaimState::Settled { .. })
         {

@@ -192,3 +192,115 @@ fn compare_counts(conn: &Connection) -> Result<(), Fault> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::embedded::Embedded;
+    use crate::embedded::shelf::Shelves;
+    use hapax_core::{
+        ClaimRequest, Fingerprint, Identity, Key, Ledger as _, Operation, Outcome, Retention, Scope, Source,
+        Width,
+    };
+
+    fn named(key: &str) -> Identity {
+        let (operation, key) = (Operation::new("pay").unwrap(), Key::new(key).unwrap());
+        Identity::new(Source::Header, Scope::local(), Width::Subject, operation, key)
+    }
+
+    /// What is found in a store of two claims after its database was changed by a hand that knows how to.
+    async fn found_after(change: impl FnOnce(&Connection)) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        for key in ["one", "two"] {
+            let request = ClaimRequest::new(named(key), Fingerprint::of_bytes(b"10"));
+            let outcome = Outcome::NotKept { status: 201 };
+            store.set(request, outcome, Retention::Forever).await.unwrap();
+        }
+        assert!(store.verify().await.unwrap().is_sound());
+        drop(store);
+        change(&Connection::open(folder.path().join("hapax.db")).unwrap());
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        let found = store.verify().await.unwrap();
+        assert_eq!(found.bad, found.first_bad.len() as u64);
+        found.first_bad
+    }
+
+    #[tokio::test]
+    async fn counts_that_are_whole_and_wrong_are_found() {
+        // B8, L17
+        let found = found_after(|conn| {
+            let mut shelves = Shelves::new(0);
+            shelves.moved(conn, shelf::rows_of(1).0, None, Some(StateName::Held)).unwrap();
+            shelves.flush(conn).unwrap();
+        });
+        assert_eq!(found.await, ["the counts of shelf 1"]);
+    }
+
+    #[tokio::test]
+    async fn a_claim_under_the_digest_of_another_identity_is_found() {
+        // B8, K5
+        let found = found_after(|conn| {
+            let stored = claims::load(conn, &named("two").claim_id()).unwrap().unwrap();
+            claims::remove(conn, &stored).unwrap();
+            let (id, identity) = (named("two").claim_id(), named("three").encode());
+            claims::insert(conn, stored.id, &id, &stored.claim, &identity, &mut 9).unwrap();
+        });
+        let found = found.await;
+        assert!(found.len() == 1 && found[0].contains("belongs to another identity"), "{found:?}");
+    }
+
+    /// Changes the claims behind the back of the index that finds them.
+    fn without_index(conn: &Connection, change: impl FnOnce(&Connection)) {
+        let schema = "SELECT rootpage, sql FROM sqlite_schema WHERE name = 'claims_digest'";
+        let (root, sql): (i64, String) =
+            conn.query_row(schema, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        let open = || {
+            let conn = Connection::open(conn.path().unwrap()).unwrap();
+            conn.pragma_update(None, "writable_schema", "ON").unwrap();
+            conn
+        };
+        open().execute("DELETE FROM sqlite_schema WHERE name = 'claims_digest'", []).unwrap();
+        change(&open());
+        let index = "INSERT INTO sqlite_schema VALUES ('index', 'claims_digest', 'claims', ?1, ?2)";
+        open().execute(index, params![root, sql]).unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_index_that_has_more_than_the_claims_is_found() {
+        // B8: a claim that was lost from its table only.
+        let found = found_after(|conn| {
+            let stored = claims::load(conn, &named("two").claim_id()).unwrap().unwrap();
+            without_index(conn, |conn| {
+                claims::remove(conn, &stored).unwrap();
+                let mut shelves = Shelves::new(0);
+                shelves.moved(conn, stored.id, Some(StateName::Settled), None).unwrap();
+                shelves.flush(conn).unwrap();
+            });
+        });
+        assert_eq!(found.await, ["the index of claims does not have every claim"]);
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_the_index_takes_for_another_is_found_and_not_believed() {
+        // B8: both rows are whole, and each is where the other should be.
+        let found = found_after(|conn| {
+            let load = |key: &str| claims::load(conn, &named(key).claim_id()).unwrap().unwrap();
+            let (one, two) = (load("one"), load("two"));
+            without_index(conn, |conn| {
+                for (key, claim, place) in [("one", &one, &two), ("two", &two, &one)] {
+                    conn.execute("DELETE FROM claims WHERE id = ?1", [place.id]).unwrap();
+                    let (id, identity) = (named(key).claim_id(), named(key).encode());
+                    claims::insert(conn, place.id, &id, &claim.claim, &identity, &mut 9).unwrap();
+                }
+            });
+            assert!(
+                claims::load(&Connection::open(conn.path().unwrap()).unwrap(), &named("one").claim_id())
+                    .is_err()
+            );
+        });
+        let found = found.await;
+        assert!(found.len() == 2 && found[0].contains("another claim than its index says"), "{found:?}");
+    }
+}

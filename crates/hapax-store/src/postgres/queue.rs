@@ -197,6 +197,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_queue_takes_as_many_as_its_bound_and_gives_the_next_one_back() {
+        let queue = Queue::new();
+        (0..limits::QUEUE).for_each(|n| queue.push(n).unwrap());
+        let (item, error) = queue.push(7).unwrap_err();
+        assert_eq!((item, error.kind()), (7, hapax_core::Kind::Unavailable));
+    }
+
     #[tokio::test]
     async fn a_closed_queue_gives_nothing_and_takes_nothing() {
         let queue = Queue::new();

@@ -18,6 +18,9 @@ const MIGRATIONS: &[&str] = &[
     include_str!("sql/0005_sweep.sql"),
 ];
 
+/// The version of the schema that this hapax makes and knows.
+pub const SCHEMA_VERSION: i32 = MIGRATIONS.len() as i32;
+
 /// The oldest version of hapax's schema that a process may know to work on what the last migration leaves.
 const OLDEST_COMPATIBLE: i32 = 5;
 
@@ -59,7 +62,7 @@ async fn migrate_locked(link: &mut Link) -> Result<(), Failure> {
         )
         .await?;
     let (version, oldest): (i32, i32) = (get(&row, 0)?, get(&row, 1)?);
-    let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
+    let known = SCHEMA_VERSION;
     if oldest > known {
         return Err(Error::corrupt(format!(
             "the database's schema has version {version}, made for hapax that knows version {oldest} or later; this one \

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use hapax_core::claim::Verb;
+use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::{
-    ClaimRequest, Decision, Fingerprint, Inspect as _, Kind, Ledger as _, Outcome, Report, Verdict,
+    ClaimRequest, Decision, Ending, Fingerprint, Inspect as _, Journal as _, Kind, LeafKey, Leaves,
+    Ledger as _, Outcome, Report, Verdict, View,
 };
 use hapax_store::conformance::{DAY, granted, identity, ok};
 use hapax_store::embedded::Embedded;
@@ -196,6 +198,26 @@ async fn a_flipped_bit_in_the_log_is_noticed_before_anything_is_dropped() {
 }
 
 #[tokio::test]
+async fn a_log_that_was_damaged_before_its_last_commit_is_noticed_without_the_mark() {
+    // After a power cut the mark may be behind, and the log has to speak for itself: a torn write is the last one.
+    let copy = with_log(20).await;
+    let bytes = std::fs::read(copy.path().join("hapax.db-wal")).unwrap();
+    let frames: Vec<usize> = (32..bytes.len()).step_by(24 + 4096).collect();
+    let commits: Vec<usize> = frames.into_iter().filter(|at| bytes[at + 4..at + 8] != [0; 4]).collect();
+    for (back, sound) in [(1, true), (2, false), (3, false)] {
+        let copy = with_log(20).await;
+        std::fs::remove_file(copy.path().join("hapax.mark")).unwrap();
+        let log = copy.path().join("hapax.db-wal");
+        std::fs::write(&log, &bytes).unwrap();
+        flip(&log, commits[commits.len() - back] + 24 + 1_000);
+        match open(copy.path()) {
+            Ok(_) => assert!(sound, "{back} from the end"),
+            Err(error) => assert_eq!((error.kind(), sound), (Kind::Corrupt, false), "{back} from the end"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_write_that_the_power_cut_tore_is_normal() {
     let copy = with_log(20).await;
     // Losing power loses what was not synced: the mark, and the end of a commit that nobody was told of.
@@ -240,15 +262,87 @@ async fn what_was_erased_is_in_no_file_any_more() {
         store.decide(ask(&key).identity.claim_id(), decision).await.unwrap();
     }
     fill(&store, 200..201).await;
-    store.close().await.unwrap();
-    for file in ["hapax.db", "hapax.db-wal"] {
+    let found_in = |file: &str| {
         let bytes = std::fs::read(folder.path().join(file)).unwrap_or_default();
         let found = (0..6).filter(|number| {
             let secret = secret(*number);
             bytes.windows(secret.len()).any(|window| window == secret.as_bytes())
         });
-        assert_eq!(found.collect::<Vec<_>>(), Vec::<usize>::new(), "in {file}");
+        found.collect::<Vec<_>>()
+    };
+    // Before it is closed, too: a server runs for months.
+    for _ in 0..200 {
+        if found_in("hapax.db-wal").is_empty() {
+            break;
+        }
+        fill(&store, 200..201).await;
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
+    assert_eq!(found_in("hapax.db-wal"), Vec::<usize>::new(), "while the store is open");
+    store.close().await.unwrap();
+    for file in ["hapax.db", "hapax.db-wal"] {
+        assert_eq!(found_in(file), Vec::<usize>::new(), "in {file}");
+    }
+}
+
+#[tokio::test]
+async fn a_flipped_byte_in_leaves_is_noticed_and_leaves_go_with_their_claim() {
+    // B8, L8
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).unwrap();
+    let body = br#"{"amount": 10, "to": "bob"}"#;
+    let leaves = Leaves::of_json(body, &LeafKey::new([7; 32]), &[]).unwrap();
+    let explained = |key: &str| ClaimRequest { leaves: Some(leaves.clone().into()), ..ask(key) };
+    let mut epochs = Vec::new();
+    for key in ["one", "two"] {
+        let grant = granted(&store, &explained(key)).await;
+        let id = ask(key).identity.claim_id();
+        store.report(id, grant.epoch, Report::Settle(ok("done"), DAY), Vec::new()).await.unwrap();
+        epochs.push(grant.epoch);
+    }
+    let purge = Decision { seen: epochs[1], verb: Verb::Purge, actor: "ann".into(), reason: "asked".into() };
+    store.decide(ask("two").identity.claim_id(), purge).await.unwrap();
+    store.close().await.unwrap();
+    let database = rusqlite::Connection::open(folder.path().join("hapax.db")).unwrap();
+    let kept: i64 = database.query_row("SELECT count(*) FROM leaves", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 1, "those of the purged claim are gone");
+    let bytes: Vec<u8> = database.query_row("SELECT bytes FROM leaves", [], |row| row.get(0)).unwrap();
+    drop(database);
+    // The last byte belongs to a hash: whatever it is, it could be one.
+    flip_all(&folder.path().join("hapax.db"), &bytes, bytes.len() - 1);
+    let store = open(folder.path()).unwrap();
+    assert_eq!(store.claim(explained("one")).await.unwrap_err().kind(), Kind::Corrupt);
+    granted(&store, &explained("two")).await;
+}
+
+#[tokio::test]
+async fn a_report_whose_events_cannot_be_written_changes_nothing() {
+    // L18, B8: the claim was written already when the damage showed.
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).unwrap();
+    let grant = granted(&store, &ask("both")).await;
+    // An event that no head knows of is in the way. Nobody but the writer may write, so this one is quick.
+    let database = rusqlite::Connection::open(folder.path().join("hapax.db")).unwrap();
+    database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    let rogue =
+        "INSERT INTO events (id, kind, at, chain, hash, payload, crc) VALUES (1 << 32, 'X', 0, 2, '', '', 0)";
+    database.execute(&rogue.replace("''", "x''"), []).unwrap();
+    drop(database);
+    let event = NewEvent { kind: "PAID".into(), payload: "{}".into(), chain: Chain::V2 };
+    let write = Append {
+        stream: Stream::new("receipts/acme").unwrap(),
+        expect: Expect::Any,
+        events: vec![event],
+        status: None,
+        checkpoint: None,
+    };
+    let (id, settle) = (ask("both").identity.claim_id(), Report::Settle(ok("done"), DAY));
+    let error = store.report(id, grant.epoch, settle.clone(), vec![write]).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert!(matches!(store.peek(id).await.unwrap(), Some(View::Held { .. })));
+    assert_eq!(store.head(&Stream::new("receipts/acme").unwrap()).await.unwrap(), None);
+    let alone = store.report(id, grant.epoch, settle, Vec::new()).await.unwrap();
+    assert!(matches!(alone, Ending::Settled(_)), "{alone:?}");
 }
 
 #[tokio::test]
@@ -272,7 +366,13 @@ async fn damage_to_what_some_claims_share_leaves_the_others_alone() {
     }
     for (number, answer) in claims.join_all().await {
         match answer {
-            Ok(Verdict::Granted(_)) => assert_eq!(number % 2, 0),
+            Ok(Verdict::Granted(grant)) => {
+                assert_eq!(number % 2, 0);
+                // L3: whatever was rolled back on the way, what is granted is in the database.
+                let id = ask(&format!("new-{number}")).identity.claim_id();
+                let record = store.record(id).await.unwrap().expect("a granted claim is there");
+                assert_eq!(record.claim.epoch, grant.epoch);
+            }
             Ok(other) => panic!("{other:?}"),
             Err(error) => assert_eq!((number % 2, error.kind()), (1, Kind::Corrupt), "{error:#}"),
         }

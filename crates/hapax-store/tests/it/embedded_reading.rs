@@ -5,10 +5,11 @@ use hapax_core::claim::Verb;
 use hapax_core::journal::{Append, Expect, Stream};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
-    Counts, Decision, Epoch, Filter, Inspect as _, Journal as _, Kind, Registry as _, StateName, View,
+    Counts, Decision, Epoch, Filter, Inspect as _, Journal as _, Kind, Ledger as _, Outcome, Registry as _,
+    StateName, View,
 };
 use hapax_store::Options;
-use hapax_store::conformance::granted;
+use hapax_store::conformance::{DAY, granted};
 use hapax_store::embedded::Embedded;
 
 use crate::embedded::{ask, fill, outcome_of};
@@ -106,4 +107,30 @@ async fn a_listing_reads_what_it_needs_and_nothing_else() {
         let plan = plan(sql);
         assert!(!plan.contains("SCAN claims") && !plan.contains("TEMP B-TREE"), "{sql}: {plan}");
     }
+}
+
+#[tokio::test]
+async fn a_page_of_a_listing_is_bounded_in_what_it_looks_at_and_in_its_bytes() {
+    // L17: a filter that means few of many, and outcomes that are large.
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    let large = Outcome::Succeeded(vec![7; 1 << 20].into());
+    for number in 0..20 {
+        store.set(ask(&format!("large-{number}")), large.clone(), DAY).await.unwrap();
+    }
+    let page = store.list(&Filter::default(), None, 100).await.unwrap();
+    assert_eq!((page.items.len(), page.next.is_some()), (17, true), "16 MiB and what came over it");
+    let mut sets = tokio::task::JoinSet::new();
+    for number in 0..10_100 {
+        let store = store.clone();
+        sets.spawn(async move {
+            store.set(ask(&format!("n-{number}")), Outcome::NotKept { status: 201 }, DAY).await
+        });
+    }
+    assert!(sets.join_all().await.into_iter().all(|set| set.is_ok()));
+    let nobody = Filter { key: Some("nobody".into()), ..Filter::default() };
+    let page = store.list(&nobody, None, 100).await.unwrap();
+    assert_eq!((page.items.len(), page.next.is_some()), (0, true));
+    let rest = store.list(&nobody, page.next.as_deref(), 100).await.unwrap();
+    assert_eq!((rest.items.len(), rest.next), (0, None));
 }

@@ -18,7 +18,7 @@ use hapax_store::embedded::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::clock::VirtualClock;
 
-use crate::embedded::{ask, fill, frozen, outcome_of, part, play, retried, runtime, settle};
+use crate::embedded::{ask, fill, frozen, outcome_of, part, play, retried, runtime, settle, snapshot};
 
 fn lane() -> LaneId {
     LaneId {
@@ -104,6 +104,48 @@ async fn opening_for_writing_ends_what_former_processes_held() {
     clock.advance(Duration::from_secs(30));
     let later = store.claim(request("quiet", "body", quiet)).await.unwrap();
     assert!(matches!(later, Verdict::Granted(_)), "{later:?}");
+}
+
+#[tokio::test]
+async fn opening_for_writing_ends_the_session_of_a_process_that_was_killed() {
+    // B6, L6: nobody has said good-bye, and by its own term the session would live on.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    granted(&store, &ask("held")).await;
+    let left = snapshot(folder.path());
+    clock.advance(Duration::from_secs(1));
+    let next = Embedded::open(left.path(), frozen(&clock)).unwrap();
+    assert!(matches!(next.claim(ask("held")).await.unwrap(), Verdict::InDoubt { .. }));
+}
+
+#[tokio::test]
+async fn a_former_session_is_remembered_for_as_long_as_it_holds_something() {
+    // L6: quiet counts from the last sign of the session, however many others there were since.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let quiet = Terms { rerun: Rerun::Safe, quiet: Duration::from_secs(30), ..Terms::default() };
+    let asked = || request("quiet", "body", quiet.clone());
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    granted(&store, &asked()).await;
+    clock.advance(Duration::from_secs(20));
+    store.renew_session().await.unwrap();
+    drop(store);
+    // Thousands of openings later.
+    let database = rusqlite::Connection::open(folder.path().join("hapax.db")).unwrap();
+    let much_later =
+        "INSERT INTO sessions (id, started_at, last_at, until, ended, crc) VALUES (5000, 0, 0, 0, 1, 0)";
+    database.execute(much_later, []).unwrap();
+    drop(database);
+    for _ in 0..2 {
+        drop(Embedded::open(folder.path(), frozen(&clock)).unwrap());
+    }
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    clock.advance(Duration::from_secs(20));
+    let soon = store.claim(asked()).await.unwrap();
+    assert!(matches!(soon, Verdict::Held { .. }), "{soon:?}");
+    clock.advance(Duration::from_secs(10));
+    granted(&store, &asked()).await;
 }
 
 #[tokio::test]
@@ -290,14 +332,11 @@ async fn whoever_watches_is_woken_when_the_lease_ends() {
     granted(&store, &ask("watched")).await;
     let mut watch = store.watch(id);
     assert!(matches!(store.peek(id).await.unwrap(), Some(View::Held { .. })));
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    // The beginning of a watch wakes once; what counts is the end of the lease.
+    while tokio::time::timeout(Duration::from_millis(600), watch.changed()).await.is_ok() {}
     clock.advance(store.session().term);
-    let woken = async {
-        while !matches!(store.peek(id).await.unwrap(), Some(View::InDoubt { .. })) {
-            watch.changed().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), woken).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), watch.changed()).await.unwrap();
+    assert!(matches!(store.peek(id).await.unwrap(), Some(View::InDoubt { .. })));
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Full disks and failed writes (B4, B5).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax_core::{Counts, Ending, Epoch, Filter, Inspect as _, Kind, Ledger as _, Report, Verdict};
@@ -67,8 +69,15 @@ fn a_disk_without_room_refuses_claims_and_still_keeps_outcomes() {
             let store = Embedded::open(folder.path().join("store"), Options::default()).unwrap();
             let grant = granted(&store, &ask("running")).await;
             let large = granted(&store, &ask("large")).await;
-            // Somebody else fills the disk to the last byte.
             let somebody = folder.path().join("somebody");
+            // Room is kept back for what was granted before the disk is full, so that it need not be fought for.
+            let file = std::fs::File::create(&somebody).unwrap();
+            let room = rustix::fs::statvfs(folder.path()).map(|disk| disk.f_bavail * disk.f_frsize).unwrap();
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, room - (30 << 20)).unwrap();
+            drop(file);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            assert_eq!(store.claim(ask("early")).await.unwrap_err().kind(), Kind::Unavailable);
+            // Somebody else fills the disk to the last byte.
             while std::fs::OpenOptions::new()
                 .append(true)
                 .create(true)
@@ -206,4 +215,72 @@ fn a_process_that_dies_before_its_commit_leaves_nothing_and_after_it_everything(
         let counted = runtime().block_on(store.count(&Filter::default())).unwrap();
         assert_eq!(counted, Counts { settled: 3, held, ..Counts::default() }, "{point}");
     }
+}
+
+#[test]
+fn a_replay_asks_nobody_but_the_table() {
+    // B7: what was settled here is answered without the writer, and so without the disk.
+    if let Some(folder) = part() {
+        runtime().block_on(async {
+            let quiet = Options { heartbeat: false, sweeper: false, poll: false, ..Options::default() };
+            let store = Embedded::open(&folder, quiet).unwrap();
+            fill(&store, 0..3).await;
+            let batches = Arc::new(AtomicUsize::new(0));
+            let counted = batches.clone();
+            let count = move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+            };
+            fail::cfg_callback("embedded.before_commit", count).unwrap();
+            assert_eq!(retried(&store, "key-1").await, Ok(outcome_of("key-1")));
+            assert_eq!(batches.load(Ordering::SeqCst), 0);
+            granted(&store, &ask("other")).await;
+            assert_eq!(batches.load(Ordering::SeqCst), 1, "everything else does ask");
+        });
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output =
+        play("embedded_trouble::a_replay_asks_nobody_but_the_table", folder.path(), "").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_is_erased_while_somebody_reads_it_is_not_remembered() {
+    // B7, L8: the reader has the bytes in hand when they are destroyed.
+    if let Some(folder) = part() {
+        runtime().block_on(async {
+            // Without a table the first time, so that the second one has nothing in it.
+            let store = Embedded::open(&folder, Options::default()).unwrap();
+            fill(&store, 0..1).await;
+            store.close().await.unwrap();
+            let store = Embedded::open(&folder, Options::default()).unwrap();
+            let id = ask("key-0").identity.claim_id();
+            let seen = store.record(id).await.unwrap().unwrap().claim.epoch;
+            let (has_read, reading) = std::sync::mpsc::channel();
+            let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+            let (has_read, may_go_on) = (Mutex::new(has_read), Mutex::new(may_go_on));
+            let wait = move || {
+                has_read.lock().unwrap().send(()).unwrap();
+                may_go_on.lock().unwrap().recv().unwrap();
+            };
+            fail::cfg_callback("embedded.has_read", wait).unwrap();
+            let reader = tokio::spawn({
+                let store = store.clone();
+                async move { store.peek(id).await }
+            });
+            tokio::task::spawn_blocking(move || reading.recv()).await.unwrap().unwrap();
+            fail::remove("embedded.has_read");
+            let verb = hapax_core::Verb::Erase;
+            let decision = hapax_core::Decision { seen, verb, actor: "ann".into(), reason: "asked".into() };
+            store.decide(id, decision).await.unwrap();
+            go_on.send(()).unwrap();
+            reader.await.unwrap().unwrap();
+            assert_eq!(retried(&store, "key-0").await, Ok(hapax_core::Outcome::Erased));
+        });
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let this = "embedded_trouble::what_is_erased_while_somebody_reads_it_is_not_remembered";
+    let output = play(this, folder.path(), "").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -105,6 +105,27 @@ async fn a_lapsed_claim_is_taken_over_under_a_larger_epoch_l6() {
 }
 
 #[tokio::test]
+async fn what_operators_decide_leaves_nothing_behind_l8() {
+    let database = Database::fresh().await;
+    let (store, client) = (open(&database, by_hand()).await, connect(database.url()).await);
+    let number = async |sql: &str| -> i64 { client.query_one(sql, &[]).await.unwrap().get(0) };
+    let purged = settle(&store, "purged", "secret").await;
+    let seen = store.record(purged).await.unwrap().unwrap().claim.epoch;
+    store.decide(purged, decision(seen, Verb::Purge)).await.unwrap();
+    assert_eq!(number("SELECT count(*) FROM hapax.outcomes").await, 0, "a purge destroys the bytes");
+    let (doubted, epoch) = hold(&store, "doubted").await;
+    store.report(doubted, epoch, Report::Doubt(hapax_core::Doubt::Stated), vec![]).await.unwrap();
+    assert_eq!(number("SELECT count(*) FROM hapax.unsettled").await, 1);
+    store.decide(doubted, decision(epoch, Verb::Settle(ok("by hand"), DAY))).await.unwrap();
+    assert_eq!(number("SELECT count(*) FROM hapax.unsettled").await, 0, "it is not in doubt any more");
+    let seen = store.record(doubted).await.unwrap().unwrap().claim.epoch;
+    store.decide(doubted, decision(seen, Verb::Erase)).await.unwrap();
+    assert_eq!(number("SELECT count(*) FROM hapax.outcomes WHERE bytes IS NOT NULL").await, 0);
+    let leaving = "SELECT count(*) FROM hapax.claims WHERE leaving";
+    assert_eq!(number(leaving).await, 0, "memory tables may have what is left of it");
+}
+
+#[tokio::test]
 async fn a_notification_alone_wakes_a_waiter_that_has_not_read_l9() {
     let database = Database::fresh().await;
     let options = Options { poll: false, ..by_hand() };
@@ -207,6 +228,57 @@ async fn a_valid_table_answers_without_the_database_b7() {
     assert_eq!(replayed(&ask(&store, "k").await), Some(&b"old"[..]));
     connect(database.url()).await.batch_execute("DELETE FROM hapax.claims").await.unwrap();
     assert_eq!(replayed(&ask(&store, "k").await), Some(&b"old"[..]));
+}
+
+#[tokio::test]
+async fn what_was_settled_here_is_replayed_without_the_database_b7() {
+    let database = Database::fresh().await;
+    let store = open(&database, by_hand()).await;
+    store.renew_session().await.unwrap();
+    settle(&store, "k", "new").await;
+    connect(database.url()).await.batch_execute("DELETE FROM hapax.claims").await.unwrap();
+    assert_eq!(replayed(&ask(&store, "k").await), Some(&b"new"[..]));
+}
+
+#[tokio::test]
+async fn a_table_that_could_not_follow_begins_empty_b7() {
+    // What it should have forgotten is no longer told: by the time it was silent, or because its session is gone.
+    for forgetting in ["hapax.invalidations", "hapax.invalidations, hapax.sessions"] {
+        let database = Database::fresh().await;
+        let deaf = Options { notify: false, ..by_hand() };
+        let (silent, other) = (open(&database, deaf).await, open(&database, by_hand()).await);
+        silent.renew_session().await.unwrap();
+        let id = settle(&silent, "k", "old").await;
+        assert_eq!(replayed(&ask(&silent, "k").await), Some(&b"old"[..]));
+        let seen = other.record(id).await.unwrap().unwrap().claim.epoch;
+        let client = connect(database.url()).await;
+        if forgetting.contains("sessions") {
+            client.batch_execute("UPDATE hapax.sessions SET table_until = 0").await.unwrap();
+        }
+        other.decide(id, decision(seen, Verb::Purge)).await.unwrap();
+        for table in forgetting.split(", ") {
+            client.batch_execute(&format!("DELETE FROM {table}")).await.unwrap();
+        }
+        silent.renew_session().await.unwrap();
+        let told = ask(&silent, "k").await;
+        assert!(matches!(told, Verdict::Granted(_)), "without {forgetting}: {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_whose_number_belongs_to_somebody_else_begins_anew_l4() {
+    // After a restore the number may have been given out again; only the token tells.
+    let database = Database::fresh().await;
+    let store = open(&database, by_hand()).await;
+    let old = store.session().id;
+    let theirs = "UPDATE hapax.sessions SET token = gen_random_uuid(), until = 0";
+    let client = connect(database.url()).await;
+    client.batch_execute(theirs).await.unwrap();
+    store.renew_session().await.unwrap();
+    assert_ne!(store.session().id, old);
+    let sql = "SELECT count(*) FROM hapax.sessions WHERE until = 0";
+    let untouched: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
+    assert_eq!(untouched, 1, "somebody else's session is not renewed");
 }
 
 #[tokio::test]

@@ -1,13 +1,16 @@
 //! The transactional guard on PostgreSQL: the business write and the outcome, both or neither (L16).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hapax_core::{
-    Ending, Epoch, Inspect as _, Kind, Ledger as _, Report, Retention, Verdict, View, Watch as _,
+    Ending, Epoch, Inspect as _, Kind, Ledger as _, Report, Rerun, Retention, Terms, Verdict, View,
+    Watch as _,
 };
 use hapax_store::Options;
-use hapax_store::conformance::{DAY, ok};
+use hapax_store::conformance::{DAY, granted, ok, request};
 use hapax_store::postgres::{Postgres, guard};
+use hapax_testkit::clock::VirtualClock;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::Client;
@@ -120,6 +123,50 @@ async fn an_open_transaction_of_the_application_stalls_nobody_else_b3() {
     }
 }
 
+/// Well below the second after which a statement that waits for a lock is given up.
+const AT_ONCE: Duration = Duration::from_millis(700);
+
+#[tokio::test]
+async fn settles_that_come_alone_wait_for_no_locked_row_either_b3() {
+    let database = Database::fresh().await;
+    let (store, mut client) = (open(&database, by_hand()).await, shop(&database).await);
+    let mut held = Vec::new();
+    for key in ["one", "two"] {
+        held.push(hold(&store, key).await);
+    }
+    settle(&store, "warm", "done").await;
+    let tx = client.transaction().await.unwrap();
+    let mut own = JoinSet::new();
+    // One for each batch that can be under way.
+    for (id, epoch) in held {
+        guard(&tx, id, epoch, &ok("paid"), DAY).await.unwrap();
+        let store = store.clone();
+        own.spawn(async move { store.report(id, epoch, Report::Settle(ok("own"), DAY), vec![]).await });
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    timeout(AT_ONCE, settle(&store, "free", "done")).await.expect("somebody else's settles stalled this one");
+    tx.commit().await.unwrap();
+    for ending in timeout(SOON, own.join_all()).await.unwrap() {
+        assert!(matches!(ending, Ok(Ending::AlreadySettled(_))), "{ending:?}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_could_take_a_claim_over_that_is_locked_is_told_at_once_that_it_is_held_b3() {
+    let (database, clock) = (Database::fresh().await, VirtualClock::new());
+    let options = Options { clock: Some(Arc::new(clock.clone())), ..by_hand() };
+    let (store, mut client) = (open(&database, options).await, connect(database.url()).await);
+    let safe = || request("k", "body", Terms { rerun: Rerun::Safe, ..Terms::default() });
+    granted(&store, &safe()).await;
+    clock.advance(store.session().term);
+    let tx = client.transaction().await.unwrap();
+    tx.query("SELECT FROM hapax.claims FOR UPDATE", &[]).await.unwrap();
+    let told = timeout(AT_ONCE, store.claim(safe())).await.expect("it waited for the lock").unwrap();
+    assert!(matches!(told, Verdict::Held { .. }), "{told:?}");
+    tx.rollback().await.unwrap();
+    granted(&store, &safe()).await;
+}
+
 #[tokio::test]
 async fn waiters_hear_of_the_applications_commit_l9() {
     let database = Database::fresh().await;
@@ -129,6 +176,8 @@ async fn waiters_hear_of_the_applications_commit_l9() {
     let (id, epoch) = hold(&store, "k").await;
     let mut watch = waiter.watch(id);
     assert!(matches!(waiter.peek(id).await.unwrap(), Some(View::Held { .. })));
+    // The beginning of a watch wakes, too; what counts is the commit.
+    while timeout(Duration::from_millis(300), watch.changed()).await.is_ok() {}
     let tx = client.transaction().await.unwrap();
     guard(&tx, id, epoch, &ok("paid"), DAY).await.unwrap();
     tx.commit().await.unwrap();

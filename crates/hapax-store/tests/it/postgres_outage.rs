@@ -11,7 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hapax_core::{Ending, Epoch, Inspect as _, Kind, Ledger as _, Report, StateName, Terms, Verdict};
+use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
+use hapax_core::{
+    Ending, Epoch, Inspect as _, Journal as _, Kind, Ledger as _, Report, StateName, Terms, Verdict,
+};
 use hapax_store::Options;
 use hapax_store::conformance::{DAY, ok, request};
 use hapax_store::postgres::Postgres;
@@ -317,4 +320,35 @@ async fn commits_of_unknown_fate_are_found_out_l13() {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && told.contains("1 passed"), "{point}:\n{told}\n{complaint}");
     }
+}
+
+/// In a process of its own: the first commit of unknown fate was carried out.
+async fn append_of_unknown_fate() {
+    let database = Database::fresh().await;
+    let store = open(&database, patient()).await;
+    fail::cfg("postgres.after_commit", "1*return").unwrap();
+    let event = NewEvent { kind: "PAID".into(), payload: "{}".into(), chain: Chain::V2 };
+    let stream = Stream::new("receipts/acme").unwrap();
+    let (status, checkpoint) = (None, None);
+    let write =
+        Append { stream: stream.clone(), expect: Expect::Any, events: vec![event], status, checkpoint };
+    let told = store.append(write).await;
+    assert_eq!(told.unwrap_err().kind(), Kind::Unavailable, "nobody can say whether it is there");
+    assert_eq!(store.read(&stream, 0, 10).await.unwrap().len(), 1, "it was not written twice");
+}
+
+#[tokio::test]
+async fn what_is_not_idempotent_is_not_sent_again_after_its_commit_l13() {
+    let part = "HAPAX_TEST_PART";
+    if std::env::var_os(part).is_some() {
+        return append_of_unknown_fate().await;
+    }
+    let test = "postgres_outage::what_is_not_idempotent_is_not_sent_again_after_its_commit_l13";
+    let output = Command::new("/proc/self/exe")
+        .args(["--exact", test, "--nocapture"])
+        .env(part, "1")
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
 }

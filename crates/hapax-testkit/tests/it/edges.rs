@@ -1,0 +1,346 @@
+//! The edges of [`step`], one by one: the very moment at which something changes, and what a change carries along.
+//!
+//! The stories of `rules` and the scenarios show what happens; here is what they are too coarse to see.
+
+use std::time::Duration;
+
+use hapax_core::claim::audit::{AuditEvent, CONTRADICTED, audit};
+use hapax_core::claim::{DoubtEnds, DoubtThen, view};
+use hapax_core::{
+    Answer, Ask, AttemptId, Change, Claim, ClaimId, Command, Decision, Doubt, Ending, Epoch, Fingerprint,
+    Grant, LeafKey, Leaves, Now, Operated, OperationId, Outcome, Ran, Report, Rerun, Retention, SessionId,
+    SetAnswer, Sign, StateName, Terms, Timestamp, Verb, Verdict, View, step,
+};
+
+const TERM: Duration = Duration::from_secs(30);
+const MICRO: Duration = Duration::from_micros(1);
+
+/// One claim, and a session that lives for a term from the last [`World::renew`].
+struct World {
+    claim: Option<Claim>,
+    time: Timestamp,
+    epochs: u64,
+    sign: Sign,
+    audit: Vec<AuditEvent>,
+}
+
+impl World {
+    fn new() -> World {
+        let time = Timestamp::from_micros(1_000_000_000_000);
+        let sign = Sign { last: time, until: time.after(TERM) };
+        World { claim: None, time, epochs: 0, sign, audit: Vec::new() }
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.time = self.time.after(time);
+    }
+
+    fn renew(&mut self) {
+        self.sign = Sign { last: self.time, until: self.time.after(TERM) };
+    }
+
+    fn now(&self) -> Now {
+        let next_epoch = Epoch::new(1, self.epochs + 1).expect("there are many epochs");
+        Now { time: self.time, next_epoch, holder: self.sign }
+    }
+
+    fn claim(&self) -> &Claim {
+        self.claim.as_ref().expect("the claim is there")
+    }
+
+    fn say(&mut self, command: Command) -> Answer {
+        let now = self.now();
+        let (change, answer) = step(self.claim.as_ref(), &command, &now);
+        self.audit.extend(audit(self.claim.as_ref(), &command, &change, &answer, self.time));
+        match change {
+            Change::None => {}
+            Change::Put(claim) => {
+                self.epochs += u64::from(claim.epoch == now.next_epoch);
+                self.claim = Some(claim);
+            }
+            Change::Remove => self.claim = None,
+        }
+        answer
+    }
+
+    fn ask(&mut self, ask: Ask) -> Verdict {
+        let Answer::Verdict(verdict) = self.say(Command::Claim(ask)) else { panic!("no verdict") };
+        verdict
+    }
+
+    fn grant(&mut self, attempt: u8, terms: Terms) -> Grant {
+        let Verdict::Granted(grant) = self.ask(by(attempt, terms)) else { panic!("not granted") };
+        grant
+    }
+
+    fn report(&mut self, epoch: Epoch, report: Report) -> Ending {
+        let Answer::Ending(ending) = self.say(Command::Hold(epoch, report)) else { panic!("no ending") };
+        ending
+    }
+
+    fn decide(&mut self, verb: Verb) -> Operated {
+        let seen = self.claim().epoch;
+        let decision = Decision { seen, verb, actor: "ann".into(), reason: "called the bank".into() };
+        let Answer::Operated(operated) = self.say(Command::Operate(decision)) else { panic!("no answer") };
+        operated
+    }
+
+    fn view(&self) -> Option<View> {
+        view(self.claim.as_ref(), &self.now())
+    }
+
+    fn state(&self) -> StateName {
+        self.claim().state.name()
+    }
+}
+
+fn by(attempt: u8, terms: Terms) -> Ask {
+    Ask {
+        attempt: AttemptId::from_bytes([attempt; 16]),
+        operation_id: OperationId::for_claim(&ClaimId::from_bytes([1; 32]), [attempt; 6]),
+        fingerprint: Fingerprint::of_bytes(b"pay 10"),
+        leaves: Leaves::of_json(b"{\"amount\": 10}", &LeafKey::new([7; 32]), &[]),
+        terms,
+        session: SessionId(1),
+    }
+}
+
+fn rerun(rerun: Rerun) -> Terms {
+    Terms { rerun, ..Terms::default() }
+}
+
+fn ok(text: &'static str) -> Outcome {
+    Outcome::Succeeded(text.into())
+}
+
+#[test]
+fn an_attempt_that_asks_again_for_something_else_is_a_mismatch() {
+    // L2, L13
+    let mut world = World::new();
+    world.grant(1, Terms::default());
+    let other = Ask { fingerprint: Fingerprint::of_bytes(b"pay 99"), ..by(1, Terms::default()) };
+    assert!(matches!(world.ask(other), Verdict::Mismatch { .. }));
+}
+
+#[test]
+fn a_doubt_is_asked_about_again_after_ten_seconds_and_not_a_moment_before() {
+    // L6
+    let mut world = World::new();
+    world.grant(1, rerun(Rerun::Ask));
+    world.wait(TERM);
+    let asker = world.grant(2, rerun(Rerun::Ask));
+    world.renew();
+    assert!(asker.must_ask);
+    assert_eq!(world.report(asker.epoch, Report::Doubt(Doubt::Lapsed)), Ending::InDoubt);
+    world.wait(Duration::from_secs(10) - MICRO);
+    assert!(matches!(world.ask(by(3, rerun(Rerun::Ask))), Verdict::InDoubt { .. }));
+    world.wait(MICRO);
+    assert!(world.grant(3, rerun(Rerun::Ask)).must_ask);
+}
+
+#[test]
+fn whoever_takes_over_and_asks_again_must_still_ask_and_has_the_same_public_id() {
+    // L6, L13, H8
+    let mut world = World::new();
+    let first = world.grant(1, rerun(Rerun::Ask));
+    let opened_at = world.time;
+    world.wait(TERM);
+    let second = world.grant(2, rerun(Rerun::Ask));
+    assert_eq!(world.grant(2, rerun(Rerun::Ask)), second);
+    assert!(second.must_ask && second.epoch > first.epoch);
+    assert_eq!((second.operation_id, world.claim().opened_at), (first.operation_id, opened_at));
+}
+
+#[test]
+fn an_outcome_that_was_set_is_set_once_by_the_same_attempt() {
+    // E4, L13
+    let mut world = World::new();
+    let set = || Command::Set(by(1, Terms::default()), ok("done"), Retention::Forever);
+    let first = world.say(set());
+    assert!(matches!(first, Answer::Set(SetAnswer::Stored(_))));
+    assert_eq!(world.say(set()), first);
+    let other = Command::Set(by(2, Terms::default()), ok("other"), Retention::Forever);
+    assert!(matches!(world.say(other), Answer::Set(SetAnswer::Present(View::Settled(_)))));
+}
+
+#[test]
+fn a_lease_ends_with_its_session_or_with_max_run_whichever_comes_first() {
+    // L4
+    let mut world = World::new();
+    let terms = Terms { max_run: Duration::from_secs(100), ..Terms::default() };
+    let grant = world.grant(1, terms);
+    let until = |world: &World| match world.view() {
+        Some(View::Held { until, .. }) => Some(until),
+        _ => None,
+    };
+    assert_eq!(until(&world), Some(world.time.after(TERM)));
+    world.wait(TERM - MICRO);
+    assert!(until(&world).is_some());
+    assert!(matches!(world.report(grant.epoch, Report::Renew), Ending::Renewed { .. }));
+    world.wait(MICRO);
+    assert_eq!((until(&world), world.report(grant.epoch, Report::Renew)), (None, Ending::LostLease));
+    for _ in 0..3 {
+        world.renew();
+        world.wait(Duration::from_secs(20));
+    }
+    world.renew();
+    assert_eq!(until(&world), Some(grant.run_until));
+    world.wait(Duration::from_secs(10));
+    assert_eq!(world.report(grant.epoch, Report::Renew), Ending::LostLease);
+}
+
+#[test]
+fn whoever_lost_the_lease_clears_nothing() {
+    // L5, L6
+    let mut world = World::new();
+    world.grant(1, rerun(Rerun::Ask));
+    world.wait(TERM);
+    let asker = world.grant(2, rerun(Rerun::Ask));
+    world.renew();
+    world.wait(TERM);
+    assert_eq!(world.report(asker.epoch, Report::Cleared), Ending::LostLease);
+    assert!(world.claim().earlier_may_have_run);
+    world.renew();
+    assert!(matches!(world.report(asker.epoch, Report::Cleared), Ending::Renewed { .. }));
+    assert!(!world.claim().earlier_may_have_run);
+}
+
+#[test]
+fn a_retention_since_the_grant_counts_from_the_first_one_and_ends_to_the_microsecond() {
+    // L10, H9
+    let mut world = World::new();
+    let opened_at = world.time;
+    world.grant(1, rerun(Rerun::Safe));
+    world.wait(TERM);
+    let second = world.grant(2, rerun(Rerun::Safe));
+    world.renew();
+    let hour = Duration::from_secs(3_600);
+    let Ending::Settled(kept) =
+        world.report(second.epoch, Report::Settle(ok("done"), Retention::SinceGrant(hour)))
+    else {
+        panic!("not settled")
+    };
+    assert_eq!(kept.keep_until, opened_at.after(hour));
+    world.time = opened_at.after(hour - MICRO);
+    assert!(matches!(world.view(), Some(View::Settled(_))));
+    world.wait(MICRO);
+    assert_eq!(world.view(), None);
+    assert_eq!(world.say(Command::Sweep(second.epoch)), Answer::Swept(hapax_core::Swept::Forgotten));
+}
+
+#[test]
+fn a_release_said_again_does_not_make_its_tombstone_last_longer() {
+    // L13
+    let mut world = World::new();
+    let grant = world.grant(1, Terms::default());
+    world.report(grant.epoch, Report::Release(Ran::No));
+    let released = world.claim.clone();
+    world.wait(Duration::from_secs(1));
+    assert_eq!(world.report(grant.epoch, Report::Release(Ran::No)), Ending::Released);
+    assert_eq!(world.report(grant.epoch, Report::Doubt(Doubt::Failed)), Ending::Released);
+    assert_eq!(world.claim, released);
+}
+
+#[test]
+fn an_erase_takes_the_leaves_along() {
+    // L8, H10
+    let mut world = World::new();
+    let grant = world.grant(1, Terms::default());
+    world.report(grant.epoch, Report::Settle(ok("done"), Retention::Forever));
+    assert!(world.claim().leaves.is_some());
+    assert_eq!(world.decide(Verb::Erase), Operated::Done(Some(grant.epoch)));
+    assert_eq!(world.claim().leaves, None);
+    assert_eq!(world.claim().kept().unwrap().outcome, Outcome::Erased);
+}
+
+#[test]
+fn after_an_operator_or_the_end_of_a_doubt_has_freed_a_claim_nothing_counts_as_perhaps_done() {
+    // L8, L10: whoever is granted it now need not ask, and can give it back.
+    let hour = Duration::from_secs(3_600);
+    let ends = Some(DoubtEnds { after: hour, then: DoubtThen::Release });
+    let ways: [fn(&mut World); 2] = [
+        |world| assert!(matches!(world.decide(Verb::Release { force: true }), Operated::Done(_))),
+        |world| world.wait(Duration::from_secs(3_600)),
+    ];
+    for free in ways {
+        let mut world = World::new();
+        let terms = || Terms { doubt: ends, ..rerun(Rerun::Ask) };
+        world.grant(1, terms());
+        world.wait(TERM);
+        let asker = world.grant(2, terms());
+        world.renew();
+        world.report(asker.epoch, Report::Doubt(Doubt::Lapsed));
+        free(&mut world);
+        world.renew();
+        let next = world.grant(3, terms());
+        assert!(!next.must_ask);
+        assert!(!world.claim().earlier_may_have_run);
+        assert_eq!(world.report(next.epoch, Report::Release(Ran::No)), Ending::Released);
+        assert_eq!(world.state(), StateName::Released);
+    }
+}
+
+#[test]
+fn a_doubt_ends_to_the_microsecond() {
+    // L10
+    let hour = Duration::from_secs(3_600);
+    let mut world = World::new();
+    let doubt = Some(DoubtEnds { after: hour, then: DoubtThen::Forget });
+    let grant = world.grant(1, Terms { doubt, ..Terms::default() });
+    world.report(grant.epoch, Report::Doubt(Doubt::Stated));
+    world.wait(hour - MICRO);
+    assert!(matches!(world.view(), Some(View::InDoubt { .. })));
+    world.wait(MICRO);
+    assert_eq!(world.view(), None);
+}
+
+#[test]
+fn quiet_counts_from_the_grant_where_nothing_is_known_of_the_session() {
+    // L6
+    let quiet = Terms { quiet: TERM, ..rerun(Rerun::Safe) };
+    let mut world = World::new();
+    world.grant(1, quiet.clone());
+    world.sign = Sign::UNKNOWN;
+    world.wait(TERM - MICRO);
+    assert!(matches!(world.ask(by(2, quiet.clone())), Verdict::Held { .. }));
+    world.wait(MICRO);
+    world.grant(2, quiet);
+}
+
+#[test]
+fn an_operator_release_waits_until_the_call_must_have_been_given_up_to_the_microsecond() {
+    // L8
+    let mut world = World::new();
+    let give_up = Duration::from_secs(900);
+    let granted_at = world.time;
+    let grant = world.grant(1, Terms { give_up, ..Terms::default() });
+    world.report(grant.epoch, Report::Doubt(Doubt::Stated));
+    world.wait(give_up - MICRO);
+    let until = granted_at.after(give_up);
+    assert_eq!(world.decide(Verb::Release { force: false }), Operated::MayStillRun { until });
+    world.wait(MICRO);
+    assert_eq!(world.decide(Verb::Release { force: false }), Operated::Done(Some(grant.epoch)));
+}
+
+#[test]
+fn the_audit_tells_what_a_reopen_set_aside_and_which_settle_contradicts_an_operator_and_nothing_else() {
+    // L8
+    let mut world = World::new();
+    let grant = world.grant(1, Terms::default());
+    world.report(grant.epoch, Report::Doubt(Doubt::Stated));
+    world.decide(Verb::Settle(ok("by hand"), Retention::Forever));
+    let settle = |text| Report::Settle(ok(text), Retention::Forever);
+    assert_eq!(world.report(grant.epoch, settle("true")), Ending::LostLease);
+    world.decide(Verb::Reopen);
+    let second = world.grant(2, Terms::default());
+    world.report(second.epoch, settle("second"));
+    assert_eq!(world.report(grant.epoch, settle("zombie")), Ending::LostLease);
+    let told: Vec<_> =
+        world.audit.iter().map(|event| (event.verb.as_str(), event.after, event.outcome.clone())).collect();
+    let expected = [
+        ("resolve-settle", Some(StateName::Settled), None),
+        (CONTRADICTED, Some(StateName::Settled), Some(ok("true"))),
+        ("reopen", Some(StateName::Released), Some(ok("by hand"))),
+    ];
+    assert_eq!(told, expected, "a zombie contradicts no operator");
+}
