@@ -1,11 +1,28 @@
 //! Makes HTTP requests safe to retry: the idempotency layer for any tower or axum service. The hapax gateway is built on
 //! the same code.
 //!
-//! How work is claimed and settled is `hapax-exec`'s affair, and which status an answer has is said in [`problem`] alone.
+//! [`Protect`] takes one request whose caller is known and answers it: from what is kept, from the attempt that is under
+//! way, or by letting the service behind it do the work once. [`IdempotencyLayer`] is that as a tower layer. How work is
+//! claimed and settled is `hapax-exec`'s affair, and which status an answer has is said in [`problem`] alone.
 
+pub mod answer;
+pub mod body;
+mod detach;
+pub mod judge;
+pub mod key;
+pub mod layer;
 mod limits;
+pub mod prefer;
 pub mod problem;
+pub mod protect;
 pub mod rule;
+pub mod seal;
 
+pub use answer::Answer;
+pub use body::Body;
+pub use detach::Calls;
+pub use layer::{IdempotencyLayer, Idempotent};
 pub use problem::{Code, Problem};
+pub use protect::{Answered, Asked, Event, Identified, Protect, SendError};
 pub use rule::{Keep, On5xx, Rule};
+pub use seal::Seal;

@@ -20,5 +20,3 @@ pub(crate) const POINTERS: usize = 32;
 pub(crate) const PREFERRED_WAIT: Duration = Duration::from_secs(600);
 /// What a caller whose attempt failed is told to wait.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Calls that go on without a caller, unless said otherwise (H5).
-pub(crate) const DETACHED: usize = 10_000;

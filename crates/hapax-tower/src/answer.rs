@@ -1,0 +1,223 @@
+//! A kept HTTP answer as bytes, and which of its headers are kept (H3).
+//!
+//! One compact copy: status, the end-to-end headers, and the body. What hyper read into its own buffers is not held on to.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use hapax_core::Error;
+use http::StatusCode;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+
+/// The first byte of a kept answer. To be raised with every change of the format.
+const VERSION: u8 = 1;
+/// The body is there; otherwise only the head was kept.
+const WITH_BODY: u8 = 1;
+
+/// An answer as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The end-to-end headers.
+    pub headers: HeaderMap,
+    /// The body; `None` where only the head was kept.
+    pub body: Option<Bytes>,
+}
+
+impl Answer {
+    /// The bytes that are kept.
+    pub fn encode(&self) -> Bytes {
+        encode(self.status, &self.headers, self.body.as_deref())
+    }
+
+    /// Reads back what [`Answer::encode`] gave. The body is not copied.
+    pub fn decode(kept: &Bytes) -> Result<Self, Error> {
+        decode(kept).ok_or_else(|| Error::corrupt("a kept answer cannot be read"))
+    }
+}
+
+/// The bytes that are kept of an answer with these parts.
+pub(crate) fn encode(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> Bytes {
+    let fields: usize = headers.iter().map(|(name, value)| 6 + name.as_str().len() + value.len()).sum();
+    let mut kept = BytesMut::with_capacity(6 + fields + body.map_or(0, <[u8]>::len));
+    kept.put_u8(VERSION);
+    kept.put_u8(if body.is_some() { WITH_BODY } else { 0 });
+    kept.put_u16(status.as_u16());
+    kept.put_u16(u16::try_from(headers.len()).unwrap_or(u16::MAX));
+    for (name, value) in headers.iter().take(usize::from(u16::MAX)) {
+        kept.put_u16(u16::try_from(name.as_str().len()).unwrap_or(u16::MAX));
+        kept.put_slice(name.as_str().as_bytes());
+        kept.put_u32(u32::try_from(value.len()).unwrap_or(u32::MAX));
+        kept.put_slice(value.as_bytes());
+    }
+    kept.put_slice(body.unwrap_or_default());
+    kept.freeze()
+}
+
+fn decode(kept: &Bytes) -> Option<Answer> {
+    let mut at = 0;
+    let mut take = |length: usize| {
+        let end = at + length;
+        let taken = (end <= kept.len()).then(|| kept.slice(at..end));
+        at = end;
+        taken
+    };
+    let number = |bytes: Bytes| bytes.iter().fold(0_usize, |number, byte| number << 8 | usize::from(*byte));
+    let (version, flags) = (take(1)?[0], take(1)?[0]);
+    if version != VERSION || flags > WITH_BODY {
+        return None;
+    }
+    let status = StatusCode::from_u16(u16::try_from(number(take(2)?)).ok()?).ok()?;
+    let fields = number(take(2)?);
+    let mut headers = HeaderMap::with_capacity(fields);
+    for _ in 0..fields {
+        let length = number(take(2)?);
+        let name = HeaderName::from_bytes(&take(length)?).ok()?;
+        let length = number(take(4)?);
+        headers.append(name, HeaderValue::from_maybe_shared(take(length)?).ok()?);
+    }
+    let body = kept.slice(at..);
+    match flags {
+        WITH_BODY => Some(Answer { status, headers, body: Some(body) }),
+        _ if body.is_empty() => Some(Answer { status, headers, body: None }),
+        _ => None,
+    }
+}
+
+/// Removes what concerns one connection only: the usual fields and those that `Connection` names (RFC 9110, 7.6.1).
+/// A field in `spared` stays even if it is named there.
+pub fn remove_hop_by_hop(headers: &mut HeaderMap, spared: &[HeaderName]) {
+    if headers.contains_key(CONNECTION) {
+        let lines: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
+        for name in lines.iter().filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')) {
+            if let Ok(name) = HeaderName::from_bytes(name.trim().as_bytes())
+                && !spared.contains(&name)
+            {
+                headers.remove(name);
+            }
+        }
+    }
+    remove(headers, &HOP_BY_HOP);
+}
+
+/// Looking is cheaper than removing what is hardly ever there.
+fn remove(headers: &mut HeaderMap, names: &[HeaderName]) {
+    if headers.keys().any(|name| names.contains(name)) {
+        names.iter().for_each(|name| drop(headers.remove(name)));
+    }
+}
+
+/// Fields that concern one connection only, whatever `Connection` says.
+static HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// `Idempotency-Key`: read by hapax and written by hapax, never passed through (A5).
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Says that an answer was kept from an earlier request (H3).
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Until when an answer is kept (H3).
+pub const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
+/// What a service wants done with its own answer (H4).
+pub const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
+/// Says that the key was derived from what was asked (H9).
+pub const DERIVED: HeaderName = HeaderName::from_static("idempotency-key-derived");
+/// Says that a key was sent where it has no effect (P1).
+pub const IGNORED: HeaderName = HeaderName::from_static("idempotency-key-ignored");
+/// Says that only the head of an answer was kept (B9).
+pub const BODY_NOT_KEPT: HeaderName = HeaderName::from_static("idempotency-body-not-kept");
+/// The fencing number of a run (L4).
+pub const EPOCH: HeaderName = HeaderName::from_static("x-operation-epoch");
+
+/// Fields that only hapax may set on an answer.
+static OURS: [HeaderName; 7] =
+    [crate::problem::OPERATION_ID, EPOCH, REPLAYED, EXPIRES, DERIVED, IGNORED, BODY_NOT_KEPT];
+
+/// Removes from a service's answer what concerns one connection, and what only hapax may say.
+pub(crate) fn clean(headers: &mut HeaderMap) {
+    remove_hop_by_hop(headers, &[]);
+    remove_ours(headers);
+}
+
+/// Whether a field concerns one connection only.
+pub fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name)
+}
+
+/// Whether only hapax may say this; what names the engine behind is nobody's to say (H8).
+pub fn is_ours(name: &HeaderName) -> bool {
+    OURS.contains(name) || *name == OUTCOME || name.as_str().starts_with("x-restate-")
+}
+
+/// Removes what only hapax may say.
+pub fn remove_ours(headers: &mut HeaderMap) {
+    let ours: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
+    ours.iter().for_each(|name| drop(headers.remove(name)));
+}
+
+/// Removes what is for the first caller alone. The length is written anew with every answer.
+pub(crate) fn keep_for_others(headers: &mut HeaderMap) {
+    headers.remove(SET_COOKIE);
+    headers.remove(CONTENT_LENGTH);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_answer() -> impl Strategy<Value = Answer> {
+        let field = ("[a-z][a-z0-9-]{0,20}", proptest::collection::vec(0x20_u8..0x7f, 0..40));
+        let fields = proptest::collection::vec(field, 0..12);
+        let body = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300));
+        (100_u16..600, fields, body).prop_map(|(status, fields, body)| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+                headers.append(name, HeaderValue::from_bytes(&value).unwrap());
+            }
+            Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: body.map(Bytes::from) }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_kept_answer_reads_back_as_it_was_h3(answer in any_answer()) {
+            prop_assert_eq!(Answer::decode(&answer.encode()).unwrap(), answer);
+        }
+
+        #[test]
+        fn a_cut_head_is_corrupt_and_never_a_panic(answer in any_answer(), cut in 0_usize..100) {
+            let kept = Answer { body: None, ..answer }.encode();
+            let cut = cut.min(kept.len().saturating_sub(1));
+            prop_assert!(Answer::decode(&kept.slice(..cut)).is_err());
+        }
+
+        #[test]
+        fn any_bytes_are_an_answer_or_corrupt(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Answer::decode(&Bytes::from(bytes));
+        }
+    }
+
+    #[test]
+    fn what_connection_names_is_removed_unless_it_is_spared() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONNECTION, HeaderValue::from_static("close, X-Mine, Idempotency-Key"));
+        headers.insert("x-mine", HeaderValue::from_static("1"));
+        headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static("k"));
+        headers.insert("keep-alive", HeaderValue::from_static("5"));
+        remove_hop_by_hop(&mut headers, &[IDEMPOTENCY_KEY]);
+        assert_eq!(headers.keys().collect::<Vec<_>>(), [&IDEMPOTENCY_KEY]);
+    }
+}

@@ -1,0 +1,214 @@
+//! The tower layer: protects the service it wraps.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! use axum::{Router, routing::post};
+//! use hapax_core::{LeafKey, Scope};
+//! use hapax_exec::Executor;
+//! use hapax_store::{Options, memory::Memory};
+//! use hapax_tower::{IdempotencyLayer, Protect, Rule};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let protect = Protect::new(Executor::new(Memory::open(Options::default())), LeafKey::new([7; 32]));
+//! let layer = IdempotencyLayer::new(protect, Rule::new("charges.create")?, |_| Some(Scope::local()));
+//! let app: Router = Router::new().route("/charges", post(|| async { "charged" })).layer(layer);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hapax_core::{Executed, Ledger, Scope, Width};
+use http::{HeaderValue, Request, Response, request};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::answer::{EPOCH, IDEMPOTENCY_KEY, IGNORED};
+use crate::body::Body;
+use crate::key::{self, Found};
+use crate::problem::{Code, OPERATION_ID, Problem};
+use crate::protect::{Asked, Protect, SendError};
+use crate::rule::Rule;
+
+/// Says whose a request is, from its head; `None` refuses it. Whoever authenticates has run before.
+pub type WhoseFn = Arc<dyn Fn(&request::Parts) -> Option<Scope> + Send + Sync>;
+
+/// Protects the service it wraps under one rule.
+pub struct IdempotencyLayer<L> {
+    protect: Protect<L>,
+    rule: Arc<Rule>,
+    whose: WhoseFn,
+    behind_an_edge: bool,
+}
+
+impl<L: Ledger> IdempotencyLayer<L> {
+    /// A layer that protects every request under this rule. `whose` says whose a request is.
+    pub fn new(
+        protect: Protect<L>,
+        rule: Rule,
+        whose: impl Fn(&request::Parts) -> Option<Scope> + Send + Sync + 'static,
+    ) -> Self {
+        IdempotencyLayer { protect, rule: Arc::new(rule), whose: Arc::new(whose), behind_an_edge: false }
+    }
+
+    /// Every request comes from a hapax edge: a namespaced key is believed, with the scope in it (K3). Only for a service
+    /// that nobody else can reach.
+    #[must_use]
+    pub fn behind_an_edge(mut self) -> Self {
+        self.behind_an_edge = true;
+        self
+    }
+}
+
+impl<L: Clone> Clone for IdempotencyLayer<L> {
+    fn clone(&self) -> Self {
+        IdempotencyLayer {
+            protect: self.protect.clone(),
+            rule: self.rule.clone(),
+            whose: self.whose.clone(),
+            behind_an_edge: self.behind_an_edge,
+        }
+    }
+}
+
+impl<L> std::fmt::Debug for IdempotencyLayer<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IdempotencyLayer").field("rule", &self.rule).finish_non_exhaustive()
+    }
+}
+
+impl<L: Ledger, S> Layer<S> for IdempotencyLayer<L> {
+    type Service = Idempotent<L, S>;
+
+    fn layer(&self, inner: S) -> Idempotent<L, S> {
+        Idempotent { inner, layer: self.clone() }
+    }
+}
+
+/// A service whose requests are safe to retry.
+#[derive(Debug)]
+pub struct Idempotent<L, S> {
+    inner: S,
+    layer: IdempotencyLayer<L>,
+}
+
+impl<L: Clone, S: Clone> Clone for Idempotent<L, S> {
+    fn clone(&self) -> Self {
+        Idempotent { inner: self.inner.clone(), layer: self.layer.clone() }
+    }
+}
+
+impl<L, S, ReqBody, ResBody> Service<Request<ReqBody>> for Idempotent<L, S>
+where
+    L: Ledger,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: std::fmt::Display + Send + 'static,
+    ReqBody: http_body::Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    ReqBody::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    ResBody: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    ResBody::Error: std::fmt::Display + Send,
+{
+    type Response = Response<Body<ResBody>>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        // The service that was polled ready is the one to call.
+        let next = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, next);
+        let layer = self.layer.clone();
+        Box::pin(async move { layer.handle(ready, request).await })
+    }
+}
+
+impl<L: Ledger> IdempotencyLayer<L> {
+    async fn handle<S, ReqBody, ResBody>(
+        self,
+        mut service: S,
+        request: Request<ReqBody>,
+    ) -> Result<Response<Body<ResBody>>, S::Error>
+    where
+        S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: std::fmt::Display + Send + 'static,
+        ReqBody: http_body::Body<Data = Bytes> + From<Bytes> + Send + 'static,
+        ReqBody::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        ResBody: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        ResBody::Error: std::fmt::Display + Send,
+    {
+        let (mut head, body) = request.into_parts();
+        let found = match key::find(&head.headers, self.rule.policy, self.rule.lenient, self.behind_an_edge) {
+            Ok(found) => found,
+            Err(problem) => return Ok(self.protect.problem(problem).response),
+        };
+        head.headers.remove(IDEMPOTENCY_KEY);
+        let ignored = found == Found::Ignored;
+        let (told, width, key) = match found {
+            Found::Key(key) => (None, Width::Subject, Some(key)),
+            Found::Namespaced(scope, width, key) => (Some(scope), width, Some(key)),
+            Found::None | Found::Ignored => (None, Width::Subject, None),
+        };
+        if key.is_none() && (ignored || self.rule.derived.is_none()) {
+            let mut response = service.call(Request::from_parts(head, body)).await?.map(Body::stream);
+            if ignored {
+                response.headers_mut().insert(IGNORED, HeaderValue::from_static("true"));
+            }
+            return Ok(response);
+        }
+        let Some(scope) = told.or_else(|| (self.whose)(&head)) else {
+            return Ok(self.protect.problem(Problem::new(Code::Unauthenticated)).response);
+        };
+        let body = match Limited::new(body, self.rule.max_request_body).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => {
+                let code = match error.is::<LengthLimitError>() {
+                    true => Code::BodyTooLarge,
+                    false => Code::RequestMalformed,
+                };
+                return Ok(self.protect.problem(Problem::new(code)).response);
+            }
+        };
+        let asked = Asked {
+            rule: self.rule.clone(),
+            scope,
+            width,
+            key,
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            headers: Arc::new(head.headers.clone()),
+            body: body.clone(),
+            operations: None,
+        }
+        .identified();
+        let answered = self.protect.run(asked, None, (), (), move |attempt| {
+            if let Some(id) = attempt.operation_id.and_then(|id| HeaderValue::try_from(id.to_string()).ok()) {
+                head.headers.insert(OPERATION_ID, id);
+            }
+            if let Some(epoch) = attempt.epoch.map(|epoch| HeaderValue::from(epoch.packed())) {
+                head.headers.insert(EPOCH, epoch);
+            }
+            // The handler may use the transactional guard of this attempt.
+            head.extensions.insert(attempt);
+            let answer = service.call(Request::from_parts(head, ReqBody::from(body)));
+            async move {
+                answer.await.map_err(|error| SendError {
+                    executed: Executed::Unknown,
+                    cause: error.to_string(),
+                    paused: false,
+                })
+            }
+        });
+        Ok(answered.await.response)
+    }
+}

@@ -1,0 +1,721 @@
+//! One request under a key, read from top to bottom: identify, run once, keep, answer.
+//!
+//! Whoever calls this has read the request and knows whose it is. `send` does the work: it hands the request to the service
+//! behind and returns its answer. What is claimed, waited for, settled or left in doubt is decided by
+//! [`Executor::once`]; which status a caller without an answer gets is decided by [`Problem`].
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::{Bytes, BytesMut};
+use hapax_core::claim::{DoubtEnds, DoubtThen};
+use hapax_core::{
+    ClaimId, Doubt, Executed, Fingerprint, Identity, Key, LazyLeaves, LeafKey, Ledger, OperationId, Outcome,
+    Recipe, RequestParts, Retention, Scope, Source, Timestamp, Width,
+};
+use hapax_exec::{Attach, Attempt, Call, Done, Ended, Executor, How, Reason, Reconciled};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use http::{Method, Response, StatusCode, Uri, response};
+use http_body_util::BodyExt as _;
+
+use crate::answer::{self, Answer, BODY_NOT_KEPT, DERIVED, EXPIRES, REPLAYED};
+use crate::body::Body;
+use crate::detach::{Attended, Begun, Calls};
+use crate::judge::{Judged, judge};
+use crate::limits;
+use crate::prefer::Prefer;
+use crate::problem::{Code, OPERATION_ID, Problem};
+use crate::rule::{Keep, Rule};
+use crate::seal::Seal;
+
+/// Protects requests. Cheap to clone.
+pub struct Protect<L> {
+    executor: Executor<L>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    leaf_key: Arc<LeafKey>,
+    seal: Option<Arc<Seal>>,
+    docs: String,
+    calls: Calls,
+}
+
+/// What is asked, and by whom.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// How it is protected.
+    pub rule: Arc<Rule>,
+    /// Whose it is.
+    pub scope: Scope,
+    /// How much of the scope counts, where a peer has already dropped some of it; otherwise the rule's.
+    pub width: Width,
+    /// Its key; `None` where what is asked is the key (H9).
+    pub key: Option<Key>,
+    /// The method.
+    pub method: Method,
+    /// Path and query.
+    pub uri: Uri,
+    /// The headers.
+    pub headers: Arc<HeaderMap>,
+    /// The body.
+    pub body: Bytes,
+    /// Where outcomes are fetched by operation id, such as `/operations`; without it nothing is answered early (H6).
+    pub operations: Option<Arc<str>>,
+}
+
+impl Asked {
+    /// The same, with its fingerprint and its identity.
+    pub fn identified(self) -> Identified {
+        let fingerprint = fingerprint(&self, &self.rule.recipe);
+        let identity = identify(&self, &fingerprint);
+        Identified { asked: self, fingerprint, identity }
+    }
+}
+
+/// What is asked, with its fingerprint and its identity.
+#[derive(Clone, Debug)]
+pub struct Identified {
+    asked: Asked,
+    fingerprint: Fingerprint,
+    identity: Identity,
+}
+
+impl Identified {
+    /// Its identity in the ledger.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+}
+
+/// How a caller came by its answer, for logs and counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// There is an outcome.
+    Outcome(How),
+    /// The answer of the service was passed on, and the key is free again.
+    Released,
+    /// The call goes on; its outcome is to be fetched later.
+    Async,
+    /// There is none.
+    Problem(Code),
+}
+
+/// An answer, and how the caller came by it.
+pub struct Answered<B> {
+    /// The answer.
+    pub response: Response<Body<B>>,
+    /// How the caller came by it.
+    pub event: Event,
+    /// The operation.
+    pub operation_id: Option<OperationId>,
+}
+
+/// Counts the bytes that a call holds in memory.
+pub trait Room {
+    /// Counts more of them.
+    fn grow(&mut self, bytes: usize);
+}
+
+/// Nobody counts.
+impl Room for () {
+    fn grow(&mut self, _: usize) {}
+}
+
+/// Why a service's answer did not come.
+#[derive(Clone, Debug)]
+pub struct SendError {
+    /// Whether the service may have been reached: `No`, or `Unknown`.
+    pub executed: Executed,
+    /// What happened, for the log.
+    pub cause: String,
+    /// The claim waits for somebody's decision whatever the rule says (P6).
+    pub paused: bool,
+}
+
+/// What the work has come to so far, shared with whoever waits for it.
+struct Progress<B> {
+    /// Set when the work begins.
+    operation: OnceLock<Option<OperationId>>,
+    /// Set when the work will not be done by this call.
+    idle: AtomicBool,
+    /// The answer for the first caller alone.
+    first: Mutex<Option<First<B>>>,
+}
+
+impl<B> Begun for Progress<B> {
+    fn begun(&self) -> bool {
+        self.operation.get().is_some()
+    }
+}
+
+impl<B> Progress<B> {
+    /// Whether the ledger has said what becomes of this call. From then on nobody needs what was asked.
+    fn decided(&self) -> bool {
+        self.begun() || self.idle.load(Ordering::SeqCst)
+    }
+}
+
+/// Goes with the work: notices when that is let go of without having begun.
+struct Undone<B>(Arc<Progress<B>>);
+
+impl<B> Drop for Undone<B> {
+    fn drop(&mut self) {
+        if !self.0.begun() {
+            self.0.idle.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The answer for the first caller, and what was kept of it: it counts only if the ledger has just that.
+struct First<B> {
+    response: Response<Body<B>>,
+    kept: Option<Outcome>,
+}
+
+impl<L: Ledger> Protect<L> {
+    /// Protects with the claims of this executor. `leaf_key` is the secret of this installation that explains mismatches.
+    pub fn new(executor: Executor<L>, leaf_key: LeafKey) -> Self {
+        let shared = Shared {
+            leaf_key: Arc::new(leaf_key),
+            seal: None,
+            docs: crate::problem::DOCS.into(),
+            calls: Calls::default(),
+        };
+        Protect { executor, shared: Arc::new(shared) }
+    }
+
+    /// Keeps outcomes sealed (B9).
+    #[must_use]
+    pub fn sealed(self, seal: Option<Arc<Seal>>) -> Self {
+        self.with(|shared| shared.seal = seal)
+    }
+
+    /// Where the pages about problem codes are.
+    #[must_use]
+    pub fn docs(self, docs: impl Into<String>) -> Self {
+        self.with(|shared| shared.docs = docs.into())
+    }
+
+    /// Counts its calls together with those of others.
+    #[must_use]
+    pub fn counting(self, calls: Calls) -> Self {
+        self.with(|shared| shared.calls = calls)
+    }
+
+    fn with(self, change: impl FnOnce(&mut Shared)) -> Self {
+        let mut shared = Shared {
+            leaf_key: self.shared.leaf_key.clone(),
+            seal: self.shared.seal.clone(),
+            docs: self.shared.docs.clone(),
+            calls: self.shared.calls.clone(),
+        };
+        change(&mut shared);
+        Protect { executor: self.executor, shared: Arc::new(shared) }
+    }
+
+    /// The executor it runs on.
+    pub fn executor(&self) -> &Executor<L> {
+        &self.executor
+    }
+
+    /// A short keyed digest of a caller's key, for logs (O2).
+    pub fn log_digest(&self, tenant: &str, key: &str) -> String {
+        self.shared.leaf_key.log_digest(tenant, key)
+    }
+
+    /// The calls that go on without a caller.
+    pub fn calls(&self) -> &Calls {
+        &self.shared.calls
+    }
+
+    /// Answers one request. `send` is called at most once, under the lease. Whatever `held` is, it is let go when the
+    /// work has come to its end or will not be done by this call; `alive`, when the whole call is over. Both with or without a
+    /// caller.
+    ///
+    /// Dropped before the work has begun, the call is cancelled; dropped later, it goes on (H5).
+    pub async fn run<S, F, B, G, A>(
+        &self,
+        asked: Identified,
+        reconcile: Option<Reconcile>,
+        held: G,
+        alive: A,
+        send: S,
+    ) -> Answered<B>
+    where
+        S: FnOnce(Attempt) -> F + Send + 'static,
+        F: Future<Output = Result<Response<B>, SendError>> + Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: std::fmt::Display + Send,
+        G: Room + Send + 'static,
+        A: Send + 'static,
+    {
+        let Identified { mut asked, fingerprint, identity } = asked;
+        let prefer = Prefer::of(&asked.headers);
+        let derived = asked.key.is_none();
+        let call = self.call(&asked, identity.clone(), fingerprint, prefer, reconcile);
+        let progress = Arc::new(Progress {
+            operation: OnceLock::new(),
+            idle: AtomicBool::new(false),
+            first: Mutex::new(None),
+        });
+        let running = {
+            let (executor, shared) = (self.executor.clone(), self.shared.clone());
+            let (progress, rule, claim) = (progress.clone(), asked.rule.clone(), identity.claim_id());
+            let undone = Undone(progress.clone());
+            async move {
+                let work = |attempt: Attempt| async move {
+                    let (mut held, _undone) = (held, undone);
+                    let _ = progress.operation.set(attempt.operation_id);
+                    match send(attempt).await {
+                        Ok(response) => {
+                            let sealing = shared.seal.as_deref().map(|seal| (seal, claim));
+                            take(response, &rule, sealing, &progress, &mut held).await
+                        }
+                        Err(error) if error.paused => Ended::Doubt(Doubt::Paused, error.cause),
+                        Err(SendError { executed: Executed::No, cause, .. }) => Ended::NotRun(cause),
+                        Err(SendError { cause, .. }) => Ended::Unknown(cause),
+                    }
+                };
+                let done = executor.once(call, work).await;
+                drop(alive);
+                done
+            }
+        };
+        let attended = Attended::new(running, progress.clone(), self.shared.calls.clone());
+        let operations = asked.operations.take();
+        let early = if prefer.respond_async { operations.as_deref() } else { None };
+        let mut answered = match wait(attended, &progress, &mut asked, early).await {
+            Waited::Done(Ok(done)) => self.hand_out(&identity, done, take_first(&progress)),
+            Waited::Done(Err(error)) => self.explain(&asked, &identity, &error, take_first(&progress)),
+            Waited::TooLong(operation_id) => self.problem(
+                Problem::new(Code::UpstreamTimeout).about(operation_id).retry_after(limits::RETRY_AFTER),
+            ),
+            Waited::Early(operation_id, prefix) => self.accepted(operation_id, prefix),
+        };
+        if derived {
+            answered.response.headers_mut().insert(DERIVED, HeaderValue::from_static("true"));
+        }
+        answered
+    }
+
+    /// What `once` is asked to do.
+    fn call(
+        &self,
+        asked: &Asked,
+        identity: Identity,
+        fingerprint: Fingerprint,
+        prefer: Prefer,
+        reconcile: Option<Reconcile>,
+    ) -> Call {
+        let rule = &asked.rule;
+        let attach = match (rule.attach, prefer.wait) {
+            (Attach::Wait(bound), Some(wanted)) => Attach::Wait(bound.min(wanted)),
+            (attach, _) => attach,
+        };
+        let mut call = Call::of(identity.clone())
+            .fingerprint(fingerprint)
+            .rerun(rule.rerun)
+            .quiet(rule.quiet)
+            .max_run(rule.max_run)
+            .give_up(rule.give_up)
+            .retention(rule.retention)
+            .attach(attach);
+        if !asked.body.is_empty() {
+            let key = self.shared.leaf_key.clone();
+            call = call.leaves(LazyLeaves::of_json(asked.body.clone(), key, rule.recipe.ignored()));
+        }
+        if let Some(ends) = rule.doubt {
+            call = call.doubt_ends(ends);
+        }
+        // What is asked is the key only for a while, whatever becomes of it (H9).
+        if let (None, Some(window)) = (&asked.key, rule.derived) {
+            let ends = DoubtEnds { after: window, then: DoubtThen::Forget };
+            call = call.retention(Retention::SinceGrant(window)).doubt_ends(ends);
+        }
+        if let Some(reconcile) = reconcile {
+            let (shared, claim) = (self.shared.clone(), identity.claim_id());
+            call = call.reconcile(move |attempt| {
+                let (told, shared) = (reconcile(attempt), shared.clone());
+                async move {
+                    match told.await {
+                        Told::Happened(response) => Reconciled::Happened(shared.outcome_of(response, claim)),
+                        Told::Never => Reconciled::Never,
+                        Told::Unknown => Reconciled::Unknown,
+                    }
+                }
+            });
+        }
+        let again = asked.clone();
+        call.rehash(move |id| {
+            let known = [Recipe::raw(), Recipe::json(), Recipe::form(), Recipe::none()];
+            known.iter().find(|recipe| recipe.id() == id).map(|recipe| self::fingerprint(&again, recipe))
+        })
+    }
+
+    /// There is an outcome: the first caller gets its answer as it came, everybody else what is kept.
+    fn hand_out<B>(&self, identity: &Identity, done: Done, first: Option<First<B>>) -> Answered<B> {
+        let own = first.filter(|first| done.how == How::Executed && first.kept.as_ref() == Some(&done.value));
+        let Some(mut first) = own else { return self.replay(identity, &done) };
+        stamp(first.response.headers_mut(), done.operation_id, done.keep_until);
+        Answered {
+            response: first.response,
+            event: Event::Outcome(done.how),
+            operation_id: done.operation_id,
+        }
+    }
+
+    /// What is kept, as an answer. Also for callers who ask for it by name (H7).
+    pub fn replay<B>(&self, identity: &Identity, done: &Done) -> Answered<B> {
+        let kept = match &done.value {
+            Outcome::Succeeded(bytes) | Outcome::Refused(bytes) => bytes,
+            Outcome::NotKept { status } => {
+                let problem = Problem::new(Code::OutcomeNotKept).with("first_status", *status);
+                return self.problem(problem.about(done.operation_id));
+            }
+            Outcome::Erased => {
+                let problem =
+                    Problem::new(Code::OutcomeNotKept).detail("the answer was kept and has been erased");
+                return self.problem(problem.about(done.operation_id));
+            }
+        };
+        let opened = match &self.shared.seal {
+            Some(seal) if Seal::is_sealed(kept) => seal.open(&identity.claim_id(), kept),
+            None if Seal::is_sealed(kept) => {
+                Err(hapax_core::Error::corrupt("a kept answer is sealed, and no key is set"))
+            }
+            _ => Ok(kept.clone()),
+        };
+        let answer = match opened.and_then(|kept| Answer::decode(&kept)) {
+            Ok(answer) => answer,
+            Err(error) => {
+                let problem = Problem::new(Code::Internal).detail(error.message());
+                return self.problem(problem.about(done.operation_id));
+            }
+        };
+        let body = answer.body.unwrap_or_default();
+        let length = body.len();
+        let mut response = Response::new(Body::whole(body));
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = answer.headers;
+        let headers = response.headers_mut();
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        if has_body(answer.status) {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        stamp(headers, done.operation_id, done.keep_until);
+        Answered { response, event: Event::Outcome(done.how), operation_id: done.operation_id }
+    }
+
+    /// There is no outcome for this caller.
+    fn explain<B>(
+        &self,
+        asked: &Asked,
+        identity: &Identity,
+        error: &hapax_exec::Error,
+        first: Option<First<B>>,
+    ) -> Answered<B> {
+        // What the service itself said goes before what we would say about it.
+        if let (Some(mut first), Reason::AttemptFailed { .. }) = (first, error.reason()) {
+            stamp(first.response.headers_mut(), error.operation_id(), None);
+            let operation_id = error.operation_id();
+            return Answered { response: first.response, event: Event::Released, operation_id };
+        }
+        if let Reason::Mismatch { leaves } = error.reason() {
+            // With a wider scope the first caller may have been somebody else, who is not explained to others (H10).
+            let explanation = leaves.as_ref().filter(|_| identity.width() == Width::Subject).map(|leaves| {
+                leaves.explain(&asked.body, &self.shared.leaf_key, asked.rule.recipe.ignored())
+            });
+            return self.problem(Problem::mismatch(
+                asked.rule.mismatch_status,
+                error.operation_id(),
+                explanation.as_ref(),
+            ));
+        }
+        self.problem(Problem::from(error))
+    }
+
+    /// The call goes on, and its outcome will be found there (H6).
+    fn accepted<B>(&self, operation_id: Option<OperationId>, prefix: &str) -> Answered<B> {
+        let Some(id) = operation_id else { return self.problem(Problem::new(Code::Internal)) };
+        let place = format!("{prefix}/{id}");
+        let body = serde_json::json!({ "operation_id": id.to_string(), "status": place }).to_string();
+        let mut response = Response::new(Body::whole(Bytes::from(body)));
+        *response.status_mut() = StatusCode::ACCEPTED;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert("preference-applied", HeaderValue::from_static("respond-async"));
+        headers.insert(RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER.as_secs()));
+        if let Ok(place) = HeaderValue::try_from(place) {
+            headers.insert(LOCATION, place);
+        }
+        stamp(headers, operation_id, None);
+        Answered { response, event: Event::Async, operation_id }
+    }
+
+    /// A problem as an answer.
+    pub fn problem<B>(&self, problem: Problem) -> Answered<B> {
+        let (event, operation_id) = (Event::Problem(problem.code()), problem.operation_id());
+        Answered { response: problem.response(&self.shared.docs).map(Body::whole), event, operation_id }
+    }
+}
+
+impl<L: Clone> Clone for Protect<L> {
+    fn clone(&self) -> Self {
+        Protect { executor: self.executor.clone(), shared: self.shared.clone() }
+    }
+}
+
+impl<L> std::fmt::Debug for Protect<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Protect").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// What is kept of an answer that an earlier attempt is known to have had.
+    fn outcome_of(&self, response: Response<Bytes>, claim: ClaimId) -> Outcome {
+        let (mut head, body) = response.into_parts();
+        answer::clean(&mut head.headers);
+        answer::keep_for_others(&mut head.headers);
+        let encoded = answer::encode(head.status, &head.headers, Some(&body));
+        Outcome::Succeeded(match &self.seal {
+            Some(seal) => seal.seal(&claim, &encoded),
+            None => encoded,
+        })
+    }
+}
+
+/// What somebody who can know says about an earlier attempt (L6).
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// It was done, and this was its answer.
+    Happened(Response<Bytes>),
+    /// It was not done, and never will be under this key.
+    Never,
+    /// Nobody can say.
+    Unknown,
+}
+
+/// Asks somebody who can know whether an earlier attempt happened (L6).
+pub type Reconcile =
+    Box<dyn Fn(Attempt) -> std::pin::Pin<Box<dyn Future<Output = Told> + Send>> + Send + Sync>;
+
+/// What makes this request the same as another one.
+fn fingerprint(asked: &Asked, recipe: &Recipe) -> Fingerprint {
+    let headers: Vec<(&str, &[u8])> = recipe
+        .headers()
+        .iter()
+        .flat_map(|name| asked.headers.get_all(name).iter().map(|value| (name.as_str(), value.as_bytes())))
+        .collect();
+    recipe.fingerprint(&RequestParts {
+        method: asked.method.as_str(),
+        path: asked.uri.path(),
+        query: asked.uri.query().unwrap_or_default(),
+        content_type: asked.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()),
+        headers: &headers,
+        body: &asked.body,
+    })
+}
+
+fn identify(asked: &Asked, fingerprint: &Fingerprint) -> Identity {
+    let (source, key) = match &asked.key {
+        Some(key) => (Source::Header, key.clone()),
+        None => (Source::Derived, derived_key(fingerprint)),
+    };
+    let width = asked.width.max(asked.rule.width);
+    Identity::new(source, asked.scope.clone(), width, asked.rule.operation.clone(), key)
+}
+
+fn derived_key(fingerprint: &Fingerprint) -> Key {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(64);
+    for byte in fingerprint.digest {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Key::new(text).expect("64 hexadecimal digits are a key")
+}
+
+/// Takes a service's answer: judges it, keeps what is to be kept, and lays the first caller's answer aside.
+async fn take<B>(
+    response: Response<B>,
+    rule: &Rule,
+    sealing: Option<(&Seal, ClaimId)>,
+    progress: &Progress<B>,
+    room: &mut impl Room,
+) -> Ended
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let (mut head, body) = response.into_parts();
+    let judged = judge(head.status, &head.headers, rule);
+    let status = head.status;
+    answer::clean(&mut head.headers);
+    let lay_aside = |head: response::Parts, body: Body<B>, kept: Option<Outcome>| {
+        let first = First { response: Response::from_parts(head, body), kept };
+        *progress.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(first);
+    };
+    match judged {
+        Judged::Succeeded | Judged::Refused => {}
+        Judged::Released => {
+            lay_aside(head, Body::stream(body), None);
+            return Ended::NotRun(format!("the service answered {status}"));
+        }
+        Judged::Unknown => return Ended::Unknown(format!("the service answered {status}")),
+        Judged::Doubted => return Ended::Doubt(Doubt::Stated, format!("the service answered {status}")),
+    }
+    let settle = |bytes: Bytes| match judged {
+        Judged::Refused => Outcome::Refused(bytes),
+        _ => Outcome::Succeeded(bytes),
+    };
+    let keep = |head: &response::Parts, body: Option<&[u8]>| {
+        let mut headers = head.headers.clone();
+        answer::keep_for_others(&mut headers);
+        if body.is_none() {
+            headers.insert(BODY_NOT_KEPT, HeaderValue::from_static("true"));
+        }
+        let encoded = answer::encode(head.status, &headers, body);
+        match sealing {
+            Some((seal, claim)) => seal.seal(&claim, &encoded),
+            None => encoded,
+        }
+    };
+    match rule.keep {
+        Keep::Full => {}
+        Keep::Head => {
+            let outcome = settle(keep(&head, None));
+            lay_aside(head, Body::stream(body), Some(outcome.clone()));
+            return Ended::Settled(outcome);
+        }
+        Keep::Fact => {
+            let outcome = Outcome::NotKept { status: status.as_u16() };
+            lay_aside(head, Body::stream(body), Some(outcome.clone()));
+            return Ended::Settled(outcome);
+        }
+    }
+    match read(body, rule.max_kept_response, room).await {
+        Ok(Read::Whole(bytes)) => {
+            let outcome = settle(keep(&head, Some(&bytes)));
+            lay_aside(head, Body::whole(bytes), Some(outcome.clone()));
+            Ended::Settled(outcome)
+        }
+        Ok(Read::TooLong(first, rest)) => {
+            let outcome = Outcome::NotKept { status: status.as_u16() };
+            lay_aside(head, Body::Stream { first, rest }, Some(outcome.clone()));
+            Ended::Settled(outcome)
+        }
+        Err(error) => Ended::Unknown(format!("the service's answer broke off: {error}")),
+    }
+}
+
+enum Read<B> {
+    Whole(Bytes),
+    TooLong(VecDeque<Bytes>, B),
+}
+
+/// Reads a body to its end, or until it is longer than what is kept.
+async fn read<B>(mut body: B, most: usize, room: &mut impl Room) -> Result<Read<B>, B::Error>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let mut chunks: VecDeque<Bytes> = VecDeque::new();
+    let mut length = 0;
+    if body.size_hint().lower() > most as u64 {
+        return Ok(Read::TooLong(chunks, body));
+    }
+    while let Some(frame) = body.frame().await {
+        let Ok(chunk) = frame?.into_data() else { continue };
+        length += chunk.len();
+        room.grow(chunk.len());
+        if !chunk.is_empty() {
+            chunks.push_back(chunk);
+        }
+        if length > most {
+            return Ok(Read::TooLong(chunks, body));
+        }
+    }
+    if chunks.len() <= 1 {
+        return Ok(Read::Whole(chunks.pop_front().unwrap_or_default()));
+    }
+    let mut whole = BytesMut::with_capacity(length);
+    chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
+    Ok(Read::Whole(whole.freeze()))
+}
+
+enum Waited<'a, T> {
+    Done(T),
+    TooLong(Option<OperationId>),
+    Early(Option<OperationId>, &'a str),
+}
+
+/// Waits for a call: to its end; or, once its work has begun, for as long as its caller should (H5), or not at all (H6).
+/// Meanwhile nothing is kept of what was asked (L9).
+async fn wait<'a, F: Future + Send + 'static, B>(
+    attended: Attended<F, Progress<B>>,
+    progress: &Progress<B>,
+    asked: &mut Asked,
+    early: Option<&'a str>,
+) -> Waited<'a, F::Output> {
+    let mut attended = pin!(attended);
+    let mut clock = pin!(None);
+    std::future::poll_fn(|cx| {
+        if let std::task::Poll::Ready(done) = attended.as_mut().poll(cx) {
+            return std::task::Poll::Ready(Waited::Done(done));
+        }
+        if progress.decided() && !asked.body.is_empty() {
+            (asked.body, asked.headers) = (Bytes::new(), Arc::default());
+        }
+        let Some(operation_id) = progress.operation.get() else { return std::task::Poll::Pending };
+        if let Some(prefix) = early {
+            return std::task::Poll::Ready(Waited::Early(*operation_id, prefix));
+        }
+        if clock.is_none() {
+            clock.set(Some(tokio::time::sleep(asked.rule.timeout)));
+        }
+        match clock.as_mut().as_pin_mut() {
+            Some(clock) => clock.poll(cx).map(|()| Waited::TooLong(*operation_id)),
+            None => std::task::Poll::Pending,
+        }
+    })
+    .await
+}
+
+fn take_first<B>(progress: &Progress<B>) -> Option<First<B>> {
+    progress.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// The receipt: which operation, and until when its answer is kept (H3, H8).
+fn stamp(headers: &mut HeaderMap, operation_id: Option<OperationId>, keep_until: Option<Timestamp>) {
+    if let Some(id) = operation_id.and_then(operation_header) {
+        headers.insert(OPERATION_ID, id);
+    }
+    if let Some(until) = keep_until.and_then(|until| HeaderValue::try_from(date(until)).ok()) {
+        headers.insert(EXPIRES, until);
+    }
+}
+
+/// An operation's public id as a field's value.
+pub fn operation_header(id: OperationId) -> Option<HeaderValue> {
+    use std::fmt::Write as _;
+    // `op_` and 32 digits, in a string that is not longer: what a value is made of is not copied then.
+    let mut text = String::with_capacity(35);
+    write!(text, "{id}").ok()?;
+    HeaderValue::try_from(text).ok()
+}
+
+/// As dates are written in HTTP; what is kept for ever, until the last day that can be written.
+fn date(time: Timestamp) -> String {
+    const LAST: u64 = 253_402_300_799;
+    let seconds = u64::try_from(time.as_micros() / 1_000_000).unwrap_or(0).min(LAST);
+    httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+/// Answers of these statuses have no body, and so no length of it.
+fn has_body(status: StatusCode) -> bool {
+    status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED
+}

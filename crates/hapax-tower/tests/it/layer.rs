@@ -1,0 +1,320 @@
+//! What a caller of a protected application sees.
+
+use std::time::Duration;
+
+use hapax_core::{Policy, Recipe, Rerun, Width};
+use hapax_exec::Attach;
+use hapax_tower::{Keep, On5xx, Rule};
+
+use crate::app::{Got, app, app_with, request};
+
+fn rule() -> Rule {
+    Rule::new("charges.create").unwrap()
+}
+
+/// What two answers to one request have in common, byte for byte.
+fn without_marks(mut got: Got) -> Got {
+    for name in ["idempotent-replayed", "set-cookie"] {
+        got.headers.remove(name);
+    }
+    got
+}
+
+#[tokio::test]
+async fn a_retry_gets_the_first_answer_byte_for_byte_h3() {
+    let app = app(rule());
+    let first = app.post("k-1", "{\"amount\":5}", &[]).await;
+    let again = app.post("\"k-1\"", "{\"amount\":5}", &[]).await;
+    assert_eq!((first.status, &first.body[..]), (201, &b"charge 1 of {\"amount\":5}"[..]));
+    assert_eq!((first.is_replay(), again.is_replay()), (false, true));
+    assert_eq!(first.header("set-cookie"), Some("a=b"));
+    assert_eq!(again.header("set-cookie"), None, "a cookie is for the first caller alone");
+    assert_eq!(again.header("location"), Some("/charges/1"));
+    assert_eq!(again.headers.get_all("x-custom").iter().count(), 2);
+    assert!(first.header("x-operation-id").unwrap().starts_with("op_"));
+    assert!(first.header("idempotency-expires").unwrap().ends_with(" GMT"));
+    assert_eq!(without_marks(first), without_marks(again));
+    assert_eq!(app.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn the_application_sees_no_key_but_the_fencing_number_a5_l4() {
+    let app = app(rule());
+    let first = app.post("k-1", "", &[("x-operation-epoch", "999999999999999999")]).await;
+    assert_eq!(first.header("x-saw-key"), Some("none"));
+    let epoch: u64 = first.header("x-saw-epoch").unwrap().parse().unwrap();
+    let second = app.post("k-2", "", &[]).await;
+    assert!(second.header("x-saw-epoch").unwrap().parse::<u64>().unwrap() > epoch);
+}
+
+#[tokio::test]
+async fn of_two_hundred_simultaneous_requests_one_runs_and_all_have_its_answer() {
+    let app = app(rule());
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let app = app.clone();
+        callers.spawn(async move { app.post("k-1", "x", &[("x-pause", "100")]).await });
+    }
+    let answers: Vec<Got> = callers.join_all().await.into_iter().map(without_marks).collect();
+    assert_eq!(app.effects.count(), 1);
+    assert!(answers.iter().all(|answer| *answer == answers[0] && answer.status == 201));
+}
+
+#[tokio::test]
+async fn another_body_is_a_mismatch_that_explains_itself_at_rest_and_in_flight_h10() {
+    let app = app(Rule { recipe: Recipe::json(), ..rule() });
+    let slow = {
+        let app = app.clone();
+        tokio::spawn(
+            async move { app.post("k-1", "{\"amount\":5,\"to\":\"b\"}", &[("x-pause", "150")]).await },
+        )
+    };
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let in_flight = app.post("k-1", "{\"amount\":6,\"to\":\"b\",\"new\":1}", &[]).await;
+    assert_eq!(slow.await.unwrap().status, 201);
+    let at_rest = app.post("k-1", "{\"amount\":6,\"to\":\"b\",\"new\":1}", &[]).await;
+    for got in [in_flight, at_rest] {
+        assert_eq!((got.status, got.code().as_str()), (422, "key-reused"));
+        assert_eq!(got.header("content-type"), Some("application/problem+json"));
+        assert!(got.header("link").unwrap().contains("rel=\"describedby\""));
+        let differences = &got.json()["differences"];
+        assert_eq!(differences["changed"], serde_json::json!(["/amount"]));
+        assert_eq!(differences["added"], serde_json::json!(["/new"]));
+    }
+    let same = app.post("k-1", " { \"to\":\"b\", \"amount\":5.0 }", &[]).await;
+    assert!(same.is_replay(), "member order and white space do not matter");
+    assert_eq!(app.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_mismatch_is_not_explained_to_another_subject_h10() {
+    let app = app(Rule { recipe: Recipe::json(), width: Width::Project, mismatch_status: 409, ..rule() });
+    app.post("k-1", "{\"amount\":5}", &[]).await;
+    let other = app.post("k-1", "{\"amount\":6}", &[("x-who", "acme/web/user:bob")]).await;
+    assert_eq!((other.status, other.code().as_str()), (409, "key-reused"));
+    assert!(other.json().get("differences").is_none());
+    let shared = app.post("k-1", "{\"amount\":5}", &[("x-who", "acme/web/user:bob")]).await;
+    assert!(shared.is_replay(), "K8: subjects of a project share their keys");
+}
+
+#[tokio::test]
+async fn three_callers_with_one_key_never_see_each_others_answer() {
+    let app = app(rule());
+    for (number, who) in
+        ["acme/web/user:alice", "globex/web/user:alice", "acme/app/user:alice", "acme/web/user:bob"]
+            .iter()
+            .enumerate()
+    {
+        let got = app.post("k-1", "x", &[("x-who", who)]).await;
+        assert!(!got.is_replay(), "{who}");
+        assert_eq!(got.body, format!("charge {} of x", number + 1));
+    }
+    assert_eq!(app.post("k-1", "x", &[("x-who", "nobody")]).await.code(), "unauthenticated");
+}
+
+#[tokio::test]
+async fn an_answer_that_says_not_now_is_passed_on_and_frees_the_key_h4() {
+    let app = app(rule());
+    for status in ["401", "403", "408", "409", "423", "425", "429", "503"] {
+        let got = app.post("k-1", "x", &[("x-status", status)]).await;
+        assert_eq!(got.status.to_string(), status);
+        assert!(got.body.starts_with(b"charge "), "the application's own answer");
+        assert!(got.header("x-operation-id").is_some());
+    }
+    assert_eq!(app.post("k-1", "x", &[]).await.status, 201);
+    assert_eq!(app.effects.count(), 9);
+}
+
+#[tokio::test]
+async fn terminal_errors_are_kept_and_gateway_errors_leave_doubt_h4() {
+    let app = app(rule());
+    for (key, status) in [("a", "404"), ("b", "422"), ("c", "500"), ("d", "501"), ("e", "302")] {
+        let first = app.post(key, "x", &[("x-status", status)]).await;
+        let again = app.post(key, "x", &[]).await;
+        assert_eq!((first.status.to_string().as_str(), again.is_replay()), (status, true));
+        assert_eq!(without_marks(first), without_marks(again));
+    }
+    for (key, status) in [("f", "502"), ("g", "504")] {
+        let first = app.post(key, "x", &[("x-status", status)]).await;
+        assert_eq!((first.status, first.code().as_str()), (409, "outcome-unknown"));
+        let again = app.post(key, "x", &[]).await;
+        assert_eq!((again.status, again.code().as_str()), (409, "outcome-unknown"));
+        assert!(again.header("retry-after").is_some());
+    }
+    assert_eq!(app.effects.count(), 7);
+}
+
+#[tokio::test]
+async fn safe_work_runs_again_after_any_5xx_and_a_rule_can_say_otherwise_h4() {
+    let app_safe = app(Rule { rerun: Rerun::Safe, ..rule() });
+    assert_eq!(app_safe.post("k", "x", &[("x-status", "500")]).await.status, 500);
+    assert_eq!(app_safe.post("k", "x", &[]).await.status, 201);
+    let app_keep = app(Rule { rerun: Rerun::Safe, on_5xx: Some(On5xx::Keep), ..rule() });
+    assert_eq!(app_keep.post("k", "x", &[("x-status", "503")]).await.status, 503);
+    assert!(app_keep.post("k", "x", &[]).await.is_replay());
+    let app_doubt = app(Rule { rerun: Rerun::Safe, on_5xx: Some(On5xx::Doubt), ..rule() });
+    assert_eq!(app_doubt.post("k", "x", &[("x-status", "500")]).await.code(), "outcome-unknown");
+    assert_eq!(app_doubt.post("k", "x", &[]).await.code(), "outcome-unknown");
+}
+
+#[tokio::test]
+async fn the_application_has_the_first_word_and_nobody_else_hears_it_h4() {
+    let app = app(rule());
+    let kept = app.post("a", "x", &[("x-status", "503"), ("x-outcome", "keep")]).await;
+    assert_eq!((kept.status, kept.header("idempotency-outcome")), (503, None));
+    assert!(app.post("a", "x", &[]).await.is_replay());
+    app.post("b", "x", &[("x-outcome", "release")]).await;
+    assert!(!app.post("b", "x", &[]).await.is_replay());
+    assert_eq!(app.post("c", "x", &[("x-outcome", "doubt")]).await.code(), "outcome-unknown");
+}
+
+#[tokio::test]
+async fn a_panic_leaves_doubt_where_running_again_is_unsafe_l7() {
+    let app = app(rule());
+    assert_eq!(app.post("k", "x", &[("x-panic", "1")]).await.code(), "outcome-unknown");
+    assert_eq!(app.post("k", "x", &[]).await.code(), "outcome-unknown");
+    assert_eq!(app.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_to_keep_reaches_its_first_caller_whole_h3() {
+    let app = app(Rule { max_kept_response: 1000, ..rule() });
+    let first = app.post("k", "x", &[("x-length", "200000")]).await;
+    assert_eq!((first.status, first.body.len()), (201, 200_000 + "charge 1 of x".len()));
+    let again = app.post("k", "x", &[]).await;
+    assert_eq!((again.status, again.code().as_str()), (409, "outcome-not-kept"));
+    assert_eq!(again.json()["first_status"], 201);
+    assert_eq!(app.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn only_the_head_or_only_the_fact_can_be_kept_b9() {
+    let heads = app(Rule { keep: Keep::Head, ..rule() });
+    assert_eq!(heads.post("k", "x", &[]).await.body, "charge 1 of x");
+    let again = heads.post("k", "x", &[]).await;
+    assert_eq!((again.status, again.body.len(), again.header("location")), (201, 0, Some("/charges/1")));
+    assert_eq!(again.header("idempotency-body-not-kept"), Some("true"));
+    let facts = app(Rule { keep: Keep::Fact, ..rule() });
+    assert_eq!(facts.post("k", "x", &[]).await.body, "charge 1 of x");
+    assert_eq!(facts.post("k", "x", &[]).await.code(), "outcome-not-kept");
+    assert_eq!((heads.effects.count(), facts.effects.count()), (1, 1));
+}
+
+#[tokio::test]
+async fn the_callers_wait_ends_and_the_call_goes_on_h5() {
+    let app = app(Rule { timeout: Duration::from_millis(80), ..rule() });
+    let first = app.post("k", "x", &[("x-pause", "300")]).await;
+    assert_eq!((first.status, first.code().as_str()), (504, "upstream-timeout"));
+    assert_eq!(first.json()["retryable"], true);
+    assert_eq!(app.protect.calls().detached(), 1);
+    let again = app.post("k", "x", &[]).await;
+    assert_eq!((again.status, &again.body[..]), (201, &b"charge 1 of x"[..]));
+    app.protect.calls().idle().await;
+    assert_eq!((app.effects.count(), app.protect.calls().detached()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_caller_who_hangs_up_does_not_cancel_the_work_h5() {
+    let app = app(rule());
+    let caller = {
+        let app = app.clone();
+        tokio::spawn(async move { app.post("k", "x", &[("x-pause", "200")]).await })
+    };
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    caller.abort();
+    assert!(caller.await.is_err());
+    let again = app.post("k", "x", &[]).await;
+    assert_eq!((again.status, again.is_replay(), app.effects.count()), (201, true, 1));
+}
+
+#[tokio::test]
+async fn the_work_ends_when_it_is_given_up_l7() {
+    let unsafe_ = app(Rule { give_up: Duration::from_millis(60), ..rule() });
+    assert_eq!(unsafe_.post("k", "x", &[("x-pause", "60000")]).await.code(), "outcome-unknown");
+    let safe = app(Rule { give_up: Duration::from_millis(60), rerun: Rerun::Safe, ..rule() });
+    assert_eq!(safe.post("k", "x", &[("x-pause", "60000")]).await.code(), "attempt-failed");
+    assert_eq!(safe.post("k", "x", &[]).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_second_caller_waits_as_long_as_it_prefers_or_is_refused_at_once_h6_l9() {
+    let app_wait = app(rule());
+    let slow = {
+        let app = app_wait.clone();
+        tokio::spawn(async move { app.post("k", "x", &[("x-pause", "400")]).await })
+    };
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let hasty = app_wait.post("k", "x", &[("prefer", "wait=0")]).await;
+    assert_eq!((hasty.status, hasty.code().as_str()), (409, "in-progress"));
+    assert!(hasty.header("retry-after").is_some());
+    assert_eq!(hasty.json()["operation_id"].as_str(), hasty.header("x-operation-id"));
+    assert_eq!(slow.await.unwrap().status, 201);
+
+    let app_reject = app(Rule { attach: Attach::Reject, ..rule() });
+    let slow = {
+        let app = app_reject.clone();
+        tokio::spawn(async move { app.post("k", "x", &[("x-pause", "300")]).await })
+    };
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    assert_eq!(app_reject.post("k", "x", &[]).await.code(), "in-progress");
+    assert_eq!(slow.await.unwrap().status, 201);
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_is_refused_passed_or_derived_as_its_policy_says_p1_h9() {
+    let required = app(rule());
+    let got = required.post("", "x", &[]).await;
+    assert_eq!((got.status, got.code().as_str(), required.effects.count()), (400, "key-missing", 0));
+    let accepted = app(Rule { policy: Policy::Accepted, ..rule() });
+    assert_eq!(accepted.post("", "x", &[]).await.header("x-operation-id"), None);
+    accepted.post("", "x", &[]).await;
+    assert_eq!(accepted.effects.count(), 2);
+    let window = Some(Duration::from_secs(60));
+    let derived = app(Rule { policy: Policy::Accepted, derived: window, rerun: Rerun::Safe, ..rule() });
+    let first = derived.post("", "x", &[]).await;
+    let again = derived.post("", "x", &[]).await;
+    assert_eq!(first.header("idempotency-key-derived"), Some("true"));
+    assert_eq!((again.is_replay(), again.header("idempotency-key-derived")), (true, Some("true")));
+    assert!(!derived.post("", "y", &[]).await.is_replay());
+    assert!(!derived.post("", "x", &[("x-who", "globex/web/user:alice")]).await.is_replay());
+    let prohibited = app(Rule { policy: Policy::Prohibited, ..rule() });
+    assert_eq!(prohibited.post("k", "x", &[]).await.code(), "key-prohibited");
+    assert_eq!(prohibited.post("", "x", &[]).await.status, 201);
+    let lenient = app(Rule { policy: Policy::Prohibited, lenient: true, ..rule() });
+    let got = lenient.post("k", "x", &[]).await;
+    assert_eq!((got.status, got.header("idempotency-key-ignored")), (201, Some("true")));
+    let internal = app(Rule { policy: Policy::HandlerInternalC, ..rule() });
+    let got = internal.post("not a key", "x", &[]).await;
+    assert_eq!((got.status, got.header("x-saw-key")), (201, Some("none")));
+}
+
+#[tokio::test]
+async fn a_derived_key_ends_with_its_window_in_doubt_too_h9() {
+    let window = Some(Duration::from_millis(150));
+    let app = app(Rule { policy: Policy::Accepted, derived: window, rerun: Rerun::Unsafe, ..rule() });
+    assert_eq!(app.post("", "x", &[("x-status", "502")]).await.code(), "outcome-unknown");
+    assert_eq!(app.post("", "x", &[]).await.code(), "outcome-unknown");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(app.post("", "x", &[]).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_bound_is_refused_before_anything_runs() {
+    let app = app(Rule { max_request_body: 3, ..rule() });
+    let got = app.post("k", "four", &[]).await;
+    assert_eq!((got.status, got.code().as_str(), app.effects.count()), (413, "body-too-large", 0));
+    assert_eq!(app.post("k", "abc", &[]).await.status, 201);
+}
+
+#[tokio::test]
+async fn behind_an_edge_the_scope_is_in_the_key_and_elsewhere_it_is_refused_k3() {
+    let namespaced = "t-acme:web:user:alice:k-1";
+    let behind = app_with(rule(), |layer| layer.behind_an_edge(), |protect| protect);
+    assert_eq!(behind.send(request(namespaced, "x", &[("x-who", "nobody")])).await.status, 201);
+    assert!(behind.send(request(namespaced, "x", &[])).await.is_replay());
+    let other = behind.send(request("t-globex:web:user:alice:k-1", "x", &[])).await;
+    assert!(!other.is_replay());
+    let open = app(rule());
+    assert_eq!(open.post(namespaced, "x", &[]).await.status, 400);
+    assert_eq!(open.effects.count(), 0);
+}

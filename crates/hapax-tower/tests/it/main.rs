@@ -1,0 +1,6 @@
+//! The layer around a real axum application.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod app;
+mod layer;
+mod sealed;
