@@ -1,8 +1,27 @@
 //! The edge: a proxy that makes any HTTP service safe to retry.
 //!
-//! [`stack`] is the path of one request, read from top to bottom. Everything it needs is in [`settings`], as meant: whoever
+//! `stack.rs` is the path of one request, read from top to bottom. Everything it needs is in [`settings`], as meant: whoever
 //! starts a gateway has read and checked a configuration. What happens under a key is `hapax-tower`'s affair.
 
+pub mod accept;
+pub mod admit;
 pub mod auth;
+mod cors;
+mod forward;
+pub mod gateway;
+mod head;
 mod limits;
+pub mod metrics;
+mod pages;
+mod read;
+mod recall;
+mod record;
+mod route;
 pub mod settings;
+mod stack;
+pub mod tls;
+mod tunnel;
+mod upload;
+pub mod upstream;
+
+pub use gateway::Gateway;

@@ -28,3 +28,103 @@ pub(crate) const UPSTREAM_IDLE: Duration = Duration::from_secs(30);
 pub(crate) const BACKOFF: Duration = Duration::from_millis(100);
 /// Where the pages about problem codes are: the edge itself serves them.
 pub(crate) const DOCS: &str = "/.well-known/hapax/errors/";
+/// The longest pause between two attempts at a service.
+pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+/// Tenants whose shares are remembered before idle ones are forgotten.
+pub(crate) const TENANTS: usize = 10_000;
+/// The longest wait of a recall for an outcome.
+pub(crate) const RECALL_WAIT: Duration = Duration::from_secs(30);
+/// Tenants and projects that metrics tell apart; the rest is `_other` (O1).
+pub(crate) const LABELS: usize = 1_000;
+/// The longest wait for a service that is asked whether an earlier attempt happened.
+pub(crate) const RECONCILE: Duration = Duration::from_secs(5);
+/// The longest answer to that question.
+pub(crate) const RECONCILED: usize = 1 << 20;
+/// The longest head of a service's answer, in bytes. Its fields are at most a hundred: hyper's own bound, which it keeps on
+/// the stack.
+pub(crate) const ANSWER_HEAD: usize = 64 << 10;
+/// Addresses of one service that are tried for one connection.
+pub(crate) const UPSTREAM_ADDRESSES: usize = 8;
+/// The shortest pause between two looks for connections that nobody needs.
+pub(crate) const UPSTREAM_SWEEP: Duration = Duration::from_millis(50);
+
+// Authentication (A).
+
+/// The longest credential, in bytes.
+pub(crate) const CREDENTIAL: usize = 8 << 10;
+/// Verified credentials remembered at a time.
+pub(crate) const REMEMBERED: usize = 10_000;
+/// Refused credentials remembered at a time, so that an outside service is not asked about each of them again.
+pub(crate) const REFUSED: usize = 1_000;
+/// How long a verified token is believed without looking again; keys that were withdrawn count that much longer.
+pub(crate) const TOKEN_REMEMBERED: Duration = Duration::from_secs(60);
+/// How long an API key is believed without looking again: a revoked one stops working within this, everywhere.
+pub(crate) const API_KEY_REMEMBERED: Duration = Duration::from_secs(5);
+/// How long a refusal by an outside service is believed.
+pub(crate) const REFUSAL_REMEMBERED: Duration = Duration::from_secs(5);
+/// The longest time that answers of an outside service may be set to be remembered.
+pub(crate) const VERIFY_REMEMBERED: Duration = Duration::from_secs(60 * 60);
+/// Credentials that are looked up at a time; a further one waits for its turn.
+pub(crate) const LOOK_UPS: usize = 64;
+/// The longest wait for the registry, its turn included.
+pub(crate) const REGISTRY_WAIT: Duration = Duration::from_secs(5);
+/// The longest answer of a service that verifies keys.
+pub(crate) const VERIFY_BODY: usize = 64 << 10;
+/// The most that clocks may be set to differ.
+pub(crate) const LEEWAY: Duration = Duration::from_secs(60 * 60);
+/// The longest JWKS document.
+pub(crate) const JWKS_BODY: usize = 256 << 10;
+/// Keys that are used of one JWKS document.
+pub(crate) const JWKS_KEYS: usize = 64;
+/// Keys that are tried for a token that does not name its key.
+pub(crate) const JWKS_TRIES: usize = 8;
+/// The longest wait for a JWKS URL.
+pub(crate) const JWKS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How old fetched keys grow before they are fetched again.
+pub(crate) const JWKS_FRESH: Duration = Duration::from_secs(5 * 60);
+/// The shortest time between two fetches, whatever tokens ask for.
+pub(crate) const JWKS_PAUSE: Duration = Duration::from_secs(5);
+/// How long keys are used after they were fetched last, while they cannot be fetched again.
+pub(crate) const JWKS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// API keys in one page of a list.
+pub(crate) const API_KEYS_PAGE: usize = 1_000;
+/// The longest label of an API key, in bytes.
+pub(crate) const LABEL: usize = 200;
+/// The longest PEM file.
+pub(crate) const PEM: u64 = 1 << 20;
+/// Threads that serve requests.
+pub(crate) const THREADS: usize = 1024;
+/// Connections that wait to be accepted, on each thread.
+pub(crate) const BACKLOG: i32 = 4096;
+/// The pause after nothing could be accepted.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// One peer address may have the connections of all, divided by this.
+pub(crate) const PEER_SHARE: usize = 2;
+/// The longest head of a request, in bytes.
+pub(crate) const HEAD: usize = 32 << 10;
+/// Fields in the head of a request; for HTTP/1 hyper has the same bound.
+pub(crate) const FIELDS: usize = 100;
+/// The longest target of a request, in bytes.
+pub(crate) const TARGET: usize = 8 << 10;
+/// How much is kept of a line of a head that comes in pieces: a field that states a length, and some white space.
+pub(crate) const WATCHED_LINE: usize = 64;
+/// Bytes that hyper holds for one connection, each way.
+pub(crate) const CONNECTION_BUFFER: usize = 64 << 10;
+/// The longest TLS handshake.
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The shortest time-out that is kept on a connection.
+pub(crate) const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
+/// Streams of one HTTP/2 connection at a time.
+pub(crate) const STREAMS: u32 = 100;
+/// Streams of one HTTP/2 connection that the client reset before they were looked at.
+pub(crate) const PENDING_RESETS: usize = 20;
+/// Streams of one HTTP/2 connection that were reset for the client's mistakes.
+pub(crate) const ERROR_RESETS: usize = 100;
+/// Bytes of a request that one HTTP/2 stream may send ahead.
+pub(crate) const STREAM_WINDOW: u32 = 256 << 10;
+/// Bytes of requests that one HTTP/2 connection may send ahead.
+pub(crate) const CONNECTION_WINDOW: u32 = 1 << 20;
+/// How often an HTTP/2 connection with streams is asked whether it still stands, and how long its answer may take.
+pub(crate) const PING: Duration = Duration::from_secs(20);
+/// How much longer than its time a drain waits for threads to say how it ended.
+pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(1);

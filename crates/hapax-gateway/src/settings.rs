@@ -52,7 +52,7 @@ pub struct Edge {
     /// Calls that go on without a caller.
     pub max_detached: usize,
     /// Where outcomes are recalled by operation id, such as `/operations` (H7).
-    pub operations_prefix: String,
+    pub operations_prefix: Arc<str>,
     /// Where the pages about problem codes are (H1).
     pub docs: String,
     /// What browsers of other origins may do (P7).
@@ -197,7 +197,7 @@ pub struct Route {
     /// The method.
     pub method: Method,
     /// The path, with parameters as `{name}`.
-    pub path: String,
+    pub path: Arc<str>,
     /// What is demanded of a key.
     pub policy: Policy,
     /// A prohibited key is ignored instead of refused.

@@ -1,0 +1,164 @@
+//! One connection, from its first byte to its last: which protocol, how long, and how it ends when the process does.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::task::unconstrained;
+use tokio::time::{sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::pulse::Pulse;
+use super::service;
+use super::slots::Slot;
+use super::stream::{Socket, Stream};
+use super::{Handler, Peer, Site, Stop};
+use crate::limits;
+
+/// Serves a connection to its end.
+pub(super) async fn serve<H: Handler>(
+    site: Arc<Site>,
+    handler: Arc<H>,
+    socket: TcpStream,
+    peer: Peer,
+    slot: Slot,
+) {
+    let pulse = Pulse::new(site.header_timeout, site.idle_timeout);
+    let stop = Arc::clone(&site.stop);
+    // A client that says nothing before the process ends is not waited for.
+    let opened = tokio::select! {
+        opened = Box::pin(open(&site, socket, Arc::clone(&pulse), slot)) => opened,
+        () = stop.stopped() => None,
+    };
+    let Some((stream, h2)) = opened else { return };
+    let io = TokioIo::new(stream);
+    let requests = Arc::clone(&pulse);
+    let shared = Arc::clone(&site);
+    let service = service_fn(move |request| service::answer(&shared, &handler, &requests, request, peer));
+    if h2 {
+        drive(http2().serve_connection(io, service), &pulse, &stop).await;
+    } else {
+        drive(http1().serve_connection(io, service).with_upgrades(), &pulse, &stop).await;
+    }
+}
+
+/// The stream of a connection, and whether HTTP/2 is spoken on it; `None` when nobody said so in time.
+async fn open(site: &Site, socket: TcpStream, pulse: Arc<Pulse>, slot: Slot) -> Option<(Stream, bool)> {
+    let Some(config) = &site.tls else {
+        let mut stream = Stream::new(Socket::Plain(socket), pulse, slot, Arc::clone(&site.docs));
+        let h2 = timeout(site.header_timeout, stream.speaks_h2()).await.ok()?.ok()?;
+        if !h2 {
+            stream.watch_heads();
+        }
+        return Some((stream, h2));
+    };
+    let handshake = TlsAcceptor::from(Arc::clone(config)).accept(socket);
+    let Ok(Ok(socket)) = timeout(limits::HANDSHAKE, handshake).await else {
+        site.counters.handshakes_failed.fetch_add(1, Relaxed);
+        return None;
+    };
+    // The handshake had a time of its own.
+    pulse.head_begins();
+    let h2 = socket.get_ref().1.alpn_protocol() == Some(b"h2");
+    let mut stream = Stream::new(Socket::Tls(Box::new(socket)), pulse, slot, Arc::clone(&site.docs));
+    if !h2 {
+        stream.watch_heads();
+    }
+    Some((stream, h2))
+}
+
+fn http1() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    // A client that closes its side is taken to be gone: a handler must hear of that, and the two look the same. Heads are
+    // timed by the pulse, which tells them from the silence before; their length is bounded by the stream.
+    builder
+        .half_close(false)
+        .header_read_timeout(None)
+        .max_header_size(2 * limits::HEAD)
+        .max_buf_size(limits::CONNECTION_BUFFER);
+    builder
+}
+
+fn http2() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits::STREAMS)
+        .max_pending_accept_reset_streams(limits::PENDING_RESETS)
+        .max_local_error_reset_streams(limits::ERROR_RESETS)
+        .max_header_list_size(limits::HEAD as u32)
+        .initial_stream_window_size(limits::STREAM_WINDOW)
+        .initial_connection_window_size(limits::CONNECTION_WINDOW)
+        .max_send_buf_size(limits::CONNECTION_BUFFER)
+        .keep_alive_interval(limits::PING)
+        .keep_alive_timeout(limits::PING);
+    builder
+}
+
+/// A connection that can be told to end after what it is doing.
+trait Ends: Future {
+    fn end(self: Pin<&mut Self>);
+}
+
+impl<S, B> Ends for http1::UpgradeableConnection<TokioIo<Stream>, S>
+where
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = B>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static,
+{
+    fn end(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl<S, B> Ends for http2::Connection<TokioIo<Stream>, S, TokioExecutor>
+where
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = B>,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: http_body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    fn end(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+/// Polls a connection until it ends, its time is over, or the process ends.
+///
+/// The stop and the timer are polled only to be waked by them, once for each: a task keeps its waker. Between that, a wake-up
+/// costs one load for each of them.
+async fn drive<C: Ends>(connection: C, pulse: &Pulse, stop: &Stop) {
+    let mut connection = pin!(connection);
+    let mut stopped = pin!(unconstrained(stop.stopped()));
+    let Some(first) = pulse.next_look() else { return };
+    let mut timer = pin!(sleep_until(first));
+    let (mut armed, mut ending) = (false, false);
+    std::future::poll_fn(|cx| {
+        if !armed {
+            armed = true;
+            let _ = stopped.as_mut().poll(cx);
+            let _ = unbudgeted(timer.as_mut(), cx);
+        }
+        while timer.is_elapsed() {
+            let Some(next) = pulse.next_look() else { return Poll::Ready(()) };
+            timer.as_mut().reset(next);
+            let _ = unbudgeted(timer.as_mut(), cx);
+        }
+        if !ending && stop.is_stopped() {
+            ending = true;
+            connection.as_mut().end();
+        }
+        connection.as_mut().poll(cx).map(drop)
+    })
+    .await;
+}
+
+/// Polls without a part in the scheduler's budget, so that the waker is certainly kept.
+fn unbudgeted<F: Future>(mut future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    pin!(unconstrained(std::future::poll_fn(|cx| future.as_mut().poll(cx)))).poll(cx)
+}

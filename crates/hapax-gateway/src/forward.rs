@@ -1,0 +1,325 @@
+//! What the service behind gets to see, and sending it there (A5, H11, P6).
+//!
+//! Nothing that only hapax may say passes through from a caller: those fields are removed and written anew. Framing is
+//! written by us from the body we hold.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hapax_core::{Executed, Identity, Rerun, Scope, Width};
+use hapax_exec::Attempt;
+use hapax_tower::SendError;
+use hapax_tower::answer::{EPOCH, IDEMPOTENCY_KEY, is_hop_by_hop, is_ours};
+use hapax_tower::problem::OPERATION_ID;
+use hapax_tower::protect::operation_header;
+use http::header::{ACCEPT_ENCODING, CONNECTION, COOKIE, FORWARDED, HeaderMap, HeaderName, HeaderValue};
+use http::uri::{Authority, PathAndQuery};
+use http::{Method, Request, Response, Uri};
+
+use crate::limits;
+use crate::settings::{OnExhausted, Upstream, UpstreamKey};
+use crate::upstream::{Failed, Incoming, Outgoing, Pool, Reached};
+
+/// The tenant that hapax has made out.
+pub(crate) const TENANT: HeaderName = HeaderName::from_static("x-tenant-id");
+/// The project.
+pub(crate) const PROJECT: HeaderName = HeaderName::from_static("x-project-id");
+/// The subject.
+pub(crate) const SUBJECT: HeaderName = HeaderName::from_static("x-subject");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// How a request came in.
+#[derive(Clone, Debug)]
+pub(crate) struct Came {
+    /// From where.
+    pub(crate) peer: IpAddr,
+    /// Whether over TLS.
+    pub(crate) tls: bool,
+    /// Whether that peer is believed when it says where a request came from.
+    pub(crate) trusted: bool,
+    /// For which host.
+    pub(crate) authority: Authority,
+}
+
+/// The headers that go on: without what concerns one connection, without what only hapax may say, with who asks. `Host` and
+/// what frames the body are written by the pool.
+pub(crate) fn headers(from: &HeaderMap, came: &Came, scope: &Scope) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(from.len() + ADDED);
+    let connection = from.contains_key(CONNECTION);
+    for (name, value) in from {
+        if !stays_here(name, value, came.trusted) && !(connection && is_named_by_connection(from, name)) {
+            headers.append(name, value.clone());
+        }
+    }
+    let parts = scope.narrowed(Width::Subject);
+    for (name, text) in [(TENANT, parts.tenant()), (PROJECT, parts.project()), (SUBJECT, parts.subject())] {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.insert(name, value);
+        }
+    }
+    join_cookies(&mut headers);
+    say_where_from(&mut headers, came);
+    headers
+}
+
+/// How many fields are written by hapax, for the size of the map.
+const ADDED: usize = 12;
+
+/// Whether a field does not go on: it concerns one connection, or only hapax may say it, or it is written anew.
+fn stays_here(name: &HeaderName, value: &HeaderValue, trusted: bool) -> bool {
+    let text = name.as_str();
+    match text {
+        // What an unknown peer says about others before it is not passed on.
+        "forwarded" => !trusted,
+        _ if text.starts_with("x-forwarded-") => !trusted,
+        // Known to hapax alone: whoever has it can call the edge.
+        "authorization" => is_api_key(value.as_bytes()),
+        _ if is_written_here(text) => true,
+        _ if text.contains('_') => is_disguised(text),
+        _ => is_hop_by_hop(name) || is_ours(name),
+    }
+}
+
+/// Whether a field is never passed on as a caller sent it.
+fn is_written_here(text: &str) -> bool {
+    matches!(
+        text,
+        "idempotency-key"
+            | "x-tenant-id"
+            | "x-project-id"
+            | "x-subject"
+            | "x-level"
+            | "x-real-ip"
+            | "expect"
+            | "content-length"
+            | "host"
+    ) || text.starts_with("x-restate-")
+}
+
+/// Many servers read `_` in a name as `-`: there, `idempotency_key` would be a key that the edge never saw (A5).
+fn is_disguised(text: &str) -> bool {
+    let plain = text.replace('_', "-");
+    let ours = ["x-forwarded-", "idempotency-", "idempotent-"].iter().any(|prefix| plain.starts_with(prefix));
+    let name =
+        || HeaderName::from_bytes(plain.as_bytes()).is_ok_and(|name| is_hop_by_hop(&name) || is_ours(&name));
+    ours || is_written_here(&plain) || name()
+}
+
+/// HTTP/2 may send cookies one by one; in HTTP/1.1 they are one line (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let lines: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(line) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
+        headers.insert(COOKIE, line);
+    }
+}
+
+fn is_named_by_connection(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let lines = headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|named| named.trim().eq_ignore_ascii_case(name.as_str()))
+}
+
+fn is_api_key(value: &[u8]) -> bool {
+    value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
+        && value[7..].starts_with(b"hpx_")
+}
+
+/// `Forwarded` and its older relatives, behind what a trusted peer has said.
+fn say_where_from(headers: &mut HeaderMap, came: &Came) {
+    let (proto, host) = (if came.tls { "https" } else { "http" }, came.authority.as_str());
+    let mut chain = before(headers, &FORWARDED);
+    // Writing into a string does not fail.
+    let _ = match came.peer {
+        IpAddr::V4(address) => write!(chain, "for={address};host=\"{host}\";proto={proto}"),
+        IpAddr::V6(address) => write!(chain, "for=\"[{address}]\";host=\"{host}\";proto={proto}"),
+    };
+    let mut addresses = before(headers, &FORWARDED_FOR);
+    let _ = write!(addresses, "{}", came.peer);
+    for (name, text) in [(FORWARDED, chain), (FORWARDED_FOR, addresses)] {
+        match HeaderValue::try_from(text) {
+            Ok(value) => drop(headers.insert(name, value)),
+            Err(_) => drop(headers.remove(name)),
+        }
+    }
+    // What a trusted peer has said about these stays, once.
+    let said = headers.get(&FORWARDED_PROTO).cloned();
+    headers.insert(FORWARDED_PROTO, said.unwrap_or_else(|| HeaderValue::from_static(proto)));
+    let said = headers.get(&FORWARDED_HOST).cloned();
+    if let Some(host) = said.or_else(|| HeaderValue::from_str(host).ok()) {
+        headers.insert(FORWARDED_HOST, host);
+    }
+}
+
+/// What comes before our own entry of a list: what a trusted peer has said, as nothing else is left in the headers.
+fn before(headers: &HeaderMap, name: &HeaderName) -> String {
+    let said = headers.get(name).and_then(|value| value.to_str().ok());
+    let mut text = String::with_capacity(said.map_or(0, str::len) + FIELD);
+    if let Some(said) = said {
+        text.push_str(said);
+        text.push_str(", ");
+    }
+    text
+}
+
+/// Room for one entry of `Forwarded`.
+const FIELD: usize = 96;
+
+/// The path and query that were matched, behind whatever the service's URL has in front.
+pub(crate) fn target(uri: &Uri, upstream: &Upstream) -> Uri {
+    let asked = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    if upstream.base.is_empty() {
+        return Uri::from(asked);
+    }
+    PathAndQuery::try_from(format!("{}{asked}", upstream.base)).map_or_else(|_| Uri::from(asked), Uri::from)
+}
+
+/// The key as this service is to see it (K4).
+pub(crate) fn upstream_key(
+    upstream: &Upstream,
+    identity: &Identity,
+) -> Result<Option<HeaderValue>, hapax_core::Error> {
+    let key = identity.key();
+    let text = match upstream.key {
+        UpstreamKey::None => return Ok(None),
+        UpstreamKey::Raw => key.as_str().to_owned(),
+        UpstreamKey::Digest(digits) => identity.claim_id().to_string()[..digits.min(64)].to_owned(),
+        UpstreamKey::Namespaced => {
+            hapax_core::scope::namespaced(&identity.scope().narrowed(identity.width()), key)?
+        }
+    };
+    HeaderValue::try_from(text)
+        .map(Some)
+        .map_err(|_| hapax_core::Error::invalid("the key cannot be written into a header"))
+}
+
+/// A keyed request as it came. What goes on is written when it is known that it does: most retries never leave.
+pub(crate) struct Inbound {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) came: Came,
+    pub(crate) scope: Scope,
+    pub(crate) key: Option<HeaderValue>,
+    pub(crate) body: Bytes,
+    pub(crate) rerun: Rerun,
+}
+
+impl Inbound {
+    /// The headers that go on.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        headers(&self.headers, &self.came, &self.scope)
+    }
+
+    /// What goes on to this service.
+    pub(crate) fn outbound(self, upstream: &Upstream) -> Outbound {
+        Outbound {
+            uri: target(&self.uri, upstream),
+            headers: self.headers(),
+            method: self.method,
+            key: self.key,
+            body: self.body,
+            rerun: self.rerun,
+        }
+    }
+}
+
+/// A keyed request, ready to be sent as often as it must.
+pub(crate) struct Outbound {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) key: Option<HeaderValue>,
+    pub(crate) body: Bytes,
+    pub(crate) rerun: Rerun,
+}
+
+impl Outbound {
+    /// The request of one attempt; the last one takes the headers along.
+    fn request(&mut self, attempt: Attempt, is_last: bool) -> Request<Outgoing> {
+        let mut headers = if is_last { std::mem::take(&mut self.headers) } else { self.headers.clone() };
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Some(key) = &self.key {
+            headers.insert(IDEMPOTENCY_KEY, key.clone());
+        }
+        if let Some(id) = attempt.operation_id.and_then(operation_header) {
+            headers.insert(OPERATION_ID, id);
+        }
+        if let Some(epoch) = attempt.epoch {
+            headers.insert(EPOCH, HeaderValue::from(epoch.packed()));
+        }
+        let body = match self.body.is_empty() {
+            true => Outgoing::Empty,
+            false => Outgoing::Whole(self.body.clone()),
+        };
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = headers;
+        request
+    }
+
+    /// Sends it, and again as far as the service's settings allow (P6): what certainly did not arrive, and for work that
+    /// may be done twice, whatever failed.
+    pub(crate) async fn send(
+        mut self,
+        pool: Pool,
+        attempt: Attempt,
+    ) -> Result<Response<Incoming>, SendError> {
+        let retry = &pool.settings().retry;
+        let mut pause = retry.backoff;
+        let mut tried = 1;
+        loop {
+            let request = self.request(attempt, tried >= retry.max_attempts);
+            let failed = match pool.send(request).await {
+                Ok(response) => return Ok(response),
+                Err(failed) => failed,
+            };
+            let may_try_again = failed.reached == Reached::No || self.rerun == Rerun::Safe;
+            if !may_try_again || tried >= retry.max_attempts {
+                let paused = tried > 1 && may_try_again && retry.on_exhausted == OnExhausted::Pause;
+                return Err(send_error(failed, paused));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(limits::LONGEST_BACKOFF);
+            tried += 1;
+        }
+    }
+}
+
+fn send_error(failed: Failed, paused: bool) -> SendError {
+    let executed = match failed.reached {
+        Reached::No => Executed::No,
+        Reached::Perhaps => Executed::Unknown,
+    };
+    SendError { executed, cause: failed.cause, paused }
+}
+
+/// Asks a service whether an earlier attempt happened (L6): `GET` of the configured path with the key and the operation.
+///
+/// Any answer of status 2xx is the outcome. 404 with `Idempotency-Outcome: never` means that it was not done and will not be.
+/// Everything else means that nobody can say.
+pub(crate) fn reconcile_request(
+    path: &str,
+    headers: &HeaderMap,
+    key: Option<&HeaderValue>,
+    attempt: Attempt,
+) -> Request<Outgoing> {
+    let mut request = Request::new(Outgoing::Empty);
+    *request.uri_mut() = PathAndQuery::try_from(path).map_or_else(|_| Uri::from_static("/"), Uri::from);
+    *request.headers_mut() = headers.clone();
+    request.headers_mut().remove(http::header::CONTENT_TYPE);
+    request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    if let Some(key) = key {
+        request.headers_mut().insert(IDEMPOTENCY_KEY, key.clone());
+    }
+    if let Some(id) = attempt.operation_id.and_then(operation_header) {
+        request.headers_mut().insert(OPERATION_ID, id);
+    }
+    request
+}

@@ -1,0 +1,287 @@
+//! Step 1: is the head of this request one that can be read in exactly one way?
+//!
+//! hyper refuses what breaks its framing. What it lets through and two servers could read differently is refused here, so
+//! that what is matched is what the service behind gets to see (P2).
+
+use hapax_tower::{Code, Problem};
+use http::header::{
+    ALLOW, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
+use http::uri::Authority;
+use http::{Method, Uri, Version, request};
+
+use crate::limits;
+
+/// Headers by which a caller could make the service read another method or path than was matched.
+const OVERRIDES: [HeaderName; 6] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+    HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-rewrite-url"),
+    HeaderName::from_static("x-original-method"),
+];
+
+/// Checks a head; returns the authority that the caller meant.
+pub(crate) fn check(head: &request::Parts) -> Result<Authority, Problem> {
+    check_size(head)?;
+    if head.method == Method::CONNECT || head.method == Method::TRACE {
+        let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        return Err(Problem::new(Code::MethodNotAllowed).header(ALLOW, methods));
+    }
+    let authority = authority(head)?;
+    path(&head.uri)?;
+    framing(head)?;
+    if head.headers.keys().any(is_override) {
+        return Err(malformed("a header asks for another method or path than the request has"));
+    }
+    if head
+        .headers
+        .get_all(EXPECT)
+        .iter()
+        .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    {
+        return Err(malformed("the only expectation that can be met is 100-continue"));
+    }
+    Ok(authority)
+}
+
+/// Many servers read `_` in a name as `-`.
+fn is_override(name: &HeaderName) -> bool {
+    OVERRIDES.contains(name)
+        || (name.as_str().contains('_')
+            && OVERRIDES.iter().any(|known| known.as_str() == name.as_str().replace('_', "-")))
+}
+
+fn malformed(detail: &str) -> Problem {
+    Problem::new(Code::RequestMalformed).detail(detail)
+}
+
+fn check_size(head: &request::Parts) -> Result<(), Problem> {
+    let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let too_large = target > limits::TARGET || fields > limits::HEAD || head.headers.len() > limits::FIELDS;
+    match too_large {
+        true => Err(Problem::new(Code::HeadTooLarge)),
+        false => Ok(()),
+    }
+}
+
+/// Exactly one authority: from `Host`, from `:authority`, or from both if they agree.
+fn authority(head: &request::Parts) -> Result<Authority, Problem> {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let host = hosts.next().map(|host| Authority::try_from(host.as_bytes()));
+    if hosts.next().is_some() {
+        return Err(malformed("there is more than one Host"));
+    }
+    let host = host.transpose().ok().filter(|host| host.as_ref().is_none_or(is_plain));
+    let Some(host) = host else { return Err(malformed("the Host cannot be read")) };
+    let asked = head.uri.authority();
+    if asked.is_some_and(|asked| !is_plain(asked)) {
+        return Err(malformed("the host of the target cannot be read"));
+    }
+    match (host, asked) {
+        (Some(host), Some(asked)) if !host.as_str().eq_ignore_ascii_case(asked.as_str()) => {
+            Err(malformed("the target names another host than Host does"))
+        }
+        (Some(host), _) => Ok(host),
+        (None, Some(asked)) if head.version >= Version::HTTP_2 => Ok(asked.clone()),
+        (None, _) => Err(malformed("there is no Host")),
+    }
+}
+
+/// A name or an address, and a port perhaps: nothing that could be taken for user information, a list, or the end of a quoted
+/// word by whoever is told of it.
+fn is_plain(authority: &Authority) -> bool {
+    let text = authority.as_str();
+    let (host, port) = match (text.rfind(':'), text.ends_with(']')) {
+        (Some(colon), false) => (&text[..colon], Some(&text[colon + 1..])),
+        _ => (text, None),
+    };
+    let is_address = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok());
+    let is_name = !host.is_empty()
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    (is_address || is_name) && port.is_none_or(is_port)
+}
+
+/// A path that every server splits and decodes in the same way.
+fn path(uri: &Uri) -> Result<(), Problem> {
+    let path = uri.path();
+    let refused = |detail: &str| Err(Problem::new(Code::PathMalformed).detail(detail));
+    if !path.starts_with('/') {
+        return refused("the path does not start with a slash");
+    }
+    let mut rest = path.as_bytes();
+    let mut decoded_path = Vec::with_capacity(path.len());
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        match byte {
+            b'%' => {
+                let Some(decoded) = tail.split_at_checked(2).and_then(|(digits, _)| hex(digits)) else {
+                    return refused("an escape in the path is broken");
+                };
+                match decoded {
+                    b'/' | b'\\' | b'.' | b'%' | b';' => {
+                        return refused("the path holds an encoded separator, dot or percent sign");
+                    }
+                    0..0x20 | 0x7f => return refused("the path holds an encoded control character"),
+                    _ => decoded_path.push(decoded),
+                }
+                rest = &tail[2..];
+            }
+            b'\\' => return refused("the path holds a backslash"),
+            b';' => return refused("the path holds a parameter"),
+            0..=0x20 | 0x7f.. => return refused("the path holds a character that must be encoded"),
+            _ => decoded_path.push(byte),
+        }
+    }
+    // An overlong form of a slash or dot is none to us and one to a careless decoder.
+    if std::str::from_utf8(&decoded_path).is_err() {
+        return refused("what is encoded in the path is not UTF-8");
+    }
+    for (number, segment) in path[1..].split('/').enumerate() {
+        match segment {
+            "." | ".." => return refused("the path holds a dot segment"),
+            "" if path.len() > 1 && number + 1 < path[1..].split('/').count() => {
+                return refused("the path holds an empty segment");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn hex(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(digits[0])? << 4 | digit(digits[1])?).ok()
+}
+
+/// One statement about where the body ends. Whoever made two may have meant another end than we read: nothing more is read
+/// on this connection.
+fn framing(head: &request::Parts) -> Result<(), Problem> {
+    let refused = |detail: &str| Err(malformed(detail).header(CONNECTION, HeaderValue::from_static("close")));
+    let lengths = head.headers.get_all(CONTENT_LENGTH).iter().count();
+    let mut codings = head.headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next();
+    if lengths > 1 || (lengths == 1 && coding.is_some()) {
+        return refused("the length of the body is said in more than one way");
+    }
+    if coding.is_some() && head.version == Version::HTTP_10 {
+        return refused("HTTP/1.0 has no transfer codings");
+    }
+    let only_chunked = coding.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if !only_chunked || codings.next().is_some() {
+        return refused("the only transfer coding that can be read is chunked, once");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn code(uri: &str, headers: &[(&str, &str)]) -> Option<Code> {
+        let mut request = Request::builder().uri(uri).header("host", "a.example");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        check(&head).err().map(|problem| problem.code())
+    }
+
+    #[test]
+    fn paths_that_two_servers_could_read_differently_are_refused_p2() {
+        for good in [
+            "/",
+            "/a",
+            "/a/b-c_d~e.f",
+            "/a/",
+            "/a%20b",
+            "/a/...",
+            "/a?x=../..//%2f",
+            "/%41",
+            "/a:b@c!$&'()*+,=",
+            "/%c3%a4/%e2%82%ac",
+        ] {
+            assert_eq!(code(good, &[]), None, "{good}");
+        }
+        for bad in [
+            "//",
+            "//a",
+            "/a//b",
+            "/a/b//",
+            "/a/../b",
+            "/a/..",
+            "/./a",
+            "/a/.",
+            "/a%2fb",
+            "/a%2Fb",
+            "/a%5cb",
+            "/%2e%2e/a",
+            "/a/%2e",
+            "/a/.%2e/b",
+            "/a%252fb",
+            "/a%25",
+            "/a%00",
+            "/a%0a",
+            "/a%7f",
+            "/a%zz",
+            "/a%2",
+            "/a;b",
+            "/a;b/c",
+            "/..;/a",
+            "/a%3bb",
+            "/a%c0%ae",
+            "/%c0%af",
+            "/%e0%80%af",
+            "/%ff",
+            "/%e4",
+        ] {
+            assert_eq!(code(bad, &[]), Some(Code::PathMalformed), "{bad}");
+        }
+    }
+
+    #[test]
+    fn one_host_and_only_one() {
+        let (mut head, ()) = Request::builder().uri("/").body(()).unwrap().into_parts();
+        assert_eq!(check(&head).unwrap_err().code(), Code::RequestMalformed, "none");
+        head.version = Version::HTTP_2;
+        head.uri = "http://a.example/".parse().unwrap();
+        assert_eq!(check(&head).unwrap(), "a.example");
+        assert_eq!(code("/", &[("host", "a.example")]), Some(Code::RequestMalformed), "two");
+        assert_eq!(code("http://a.example/", &[]), None, "both, the same");
+        assert_eq!(code("http://b.example/", &[]), Some(Code::RequestMalformed), "both, not the same");
+    }
+
+    #[test]
+    fn what_would_be_another_request_behind_is_refused() {
+        assert_eq!(code("/", &[("x-http-method-override", "DELETE")]), Some(Code::RequestMalformed));
+        assert_eq!(code("/", &[("x-original-url", "/admin")]), Some(Code::RequestMalformed));
+        assert_eq!(
+            code("/", &[("content-length", "1"), ("content-length", "1")]),
+            Some(Code::RequestMalformed)
+        );
+        assert_eq!(
+            code("/", &[("content-length", "1"), ("transfer-encoding", "chunked")]),
+            Some(Code::RequestMalformed)
+        );
+        assert_eq!(code("/", &[("expect", "tea")]), Some(Code::RequestMalformed));
+        assert_eq!(code("/", &[("expect", "100-Continue")]), None);
+    }
+
+    #[test]
+    fn heads_are_bounded() {
+        assert_eq!(code(&format!("/{}", "a".repeat(limits::TARGET)), &[]), Some(Code::HeadTooLarge));
+        assert_eq!(code("/", &[("x", &"a".repeat(limits::HEAD))]), Some(Code::HeadTooLarge));
+        let many: Vec<(String, &str)> =
+            (0..limits::FIELDS).map(|number| (format!("x-{number}"), "1")).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        assert_eq!(code("/", &many), Some(Code::HeadTooLarge));
+    }
+}

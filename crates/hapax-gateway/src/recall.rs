@@ -1,0 +1,138 @@
+//! Fetching an outcome whose answer was lost (H7).
+//!
+//! By key, under the route it was sent to, or by operation id. Only its own caller gets it: absent, foreign and expired are
+//! the same answer, after the same number of reads.
+
+use std::net::IpAddr;
+use std::str::FromStr as _;
+use std::sync::Arc;
+
+use hapax_core::{Identity, Ledger, OperationId, Registry, Scope, Source, Width};
+use hapax_tower::prefer::Prefer;
+use hapax_tower::{Code, Problem};
+use http::header::HeaderMap;
+use http::request;
+
+use crate::auth::{AuthError, Principal};
+use crate::limits;
+use crate::route::Target;
+use crate::settings::{Level, Route};
+use crate::stack::{Answer, Plan, Seen, Shared};
+
+/// Who asks.
+pub(crate) enum Caller {
+    /// Somebody with credentials.
+    Known(Principal),
+    /// A peer that speaks for others, with the scope in the key (K3).
+    Edge,
+}
+
+impl Caller {
+    /// Step 3: who the caller is, from the head alone.
+    pub(crate) async fn identify<R: Registry>(
+        plan: &Plan<R>,
+        head: &request::Parts,
+        peer: IpAddr,
+        trusted: bool,
+    ) -> Result<Self, Problem> {
+        match plan.auth.authenticate(head, peer).await {
+            Ok(principal) => Ok(Caller::Known(principal)),
+            Err(AuthError::Missing) if trusted => Ok(Caller::Edge),
+            Err(error) => Err(refused(&error)),
+        }
+    }
+
+    /// The scope of this caller on a route of this level (A6).
+    pub(crate) fn scope(&self, level: Level) -> Result<Scope, Problem> {
+        match self {
+            Caller::Known(principal) => principal.scope(level).ok_or_else(|| Problem::new(Code::Forbidden)),
+            Caller::Edge => Err(Problem::from(&AuthError::Missing)),
+        }
+    }
+}
+
+fn refused(error: &AuthError) -> Problem {
+    tracing::debug!(reason = error.detail().unwrap_or("no credentials"), "a caller was not let in");
+    Problem::from(error)
+}
+
+/// Answers a request for an outcome.
+pub(crate) async fn answer<L: Ledger, R: Registry>(
+    shared: &Shared<L, R>,
+    plan: &Plan<R>,
+    caller: &Caller,
+    target: Target,
+    headers: &HeaderMap,
+    seen: &mut Seen,
+) -> Result<Answer, Problem> {
+    let (identities, wait) = match target {
+        Target::RecallKey { routes, key, wait } => (by_key(caller, &routes, &key, seen)?, wait),
+        Target::RecallOperation { id, wait } => {
+            (vec![by_operation(shared, plan, caller, &id, seen).await?], wait)
+        }
+        _ => return Err(Problem::new(Code::NotFound)),
+    };
+    let bound = match wait {
+        true => Prefer::of(headers).wait.unwrap_or(limits::RECALL_WAIT).min(limits::RECALL_WAIT),
+        false => std::time::Duration::ZERO,
+    };
+    for identity in identities {
+        match shared.protect.executor().recall(identity.claim_id(), bound).await {
+            Ok(Some(done)) => return Ok(shared.protect.replay(&identity, &done)),
+            Ok(None) => {}
+            Err(error) => return Err(Problem::from(&error)),
+        }
+    }
+    Err(Problem::new(Code::NotFound))
+}
+
+/// The claims that this key of this caller can have here: one for each route with this path, whatever its method.
+fn by_key(
+    caller: &Caller,
+    routes: &Arc<[Arc<Route>]>,
+    key: &str,
+    seen: &mut Seen,
+) -> Result<Vec<Identity>, Problem> {
+    // What cannot be a key was never one: the same answer as for a key that is not there.
+    let key = hapax_core::key::from_header(key.as_bytes()).map_err(|_| Problem::new(Code::NotFound))?;
+    seen.key = Some(key.clone());
+    let mut identities = Vec::with_capacity(routes.len());
+    for (route, rule) in routes.iter().filter_map(|route| Some((route, route.rule.as_ref()?))) {
+        let scope = caller.scope(route.level)?;
+        seen.scope = Some(scope.clone());
+        identities.push(Identity::new(
+            Source::Header,
+            scope,
+            rule.width,
+            rule.operation.clone(),
+            key.clone(),
+        ));
+    }
+    Ok(identities)
+}
+
+/// The claim behind an operation id, if it is this caller's under the width it was kept with and the route's present one (K8).
+async fn by_operation<L: Ledger, R: Registry>(
+    shared: &Shared<L, R>,
+    plan: &Plan<R>,
+    caller: &Caller,
+    id: &str,
+    seen: &mut Seen,
+) -> Result<Identity, Problem> {
+    let not_found = || Problem::new(Code::NotFound);
+    let Caller::Known(principal) = caller else { return Err(Problem::from(&AuthError::Missing)) };
+    let id = OperationId::from_str(id).map_err(|_| not_found())?;
+    for level in [Level::Project, Level::Tenant, Level::Platform] {
+        let Some(scope) = principal.scope(level) else { continue };
+        let located = shared.protect.executor().ledger().locate(id, &scope).await;
+        let located = located.map_err(|error| Problem::from(&hapax_exec::Error::from(error)))?;
+        let Some(identity) = located else { continue };
+        let route = plan.table.of_operation(identity.operation().as_str());
+        let width = route.and_then(|route| route.rule.as_ref()).map(|rule| rule.width);
+        let visible =
+            width.is_some_and(|width: Width| identity.scope().narrowed(width) == scope.narrowed(width));
+        seen.scope = Some(scope);
+        return if visible { Ok(identity) } else { Err(not_found()) };
+    }
+    Err(not_found())
+}

@@ -1,0 +1,109 @@
+//! Step 8, the second half: one log line and the counters of a request (O1, O2).
+
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use hapax_core::{Ledger, Policy, Width};
+use hapax_exec::How;
+use hapax_tower::{Code, Event};
+use http::Request;
+
+use crate::stack::{Answer, Seen, Shared};
+
+/// The endpoint of what no route was found for.
+static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "_none".into());
+
+impl Seen {
+    pub(crate) fn new<B>(request: &Request<B>, peer: SocketAddr) -> Self {
+        Seen {
+            began: Instant::now(),
+            method: request.method().clone(),
+            endpoint: NOWHERE.clone(),
+            policy: None,
+            scope: None,
+            key: None,
+            peer,
+        }
+    }
+}
+
+impl<L: Ledger, R> Shared<L, R> {
+    pub(crate) fn count_key_problem(&self, seen: &Seen, code: Code) {
+        let grain = self.metrics.grain(seen.scope.as_ref(), &seen.endpoint);
+        match code {
+            Code::KeyMissing => self.metrics.key_missing(&grain, "required"),
+            code => self.metrics.key_invalid(&grain, code.as_str()),
+        }
+    }
+
+    pub(crate) fn count_key_present(&self, seen: &Seen) {
+        self.metrics.key_present(&self.metrics.grain(seen.scope.as_ref(), &seen.endpoint));
+    }
+
+    pub(crate) fn count_unkeyed(&self, seen: &Seen) {
+        if seen.policy == Some(Policy::Accepted) {
+            self.metrics.key_missing(&self.metrics.grain(seen.scope.as_ref(), &seen.endpoint), "accepted");
+        }
+    }
+
+    /// The key as logs may show it: whose it is, and a short keyed digest in place of what the caller chose.
+    fn namespaced(&self, seen: &Seen) -> Option<String> {
+        let (scope, key) = (seen.scope.as_ref()?, seen.key.as_ref()?);
+        let parts = scope.narrowed(Width::Subject);
+        let digest = self.protect.log_digest(parts.tenant(), key.as_str());
+        Some(format!("t-{}:{}:{}:#{digest}", parts.tenant(), parts.project(), parts.subject()))
+    }
+
+    /// Counts and logs an answered request.
+    pub(crate) fn record(&self, seen: &Seen, answered: &Answer) {
+        let status = answered.response.status().as_u16();
+        let took = seen.began.elapsed();
+        self.metrics.answered(&seen.endpoint, word(answered.event), status, took);
+        let hit = match answered.event {
+            Event::Outcome(How::Replayed) if status >= 400 => Some("terminal_error"),
+            Event::Outcome(How::Replayed) => Some("completed"),
+            Event::Outcome(How::Attached) => Some("attached"),
+            _ => None,
+        };
+        if hit.is_some() || matches!(answered.event, Event::Problem(_)) {
+            let grain = self.metrics.grain(seen.scope.as_ref(), &seen.endpoint);
+            match (hit, answered.event) {
+                (Some(hit), _) => self.metrics.hit(&grain, hit),
+                (None, Event::Problem(Code::KeyReused)) => self.metrics.collision(&grain),
+                (None, Event::Problem(Code::LedgerUnavailable)) => self.metrics.ledger_failed(),
+                _ => {}
+            }
+        }
+        tracing::info!(
+            target: "hapax::request",
+            method = %seen.method,
+            endpoint = &*seen.endpoint,
+            status,
+            event = word(answered.event),
+            took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            peer = %seen.peer,
+            tenant = seen.scope.as_ref().map(|scope| scope.tenant().as_str()),
+            project = seen.scope.as_ref().and_then(|scope| scope.project()).map(|project| project.as_str()),
+            operation_id = answered.operation_id.map(tracing::field::display),
+            idempotency_case = seen.key.as_ref().map(|_| "A"),
+            idempotency_source = seen.key.as_ref().map(|_| "header"),
+            idempotency_policy = seen.policy.map(Policy::as_str),
+            idempotency_key_namespaced = self.namespaced(seen),
+            restate_cache_hit = hit.is_some(),
+            "request"
+        );
+    }
+}
+
+fn word(event: Event) -> &'static str {
+    match event {
+        Event::Outcome(How::Executed) => "executed",
+        Event::Outcome(How::Replayed) => "replayed",
+        Event::Outcome(How::Attached) => "attached",
+        Event::Outcome(How::PassedThrough) => "passed",
+        Event::Released => "released",
+        Event::Async => "async",
+        Event::Problem(code) => code.as_str(),
+    }
+}

@@ -1,0 +1,254 @@
+//! Step 2: which route, and which of the edge's own pages, a request is for.
+//!
+//! A request matches exactly one (P2). Beside the configured routes the edge has two kinds of its own: where outcomes are
+//! recalled (H7), and the pages about problem codes (H1).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hapax_core::Error;
+use hapax_tower::Code;
+use http::Method;
+use matchit::Router;
+
+use crate::limits;
+use crate::settings::{Route, Settings};
+
+/// What a request is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A configured route.
+    Route(Arc<Route>),
+    /// The outcome that is kept for a key of this route (H7).
+    RecallKey {
+        /// The routes that share this path; the key may be of any of them.
+        routes: Arc<[Arc<Route>]>,
+        /// The key, as it stands in the path.
+        key: String,
+        /// Whether to wait for an outcome.
+        wait: bool,
+    },
+    /// The outcome of an operation (H7).
+    RecallOperation {
+        /// Its public id, as it stands in the path.
+        id: String,
+        /// Whether to wait for an outcome.
+        wait: bool,
+    },
+    /// The page about a problem code.
+    Page(Code),
+}
+
+/// Why nothing was matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoMatch {
+    /// The path is unknown.
+    Path,
+    /// The path is known with these methods.
+    Method(String),
+}
+
+#[derive(Debug)]
+enum Place {
+    Route(Arc<Route>),
+    Key { routes: Arc<[Arc<Route>]>, wait: bool },
+    Operation { wait: bool },
+    Page,
+}
+
+/// All routes of a configuration.
+///
+/// One router for each method: a path that another method has more exactly must not hide this method's.
+#[derive(Debug)]
+pub(crate) struct Table {
+    methods: BTreeMap<String, Router<Place>>,
+    /// By operation, for what is recalled by operation id.
+    operations: BTreeMap<String, Arc<Route>>,
+}
+
+impl Table {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
+        let mut table = Table { methods: BTreeMap::new(), operations: BTreeMap::new() };
+        let mut keyed: BTreeMap<String, Vec<Arc<Route>>> = BTreeMap::new();
+        for route in &settings.routes {
+            let (route, path) = (Arc::new(route.clone()), plain(&route.path));
+            if let Some(rule) = &route.rule {
+                table.operations.insert(rule.operation.to_string(), route.clone());
+                keyed.entry(path.trim_end_matches('/').to_owned()).or_default().push(route.clone());
+            }
+            table.insert(route.method.as_str(), &path, Place::Route(route.clone()))?;
+        }
+        for (path, routes) in keyed {
+            let (routes, recall): (Arc<[_]>, _) =
+                (routes.into(), format!("{path}/by-idempotency-key/{{key}}"));
+            table.insert(
+                "GET",
+                &format!("{recall}/output"),
+                Place::Key { routes: routes.clone(), wait: false },
+            )?;
+            table.insert("GET", &recall, Place::Key { routes, wait: true })?;
+        }
+        if !table.operations.is_empty() {
+            let operation = format!("{}/{{id}}", settings.edge.operations_prefix);
+            table.insert("GET", &format!("{operation}/output"), Place::Operation { wait: false })?;
+            table.insert("GET", &operation, Place::Operation { wait: true })?;
+        }
+        table.insert("GET", &format!("{}{{code}}", limits::DOCS), Place::Page)?;
+        Ok(table)
+    }
+
+    fn insert(&mut self, method: &str, path: &str, place: Place) -> Result<(), Error> {
+        self.methods.entry(method.to_owned()).or_default().insert(path, place).map_err(|error| {
+            Error::invalid("two routes match the same requests")
+                .with_detail(format_args!("{method} {path}: {error}"))
+        })
+    }
+
+    /// The route of an operation.
+    pub(crate) fn of_operation(&self, operation: &str) -> Option<&Arc<Route>> {
+        self.operations.get(operation)
+    }
+
+    /// What a request with this method and path is for. `HEAD` follows `GET` where it has no route of its own (P7).
+    pub(crate) fn find(&self, method: &Method, path: &str) -> Result<Target, NoMatch> {
+        let own = self.at(method.as_str(), path);
+        let found = if own.is_none() && *method == Method::HEAD { self.at("GET", path) } else { own };
+        found.ok_or_else(|| match self.allowed(path) {
+            methods if methods.is_empty() => NoMatch::Path,
+            methods => NoMatch::Method(methods),
+        })
+    }
+
+    fn at(&self, method: &str, path: &str) -> Option<Target> {
+        let found = self.methods.get(method)?.at(path).ok()?;
+        let parameter = |name: &str| found.params.get(name).unwrap_or_default().to_owned();
+        Some(match found.value {
+            Place::Route(route) => Target::Route(route.clone()),
+            Place::Key { routes, wait } => {
+                Target::RecallKey { routes: routes.clone(), key: parameter("key"), wait: *wait }
+            }
+            Place::Operation { wait } => Target::RecallOperation { id: parameter("id"), wait: *wait },
+            Place::Page => {
+                let code = parameter("code");
+                Target::Page(Code::ALL.into_iter().find(|known| known.as_str() == code)?)
+            }
+        })
+    }
+
+    /// The methods that this path takes; empty where it is unknown.
+    fn allowed(&self, path: &str) -> String {
+        let known = self.methods.keys().filter(|method| self.at(method, path).is_some());
+        let mut methods: Vec<&str> = known.map(String::as_str).collect();
+        if methods.is_empty() {
+            return String::new();
+        }
+        for (implied, by) in [("HEAD", Some("GET")), ("OPTIONS", None)] {
+            if !methods.contains(&implied) && by.is_none_or(|by| methods.contains(&by)) {
+                methods.push(implied);
+            }
+        }
+        methods.join(", ")
+    }
+}
+
+/// The path with its parameters numbered: how two routes name the same place does not matter.
+fn plain(path: &str) -> String {
+    let mut plain = String::with_capacity(path.len());
+    for (number, segment) in path.split('/').enumerate() {
+        if number > 0 {
+            plain.push('/');
+        }
+        match segment.starts_with('{') && segment.ends_with('}') {
+            true => plain.push_str(&format!("{{p{number}}}")),
+            false => plain.push_str(segment),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_core::Policy;
+    use hapax_tower::Rule;
+
+    use super::*;
+    use crate::settings::{Auth, Edge, Level, TenantLimits, Upstream};
+
+    fn table(routes: &[(&str, &str, Option<&str>)]) -> Result<Table, Error> {
+        let upstream = Arc::new(Upstream::new("a", "localhost", 1));
+        let routes = routes.iter().map(|(method, path, operation)| Route {
+            method: method.parse().unwrap(),
+            path: (*path).into(),
+            policy: if operation.is_some() { Policy::RequiredA } else { Policy::Prohibited },
+            lenient: false,
+            level: Level::Project,
+            upstream: upstream.clone(),
+            rule: operation.map(|operation| Arc::new(Rule::new(operation).unwrap())),
+            reconcile: None,
+        });
+        let settings = Settings {
+            edge: Edge::new(([127, 0, 0, 1], 0).into()),
+            upstreams: BTreeMap::new(),
+            routes: routes.collect(),
+            auth: Auth::default(),
+            tenants: TenantLimits::default(),
+        };
+        Table::new(&settings)
+    }
+
+    fn found(table: &Table, method: &str, path: &str) -> String {
+        match table.find(&method.parse().unwrap(), path) {
+            Ok(Target::Route(route)) => route.path.to_string(),
+            Ok(Target::RecallKey { key, wait, routes }) => format!("key {key} {wait} {}", routes.len()),
+            Ok(Target::RecallOperation { id, wait }) => format!("operation {id} {wait}"),
+            Ok(Target::Page(code)) => format!("page {}", code.as_str()),
+            Err(NoMatch::Path) => "unknown".into(),
+            Err(NoMatch::Method(methods)) => methods,
+        }
+    }
+
+    #[test]
+    fn a_request_matches_exactly_one_route_p2() {
+        let table = table(&[
+            ("POST", "/a", Some("a.create")),
+            ("PUT", "/a", Some("a.replace")),
+            ("GET", "/a/{id}", None),
+            ("POST", "/a/me", None),
+            ("POST", "/a/{order}/notes", Some("notes")),
+            ("DELETE", "/a/{any}", None),
+        ])
+        .unwrap();
+        let expected = [
+            ("POST", "/a", "/a"),
+            ("GET", "/a/7", "/a/{id}"),
+            ("HEAD", "/a/7", "/a/{id}"),
+            ("GET", "/a/me", "/a/{id}"),
+            ("POST", "/a/me", "/a/me"),
+            ("DELETE", "/a/me", "/a/{any}"),
+            ("POST", "/a/7/notes", "/a/{order}/notes"),
+            ("GET", "/a/by-idempotency-key/k", "key k true 2"),
+            ("GET", "/a/by-idempotency-key/k/output", "key k false 2"),
+            ("GET", "/a/7/notes/by-idempotency-key/k", "key k true 1"),
+            ("GET", "/operations/op_1", "operation op_1 true"),
+            ("GET", "/operations/op_1/output", "operation op_1 false"),
+            ("GET", "/.well-known/hapax/errors/key-missing", "page key-missing"),
+            ("GET", "/.well-known/hapax/errors/nonsense", "unknown"),
+            ("PATCH", "/a", "POST, PUT, OPTIONS"),
+            ("PATCH", "/a/7", "DELETE, GET, HEAD, OPTIONS"),
+            ("POST", "/operations/op_1", "GET, HEAD, OPTIONS"),
+            ("GET", "/b", "unknown"),
+            ("GET", "/a/", "unknown"),
+            ("GET", "/A/7", "unknown"),
+        ];
+        for (method, path, wanted) in expected {
+            assert_eq!(found(&table, method, path), wanted, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn routes_that_match_the_same_requests_are_refused() {
+        assert!(table(&[("GET", "/a/{b}", None), ("GET", "/a/{c}", None)]).is_err());
+        assert!(table(&[("GET", "/operations/{x}", Some("x"))]).is_err());
+        assert!(table(&[("GET", "/a/{b}", None), ("GET", "/a/c", None)]).is_ok());
+    }
+}

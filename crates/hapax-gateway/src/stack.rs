@@ -1,0 +1,329 @@
+//! One request, read from top to bottom.
+//!
+//! accept → route → authenticate → admit → read and identify → claim → run under the lease → answer. Each step is one
+//! paragraph of [`Stack::answer`]; what a step does is in the file it names.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use hapax_core::{Key, Ledger, Policy, Registry, Scope, Width};
+use hapax_exec::How;
+use hapax_tower::answer::{IGNORED, OUTCOME};
+use hapax_tower::key::{self, Found};
+use hapax_tower::protect::{Reconcile, Told};
+use hapax_tower::{Answered, Asked, Body, Code, Event, Problem, Protect};
+use http::header::{ALLOW, HeaderValue};
+use http::{Method, Request, Response, StatusCode, request};
+use http_body_util::BodyExt as _;
+
+use crate::accept::{Peer, Tasks};
+use crate::admit::Admission;
+use crate::auth::Authenticator;
+use crate::forward::{self, Came, Inbound};
+use crate::metrics::Metrics;
+use crate::route::{NoMatch, Table, Target};
+use crate::settings::{Edge, Route, Settings, Upstream};
+use crate::upload::{Pace, Upload};
+use crate::upstream::{Failed, FailedKind, Incoming, Outgoing, Pool, Reached};
+use crate::{head, limits, pages, read, recall, tunnel};
+
+/// The answer to one request.
+pub(crate) type Answer = Answered<Incoming>;
+
+/// What was read from one configuration; replaced whole by a reload.
+pub(crate) struct Plan<R> {
+    pub(crate) settings: Settings,
+    pub(crate) table: Table,
+    pub(crate) auth: Authenticator<R>,
+}
+
+/// What all threads share.
+pub(crate) struct Shared<L, R> {
+    pub(crate) plan: ArcSwap<Plan<R>>,
+    pub(crate) protect: Protect<L>,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// The request path of one thread.
+pub(crate) struct Stack<L, R> {
+    shared: Arc<Shared<L, R>>,
+    pools: Pools,
+    /// What a drain waits for.
+    tasks: Tasks,
+}
+
+/// What is known about a request so far, for the log line and the counters.
+pub(crate) struct Seen {
+    pub(crate) began: Instant,
+    pub(crate) method: Method,
+    pub(crate) endpoint: Arc<str>,
+    pub(crate) policy: Option<Policy>,
+    pub(crate) scope: Option<Scope>,
+    pub(crate) key: Option<Key>,
+    pub(crate) peer: SocketAddr,
+}
+
+impl<L: Ledger, R: Registry> Stack<L, R> {
+    pub(crate) fn new(shared: Arc<Shared<L, R>>, tasks: Tasks) -> Self {
+        Stack { shared, pools: Pools::default(), tasks }
+    }
+
+    /// Answers one request, whatever it is.
+    pub(crate) async fn answer_any(
+        &self,
+        request: Request<hyper::body::Incoming>,
+        peer: Peer,
+    ) -> Response<Body<Incoming>> {
+        let plan = self.shared.plan.load_full();
+        let cors = plan.settings.edge.cors.as_ref();
+        let asked = cors.map(|_| request.headers().clone());
+        let mut seen = Seen::new(&request, peer.addr);
+        let answered = match self.answer(&plan, request, peer.tls, &mut seen).await {
+            Ok(answered) => answered,
+            Err(problem) => self.shared.protect.problem(problem),
+        };
+        self.shared.record(&seen, &answered);
+        let mut response = answered.response;
+        if let (Some(cors), Some(asked)) = (cors, asked) {
+            cors.grant(&asked, response.headers_mut());
+        }
+        response
+    }
+
+    async fn answer(
+        &self,
+        plan: &Arc<Plan<R>>,
+        request: Request<hyper::body::Incoming>,
+        tls: bool,
+        seen: &mut Seen,
+    ) -> Result<Answer, Problem> {
+        let shared = &*self.shared;
+        let edge = &plan.settings.edge;
+        let peer = seen.peer.ip();
+
+        // 1. Accept: a head that can be read in exactly one way.
+        let (mut head, body) = request.into_parts();
+        let authority = head::check(&head)?;
+
+        // 2. Route: exactly one, or none.
+        let target = match plan.table.find(&head.method, head.uri.path()) {
+            Ok(target) => target,
+            Err(NoMatch::Path) => return Err(Problem::new(Code::NotFound)),
+            Err(NoMatch::Method(methods)) => return self.other_method(plan, &head, methods),
+        };
+        if let Target::Page(code) = target {
+            return Ok(pages::page(code));
+        }
+
+        // 3. Authenticate: whose request it is, on replays too (A6).
+        let trusted = plan.auth.is_trusted(peer);
+        let caller = recall::Caller::identify(plan, &head, peer, trusted).await?;
+        let route = match target {
+            Target::Route(route) => route,
+            recalled => {
+                seen.endpoint = "recall".into();
+                return recall::answer(shared, plan, &caller, recalled, &head.headers, seen).await;
+            }
+        };
+        seen.endpoint = route.path.clone();
+        seen.policy = Some(route.policy);
+        let found = key::find(&head.headers, route.policy, route.lenient, trusted)
+            .inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
+        let ignored = found == Found::Ignored;
+        let (scope, width, key) = match found {
+            Found::Namespaced(scope, width, key) => (scope, width, Some(key)),
+            Found::Key(key) => (caller.scope(route.level)?, Width::Subject, Some(key)),
+            Found::None | Found::Ignored => (caller.scope(route.level)?, Width::Subject, None),
+        };
+        (seen.scope, seen.key) = (Some(scope.clone()), key.clone());
+        let came = Came { peer, tls, trusted, authority };
+        let pool = self.pools.of(&route.upstream)?;
+        let protected = route.rule.as_ref().filter(|rule| key.is_some() || rule.derived.is_some());
+        let Some(rule) = protected.cloned() else {
+            shared.count_unkeyed(seen);
+            let mut answered = self.pass(edge, &route, head, body, &came, &scope, pool).await?;
+            if ignored {
+                answered.response.headers_mut().insert(IGNORED, HeaderValue::from_static("true"));
+            }
+            return Ok(answered);
+        };
+        shared.count_key_present(seen);
+
+        // 4. Admit: is there room, for this tenant too?
+        let calls = shared.protect.calls();
+        let mut room = shared.admission.enter(scope.tenant(), edge, &plan.settings.tenants, calls)?;
+
+        // 5. Read and identify: the whole body, and what makes this request the same as another one.
+        let body = read::whole(body, rule.max_request_body, edge, &mut room).await?;
+        let headers = Arc::new(std::mem::take(&mut head.headers));
+        let asked = Asked {
+            rule: rule.clone(),
+            scope: scope.clone(),
+            width,
+            key: key.clone(),
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            headers: headers.clone(),
+            body: body.clone(),
+            operations: Some(edge.operations_prefix.clone()),
+        }
+        .identified();
+        let upstream_key = forward::upstream_key(&route.upstream, asked.identity())
+            .map_err(|error| Problem::new(Code::KeyMalformed).detail(error.message()))?;
+        let inbound = Inbound {
+            method: head.method,
+            uri: head.uri,
+            headers,
+            came,
+            scope,
+            key: upstream_key,
+            body,
+            rerun: rule.rerun,
+        };
+
+        // 6 and 7. Claim; run under the lease; settle, release or doubt. 8. Answer with what the ledger has.
+        let reconcile = route.reconcile.as_ref().map(|path| reconcile(path, &inbound, pool.clone()));
+        let send = move |attempt| {
+            let outbound = inbound.outbound(pool.settings());
+            outbound.send(pool, attempt)
+        };
+        Ok(shared.protect.run(asked, reconcile, room, self.tasks.enter(), send).await)
+    }
+
+    /// A known path with a method that no route has: what browsers ask before a request, or a mistake.
+    fn other_method(
+        &self,
+        plan: &Plan<R>,
+        head: &request::Parts,
+        methods: String,
+    ) -> Result<Answer, Problem> {
+        let allow = HeaderValue::try_from(methods.as_str()).map_err(|_| Problem::new(Code::Internal))?;
+        if head.method != Method::OPTIONS {
+            return Err(Problem::new(Code::MethodNotAllowed).header(ALLOW, allow));
+        }
+        let mut response = Response::new(Body::whole(Bytes::new()));
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let cors = plan.settings.edge.cors.as_ref();
+        if let Some(headers) = cors.and_then(|cors| cors.preflight(&head.headers, &methods)) {
+            *response.headers_mut() = headers;
+        }
+        response.headers_mut().insert(ALLOW, allow);
+        Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None })
+    }
+
+    /// Nothing is kept: both bodies are passed on as they come (H11).
+    #[expect(clippy::too_many_arguments, reason = "each is a finding of an earlier step")]
+    async fn pass(
+        &self,
+        edge: &Edge,
+        route: &Route,
+        mut head: request::Parts,
+        body: hyper::body::Incoming,
+        came: &Came,
+        scope: &Scope,
+        pool: Pool,
+    ) -> Result<Answer, Problem> {
+        if self.shared.admission.is_draining() {
+            return Err(Problem::new(Code::Draining));
+        }
+        let upgrade = tunnel::Asked::of(&mut head);
+        let mut headers = forward::headers(&head.headers, came, scope);
+        let pace = Pace::new();
+        let outgoing = match http_body::Body::is_end_stream(&body) {
+            true => Outgoing::Empty,
+            false => Outgoing::stream(Upload::new(body, edge, pace.clone())),
+        };
+        if let Some(upgrade) = &upgrade {
+            upgrade.announce(&mut headers);
+        }
+        let mut request = Request::new(outgoing);
+        *request.method_mut() = head.method;
+        *request.uri_mut() = forward::target(&head.uri, &route.upstream);
+        *request.headers_mut() = headers;
+        let sent = async {
+            match upgrade {
+                Some(upgrade) => upgrade.carry_out(pool, request).await,
+                None => pool.send(request).await.map(|response| response.map(Body::stream)),
+            }
+        };
+        let sent = tokio::select! {
+            sent = sent => sent,
+            () = pace.still_for(route.upstream.timeout) => return Err(Problem::new(Code::UpstreamTimeout)),
+        };
+        let mut response = sent.map_err(|failed| match pace.was_too_slow() {
+            true => Problem::new(Code::RequestTimeout),
+            false => unreachable_upstream(&failed),
+        })?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            hapax_tower::answer::remove_hop_by_hop(response.headers_mut(), &[]);
+        }
+        hapax_tower::answer::remove_ours(response.headers_mut());
+        Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None })
+    }
+}
+
+/// Nothing was kept, so nothing can be promised about another attempt.
+fn unreachable_upstream(failed: &Failed) -> Problem {
+    if failed.kind == FailedKind::RequestBody {
+        return Problem::new(Code::RequestMalformed).detail("the body cannot be read");
+    }
+    let executed = match failed.reached {
+        Reached::No => "no",
+        Reached::Perhaps => "unknown",
+    };
+    Problem::new(Code::UpstreamUnreachable).with("executed", executed)
+}
+
+/// Asks the service whether an earlier attempt happened (L6).
+fn reconcile(path: &str, inbound: &Inbound, pool: Pool) -> Reconcile {
+    let (path, headers, key) = (path.to_owned(), inbound.headers(), inbound.key.clone());
+    Box::new(move |attempt| {
+        let request = forward::reconcile_request(&path, &headers, key.as_ref(), attempt);
+        let pool = pool.clone();
+        Box::pin(async move {
+            let Ok(Ok(response)) = tokio::time::timeout(limits::RECONCILE, pool.send(request)).await else {
+                return Told::Unknown;
+            };
+            let (head, body) = response.into_parts();
+            let never = head.headers.get(OUTCOME).is_some_and(|value| value == "never");
+            match head.status.as_u16() {
+                404 if never => Told::Never,
+                200..300 => match http_body_util::Limited::new(body, limits::RECONCILED).collect().await {
+                    Ok(body) => Told::Happened(Response::from_parts(head, body.to_bytes())),
+                    Err(_) => Told::Unknown,
+                },
+                _ => Told::Unknown,
+            }
+        })
+    })
+}
+
+/// The connections of this thread, by service. A reload that changes a service starts anew with it.
+#[derive(Default)]
+struct Pools(Mutex<HashMap<String, (Arc<Upstream>, Pool)>>);
+
+impl Pools {
+    fn of(&self, upstream: &Arc<Upstream>) -> Result<Pool, Problem> {
+        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, pool)) = pools.get(&upstream.name)
+            && Arc::ptr_eq(known, upstream)
+        {
+            return Ok(pool.clone());
+        }
+        let pool = Pool::new(upstream.clone()).map_err(|error| {
+            tracing::error!(
+                upstream = upstream.name,
+                error = format!("{error:#}"),
+                "a service cannot be used"
+            );
+            Problem::new(Code::UpstreamUnreachable)
+        })?;
+        pools.insert(upstream.name.clone(), (upstream.clone(), pool.clone()));
+        Ok(pool)
+    }
+}

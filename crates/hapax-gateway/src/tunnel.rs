@@ -1,0 +1,62 @@
+//! Another protocol on the same connection, such as WebSocket, on routes where nothing is kept (H11).
+//!
+//! Nothing is passed either way before the service has said 101. WebSocket is the only such protocol: through a tunnel that
+//! speaks HTTP a caller would reach every path of the service, with every header, past the edge.
+
+use hapax_tower::Body;
+use http::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
+use http::{Request, Response, Version, request};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+
+use crate::upstream::{Failed, Incoming, Outgoing, Pool, Upgrade};
+
+/// A request for another protocol.
+pub(crate) struct Asked {
+    protocol: HeaderValue,
+    client: OnUpgrade,
+}
+
+impl Asked {
+    /// What a request asks for, if it does.
+    pub(crate) fn of(head: &mut request::Parts) -> Option<Self> {
+        let mut protocols = head.headers.get_all(UPGRADE).iter();
+        let (protocol, None) = (protocols.next()?.clone(), protocols.next()) else { return None };
+        let named = head.headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
+        let asked =
+            named.flat_map(|line| line.split(',')).any(|word| word.trim().eq_ignore_ascii_case("upgrade"));
+        let is_websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
+        if head.version != Version::HTTP_11 || !asked || !is_websocket {
+            return None;
+        }
+        let client = head.extensions.remove::<OnUpgrade>()?;
+        Some(Asked { protocol, client })
+    }
+
+    /// Says to the service what is asked for.
+    pub(crate) fn announce(&self, headers: &mut HeaderMap) {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, self.protocol.clone());
+    }
+
+    /// Asks the service; if it agrees, passes bytes both ways until either side ends.
+    pub(crate) async fn carry_out(
+        self,
+        pool: Pool,
+        request: Request<Outgoing>,
+    ) -> Result<Response<Body<Incoming>>, Failed> {
+        match pool.upgrade(request).await? {
+            Upgrade::Refused(response) => Ok(response.map(Body::stream)),
+            Upgrade::Switched(response, mut service) => {
+                let client = self.client;
+                tokio::spawn(async move {
+                    let Ok(client) = client.await else { return };
+                    let mut client = TokioIo::new(client);
+                    // However it ends, both connections are closed.
+                    let _ = tokio::io::copy_bidirectional(&mut client, &mut service).await;
+                });
+                Ok(response.map(|()| Body::whole(bytes::Bytes::new())))
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The body of a request that is passed on as it comes (H11): without its trailers, and not for ever.
+//!
+//! Only the time that is spent waiting for the client counts against it, so that a service that reads slowly is not blamed
+//! on the client. How long the service may take counts from the last piece that it was given: a long upload is no silence.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::settings::Edge;
+use crate::upstream::StreamError;
+
+/// How an upload goes on, for whoever waits for the answer.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    too_slow: AtomicBool,
+    moved: Mutex<Instant>,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Pace { too_slow: AtomicBool::new(false), moved: Mutex::new(Instant::now()) })
+    }
+
+    /// Whether it was given up because the client sent too slowly.
+    pub(crate) fn was_too_slow(&self) -> bool {
+        self.too_slow.load(Relaxed)
+    }
+
+    fn moved(&self) -> Instant {
+        *self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn moves(&self) {
+        *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Returns when nothing has moved for so long.
+    pub(crate) async fn still_for(&self, span: Duration) {
+        loop {
+            let until = self.moved() + span;
+            if until <= Instant::now() {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    }
+}
+
+/// A body on its way from a client to a service.
+pub(crate) struct Upload {
+    body: hyper::body::Incoming,
+    pace: Arc<Pace>,
+    patience: Duration,
+    rate: u64,
+    length: u64,
+    waited: Duration,
+    /// Since when the client is waited for, and until when.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+}
+
+impl Upload {
+    pub(crate) fn new(body: hyper::body::Incoming, edge: &Edge, pace: Arc<Pace>) -> Self {
+        let (patience, rate) = (edge.header_timeout, edge.body_rate.max(1));
+        Upload { body, pace, patience, rate, length: 0, waited: Duration::ZERO, waiting: None }
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        loop {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                // A key hidden in a trailer must not get through (A5).
+                Poll::Ready(Some(Ok(frame))) if !frame.is_data() => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn still_patient(&mut self, cx: &mut Context<'_>) -> bool {
+        let left = (self.patience + Duration::from_secs(self.length / self.rate)).saturating_sub(self.waited);
+        let (_, timer) = self.waiting.get_or_insert_with(|| {
+            let now = Instant::now();
+            (now, Box::pin(sleep_until(now + left)))
+        });
+        timer.as_mut().poll(cx).is_pending()
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = StreamError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
+        let Poll::Ready(frame) = self.poll_data(cx) else {
+            if self.still_patient(cx) {
+                return Poll::Pending;
+            }
+            self.pace.too_slow.store(true, Relaxed);
+            return Poll::Ready(Some(Err("the client sends too slowly".into())));
+        };
+        if let Some((since, _)) = self.waiting.take() {
+            self.waited += since.elapsed();
+        }
+        if let Some(Ok(frame)) = &frame {
+            self.length += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        self.pace.moves();
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,234 @@
+//! The listener with clients that speak HTTP/2, and with TLS.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_gateway::accept::{self, Running};
+use http::Request;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::accept::{Clerk, Desk, connect, edge, start, until};
+use crate::certificates as tls;
+use crate::raw::{PATIENCE, rest};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+type Sender = http2::SendRequest<Empty<Bytes>>;
+
+async fn client<T>(io: T) -> Sender
+where
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(io)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+fn get(path: &str) -> Request<Empty<Bytes>> {
+    Request::get(format!("http://a{path}")).body(Empty::new()).unwrap()
+}
+
+async fn text(sender: &mut Sender, path: &str) -> String {
+    let response = timeout(PATIENCE, sender.send_request(get(path))).await.unwrap().unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn http2_is_spoken_with_those_who_begin_with_it() {
+    let desk = Desk::new();
+    let running = start(&desk, |_| {});
+    let mut sender = client(connect(&running).await).await;
+    for _ in 0..3 {
+        assert_eq!(text(&mut sender, "/hello").await, "hello 127.0.0.1 plain");
+    }
+    assert_eq!(running.counts().accepted, 1);
+    // A preface that comes in pieces is one all the same, and one that breaks off is nothing.
+    let mut stream = connect(&running).await;
+    for byte in PREFACE {
+        stream.write_all(&[*byte]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    let mut frame = [0; 9];
+    timeout(PATIENCE, stream.read_exact(&mut frame)).await.unwrap().unwrap();
+    assert_eq!(frame[3], 4, "the server's settings come first");
+    let mut stream = connect(&running).await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX").await.unwrap();
+    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 400"));
+}
+
+#[tokio::test]
+async fn a_handler_is_dropped_when_its_stream_is_reset_or_its_connection_ends_h5() {
+    let desk = Desk::new();
+    let running = start(&desk, |_| {});
+    let mut sender = client(connect(&running).await).await;
+    let call = tokio::spawn(sender.send_request(get("/wait")));
+    until("the call", || desk.called.load(SeqCst) == 1).await;
+    call.abort();
+    until("the drop", || desk.dropped.load(SeqCst) == 1).await;
+    assert_eq!(text(&mut sender, "/hello").await, "hello 127.0.0.1 plain");
+
+    // By hand, because hyper's client does not hang up with a stream open.
+    let mut stream = connect(&running).await;
+    let mut bytes = opening();
+    bytes.extend(request(1, "/wait"));
+    stream.write_all(&bytes).await.unwrap();
+    until("the call", || desk.called.load(SeqCst) == 3).await;
+    drop(stream);
+    until("the drop", || desk.dropped.load(SeqCst) == 2).await;
+}
+
+/// What a client begins with: the preface and empty settings.
+fn opening() -> Vec<u8> {
+    [PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat()
+}
+
+/// A GET of a short path as one frame, which ends its stream.
+fn request(stream: u32, path: &str) -> Vec<u8> {
+    let length = u8::try_from(path.len()).unwrap();
+    let mut block = vec![0x82, 0x86, 0x04, length];
+    block.extend(path.bytes());
+    block.extend([0x41, 1, b'a']);
+    let mut frame = vec![0, 0, u8::try_from(block.len()).unwrap(), 1, 0x5];
+    frame.extend(stream.to_be_bytes());
+    frame.extend(block);
+    frame
+}
+
+#[tokio::test]
+async fn a_panic_on_one_stream_harms_no_other() {
+    let desk = Desk::new();
+    let running = start(&desk, |_| {});
+    let mut sender = client(connect(&running).await).await;
+    let response = timeout(PATIENCE, sender.send_request(get("/panic"))).await.unwrap().unwrap();
+    assert_eq!(response.status(), 500);
+    assert_eq!(text(&mut sender, "/hello").await, "hello 127.0.0.1 plain");
+}
+
+#[tokio::test]
+async fn a_head_beyond_the_bounds_is_refused_on_http2() {
+    let desk = Desk::new();
+    let running = start(&desk, |_| {});
+    let mut sender = client(connect(&running).await).await;
+    let mut many = get("/hello");
+    for number in 0..150 {
+        many.headers_mut().append("x-many", number.into());
+    }
+    let response = timeout(PATIENCE, sender.send_request(many)).await.unwrap().unwrap();
+    assert_eq!(response.status(), 431);
+    let mut long = get("/hello");
+    long.headers_mut().insert("x-long", "x".repeat(40_000).parse().unwrap());
+    // hyper's client may keep it to itself, as it knows the server's bound.
+    if let Ok(response) = timeout(PATIENCE, sender.send_request(long)).await.unwrap() {
+        assert_eq!(response.status(), 431);
+    }
+    assert_eq!(desk.called.load(SeqCst), 0);
+}
+
+#[tokio::test]
+async fn rapid_resets_end_the_connection_and_start_little() {
+    let desk = Desk::new();
+    let running = start(&desk, |edge| edge.threads = 1);
+    let mut stream = connect(&running).await;
+    let mut bytes = opening();
+    for number in 0u32..2_000 {
+        let stream = 2 * number + 1;
+        bytes.extend(request(stream, "/wait"));
+        bytes.extend([0, 0, 4, 3, 0]);
+        bytes.extend(stream.to_be_bytes());
+        bytes.extend(8u32.to_be_bytes());
+    }
+    let _ = stream.write_all(&bytes).await;
+    let mut answer = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the connection is ended");
+    // Where it was not lost in a reset of the socket, the last thing said is to calm down.
+    let calm = answer.windows(4).any(|code| code == 11u32.to_be_bytes());
+    assert!(calm || answer.len() < 100, "{answer:?}");
+    assert!(desk.called.load(SeqCst) <= 200, "{} requests were begun", desk.called.load(SeqCst));
+    until("it is closed", || running.counts().open == 0).await;
+}
+
+#[tokio::test]
+async fn a_drain_lets_streams_end_and_refuses_new_ones() {
+    let desk = Desk::new();
+    let running = start(&desk, |_| {});
+    let mut sender = client(connect(&running).await).await;
+    let call = tokio::spawn(sender.send_request(get("/wait")));
+    until("the call", || desk.called.load(SeqCst) == 1).await;
+    let drain = tokio::spawn(running.drain(PATIENCE));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(timeout(PATIENCE, sender.send_request(get("/hello"))).await.unwrap().is_err());
+    desk.go_on();
+    assert_eq!(timeout(PATIENCE, call).await.unwrap().unwrap().unwrap().status(), 200);
+    assert_eq!(timeout(PATIENCE, drain).await.unwrap().unwrap().connections, 0);
+}
+
+#[tokio::test]
+async fn a_client_that_stays_silent_on_http2_is_closed_in_time() {
+    let running = start(&Desk::new(), |edge| edge.idle_timeout = Duration::from_millis(100));
+    let mut sender = client(connect(&running).await).await;
+    assert_eq!(text(&mut sender, "/hello").await, "hello 127.0.0.1 plain");
+    until("it is closed", || running.counts().open == 0).await;
+}
+
+fn start_tls(desk: &Arc<Desk>) -> Running {
+    let desk = Arc::clone(desk);
+    let make = move |thread| Clerk::new(&desk, thread);
+    accept::start(&edge(|_| {}), Some(tls::server(&["h2", "http/1.1"])), make).unwrap()
+}
+
+async fn connect_tls(running: &Running, protocols: &[&str]) -> TlsStream<TcpStream> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(tls::authority()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, connect(running).await).await.unwrap()
+}
+
+#[tokio::test]
+async fn over_tls_both_protocols_are_spoken_as_agreed() {
+    let desk = Desk::new();
+    let running = start_tls(&desk);
+    let mut sender = client(connect_tls(&running, &["h2", "http/1.1"]).await).await;
+    assert_eq!(text(&mut sender, "/hello").await, "hello 127.0.0.1 tls");
+    for protocols in [&["http/1.1"][..], &[]] {
+        let io = TokioIo::new(connect_tls(&running, protocols).await);
+        let (mut sender, connection) = http1::handshake::<_, Empty<Bytes>>(io).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get("/hello").header("host", "a").body(Empty::new()).unwrap();
+        let response = timeout(PATIENCE, sender.send_request(request)).await.unwrap().unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "hello 127.0.0.1 tls");
+    }
+    let mut stream = connect_tls(&running, &["http/1.1"]).await;
+    stream.write_all(b"GET /hello HTTP/1.1\nHost: a\r\n\r\n").await.unwrap();
+    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 400"));
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_none_is_counted_and_forgotten() {
+    let running = start_tls(&Desk::new());
+    let mut stream = connect(&running).await;
+    stream.write_all(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    rest(&mut stream).await;
+    until("it is counted", || running.counts().handshakes_failed == 1).await;
+    assert_eq!(running.counts().open, 0);
+}

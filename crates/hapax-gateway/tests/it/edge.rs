@@ -1,0 +1,203 @@
+//! What callers of the edge see: a key's whole life over real sockets.
+
+use std::time::Duration;
+
+use crate::world::{Got, World, change_rule};
+
+#[tokio::test]
+async fn a_retry_gets_the_first_answer_byte_for_byte_h3() {
+    let world = World::start().await;
+    let first = world.charge("k-1", "{\"amount\":5}", &[]).await;
+    let again = world.charge("\"k-1\"", "{\"amount\":5}", &[]).await;
+    assert_eq!((first.status, first.text()), (201, "answer 1 to {\"amount\":5}".into()));
+    assert_eq!((first.is_replay(), again.is_replay()), (false, true));
+    assert_eq!(first.header("set-cookie"), Some("session=1"));
+    assert_eq!(again.header("set-cookie"), None);
+    assert_eq!((again.header("location"), again.header("etag")), (Some("/charges/1"), Some("\"abc\"")));
+    assert_eq!(again.all("x-custom"), ["one", "two"]);
+    for got in [&first, &again] {
+        assert!(got.header("x-operation-id").unwrap().starts_with("op_"), "never the service's own");
+        assert!(got.header("idempotency-expires").unwrap().ends_with("GMT"));
+        assert_eq!((got.header("keep-alive"), got.header("x-hop")), (None, None));
+    }
+    assert_eq!(first.without_marks(), again.without_marks());
+    assert_eq!(world.service.count(), 1);
+}
+
+#[tokio::test]
+async fn the_service_sees_who_asks_and_a_key_that_only_the_edge_can_write_k4_a5() {
+    let world = World::start().await;
+    let forged = [
+        ("x-tenant-id", "globex"),
+        ("x-project-id", "other"),
+        ("x-subject", "user:root"),
+        ("x-operation-id", "op_1"),
+        ("x-operation-epoch", "99"),
+        ("x-restate-id", "1"),
+        ("idempotent-replayed", "true"),
+        ("x-forwarded-for", "6.6.6.6"),
+        ("x-forwarded-proto", "https"),
+        ("connection", "idempotency-key, x-private"),
+        ("x-private", "1"),
+        ("accept-encoding", "gzip"),
+    ];
+    assert_eq!(world.charge("k-1", "{}", &forged).await.status, 201);
+    let arrived = world.service.last();
+    assert_eq!(arrived.line(), "POST /charges HTTP/1.1");
+    assert_eq!(arrived.header("idempotency-key").unwrap(), "t-acme:web:user:alice:k-1");
+    assert_eq!(arrived.header("x-tenant-id").unwrap(), "acme");
+    assert_eq!(arrived.header("x-project-id").unwrap(), "web");
+    assert_eq!(arrived.header("x-subject").unwrap(), "user:alice");
+    assert!(arrived.header("x-operation-id").unwrap().starts_with("op_"));
+    assert_ne!(arrived.header("x-operation-epoch").unwrap(), "99");
+    assert_eq!(arrived.header("x-forwarded-for").unwrap(), "127.0.0.1");
+    assert_eq!(arrived.header("x-forwarded-proto").unwrap(), "http");
+    assert_eq!(arrived.header("x-forwarded-host").unwrap(), "edge.example");
+    assert_eq!(arrived.header("accept-encoding").unwrap(), "identity");
+    assert_eq!(arrived.header("host").unwrap(), world.service.address().to_string());
+    for gone in ["x-restate-id", "idempotent-replayed", "x-private", "authorization"] {
+        assert_eq!(arrived.header(gone), None, "{gone}");
+    }
+}
+
+#[tokio::test]
+async fn of_two_hundred_simultaneous_requests_one_runs_and_all_have_its_answer() {
+    let world = World::start().await;
+    let asks = (0..200).map(|_| world.charge("k-1", "{}", &[("x-do", "pause=200")]));
+    let answers: Vec<Got> = futures_util::future::join_all(asks).await;
+    assert_eq!(world.service.count(), 1);
+    let first = answers[0].clone().without_marks();
+    assert!(answers.into_iter().all(|answer| answer.without_marks() == first));
+}
+
+#[tokio::test]
+async fn callers_never_see_each_others_answer() {
+    let world = World::start().await;
+    let headers = [("idempotency-key", "k-1")];
+    let callers = [&world.alice, &world.bob, &world.carol, &world.eve];
+    for (number, who) in callers.iter().enumerate() {
+        let got = world.ask("POST /charges", who, &headers, "{}").await;
+        assert_eq!((got.status, got.is_replay()), (201, false));
+        assert_eq!(got.text(), format!("answer {} to {{}}", number + 1));
+    }
+    // H7: and each can recall its own.
+    for (number, who) in callers.iter().enumerate() {
+        let got = world.ask("GET /charges/by-idempotency-key/k-1", who, &[], "").await;
+        assert_eq!((got.status, got.text()), (201, format!("answer {} to {{}}", number + 1)));
+    }
+    assert_eq!(world.service.count(), 4);
+}
+
+#[tokio::test]
+async fn absent_foreign_and_expired_outcomes_are_the_same_404_h7() {
+    let world = World::with(|settings| {
+        change_rule(settings, "raw", |rule| {
+            rule.retention = hapax_core::Retention::For(Duration::from_millis(50));
+        });
+    })
+    .await;
+    let mine = world.charge("k-1", "{}", &[]).await;
+    let operation = mine.header("x-operation-id").unwrap().to_owned();
+    let expired = world.ask("POST /raw", &world.alice, &[("idempotency-key", "old")], "x").await;
+    tokio::time::sleep(Duration::from_millis(80)).await;
+    let expired_id = expired.header("x-operation-id").unwrap();
+    let nowhere = [
+        ("GET /charges/by-idempotency-key/never".to_owned(), &world.alice),
+        ("GET /charges/by-idempotency-key/k-1".to_owned(), &world.eve),
+        ("GET /charges/by-idempotency-key/k-1/output".to_owned(), &world.bob),
+        ("GET /raw/by-idempotency-key/old".to_owned(), &world.alice),
+        (format!("GET /operations/{operation}"), &world.eve),
+        (format!("GET /operations/{operation}"), &world.bob),
+        (format!("GET /operations/{operation}/output"), &world.carol),
+        (format!("GET /operations/{expired_id}"), &world.alice),
+        ("GET /operations/op_00000000000000000000000000000000".to_owned(), &world.alice),
+        ("GET /operations/nonsense".to_owned(), &world.alice),
+    ];
+    let mut answers = Vec::new();
+    for (line, who) in &nowhere {
+        let got = world.ask(line, who, &[], "").await;
+        assert_eq!((got.status, got.code().as_str()), (404, "not-found"), "{line}");
+        answers.push(got.without_marks());
+    }
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:#?}");
+    let own = world.ask(&format!("GET /operations/{operation}"), &world.alice, &[], "").await;
+    assert_eq!((own.status, own.is_replay()), (201, true));
+}
+
+#[tokio::test]
+async fn a_recall_waits_for_the_outcome_and_its_output_does_not_h7() {
+    let world = World::start().await;
+    let slow = world.charge("k-1", "{}", &[("x-do", "pause=400")]);
+    let asks = async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let output = world.ask("GET /charges/by-idempotency-key/k-1/output", &world.alice, &[], "").await;
+        assert_eq!((output.status, output.code().as_str()), (409, "in-progress"));
+        let operation = output.header("x-operation-id").unwrap().to_owned();
+        let waited = world.ask(&format!("GET /operations/{operation}"), &world.alice, &[], "").await;
+        assert_eq!(waited.status, 201);
+    };
+    let (first, ()) = tokio::join!(slow, asks);
+    assert_eq!(first.status, 201);
+}
+
+#[tokio::test]
+async fn an_answer_can_be_fetched_later_h6() {
+    let world = World::start().await;
+    let accepted = world.charge("k-1", "{}", &[("prefer", "respond-async"), ("x-do", "pause=200")]).await;
+    assert_eq!((accepted.status, accepted.header("preference-applied")), (202, Some("respond-async")));
+    let place = accepted.header("location").unwrap().to_owned();
+    let fetched = world.ask(&format!("GET {place}"), &world.alice, &[], "").await;
+    assert_eq!((fetched.status, fetched.text()), (201, "answer 1 to {}".into()));
+    let again = world.charge("k-1", "{}", &[("prefer", "respond-async")]).await;
+    assert_eq!((again.status, again.is_replay()), (201, true), "what is there is handed out at once");
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_does_not_cancel_the_work_h5() {
+    let world = World::start().await;
+    let request = world.request(
+        "POST /charges",
+        &world.alice,
+        &[("idempotency-key", "k-1"), ("x-do", "pause=300")],
+        "{}",
+    );
+    let mut stream = world.connect().await;
+    tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(stream);
+    let again = world.charge("k-1", "{}", &[]).await;
+    assert_eq!((again.status, again.is_replay(), world.service.count()), (201, true, 1));
+}
+
+#[tokio::test]
+async fn the_callers_wait_ends_and_the_call_goes_on_h5() {
+    let world = World::with(|settings| {
+        change_rule(settings, "charge", |rule| rule.timeout = Duration::from_millis(100));
+    })
+    .await;
+    let first = world.charge("k-1", "{}", &[("x-do", "pause=400")]).await;
+    assert_eq!((first.status, first.code().as_str()), (504, "upstream-timeout"));
+    let again = world.charge("k-1", "{}", &[]).await;
+    assert_eq!((again.status, world.service.count()), (201, 1));
+}
+
+#[tokio::test]
+async fn a_drain_finishes_what_is_running_and_takes_nothing_new() {
+    let world = World::start().await;
+    let request = world.request(
+        "POST /charges",
+        &world.alice,
+        &[("idempotency-key", "k-1"), ("x-do", "pause=300")],
+        "{}",
+    );
+    let mut stream = world.connect().await;
+    tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let (clean, answered) = tokio::join!(
+        world.gateway.drain(Duration::from_secs(5)),
+        crate::world::client::read_answer(&mut stream, false)
+    );
+    assert!(clean);
+    assert_eq!(answered.expect("the running request is answered").status, 201);
+    assert!(tokio::net::TcpStream::connect(world.gateway.address()).await.is_err());
+}

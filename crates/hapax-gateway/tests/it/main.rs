@@ -1,0 +1,27 @@
+//! The edge, tested part by part and as a whole, on real sockets and real stores.
+#![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
+
+mod accept;
+mod accept_h2;
+mod auth;
+mod certificates;
+mod cors;
+mod edge;
+mod edge_h2;
+mod edge_tls;
+mod forged;
+mod misbehaving;
+mod passing;
+mod paths;
+mod raw;
+mod refusals;
+mod refusals_load;
+mod reload;
+mod smuggling;
+mod tls;
+mod upgrade;
+mod upstream;
+mod upstream_sending;
+mod upstream_soak;
+mod upstream_tls;
+mod world;

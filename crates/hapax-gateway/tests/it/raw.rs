@@ -1,0 +1,46 @@
+//! Bare sockets for tests that care about every byte.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// Longer than anything here takes, unless it hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) async fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").await.unwrap()
+}
+
+pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
+    timeout(PATIENCE, listener.accept()).await.expect("somebody connects").unwrap().0
+}
+
+/// Reads up to the end of a head, byte by byte so that nothing behind it is lost.
+pub(crate) async fn head<S: AsyncRead + Unpin>(stream: &mut S) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let byte = timeout(PATIENCE, stream.read_u8()).await.expect("a head in time");
+        head.push(byte.unwrap_or_else(|error| panic!("{error} after {:?}", String::from_utf8_lossy(&head))));
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// Reads exactly so many bytes.
+pub(crate) async fn exactly<S: AsyncRead + Unpin>(stream: &mut S, count: usize) -> String {
+    let mut bytes = vec![0; count];
+    timeout(PATIENCE, stream.read_exact(&mut bytes)).await.expect("bytes in time").unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Reads until the other side closes or breaks off.
+pub(crate) async fn rest<S: AsyncRead + Unpin>(stream: &mut S) -> String {
+    let mut bytes = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("an end in time");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+pub(crate) async fn write(stream: &mut TcpStream, text: &str) {
+    timeout(PATIENCE, stream.write_all(text.as_bytes())).await.expect("room to write").unwrap();
+}

@@ -1,0 +1,209 @@
+//! Every problem that comes from outside of a request: limits, the ledger, the service, the end of the process (H2).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_core::Tenant;
+use hapax_exec::{Executor, Settings as Executing};
+use hapax_gateway::settings::Upstream;
+use hapax_store::{Options, Store};
+use hapax_testkit::faulty::Faulty;
+
+use crate::refusals::check;
+use crate::world::{Service, World, change_rule};
+
+const KEY: &str = "idempotency-key";
+
+#[tokio::test]
+async fn each_limit_of_a_tenant_refuses_and_no_other_tenant_h12() {
+    let world = World::with(|settings| settings.tenants.held = 1).await;
+    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "pause=400")], "x");
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let same = world.ask("POST /raw", &world.bob, &[(KEY, "k-2")], "x").await;
+        check(&world, &same, 429, "too-many").await;
+        assert_eq!(world.service.count(), 1);
+        assert_eq!(world.ask("POST /raw", &world.eve, &[(KEY, "k-2")], "x").await.status, 201);
+        assert_eq!(world.ask("POST /open", &world.bob, &[], "x").await.status, 201, "not a claim");
+    };
+    assert_eq!(tokio::join!(slow, others).0.status, 201);
+    assert_eq!(world.ask("POST /raw", &world.bob, &[(KEY, "k-2")], "x").await.status, 201, "given back");
+
+    let world = World::with(|settings| settings.tenants.claims_per_second = 2).await;
+    let ask = |number: usize| {
+        let key = format!("k-{number}");
+        let world = &world;
+        async move { world.ask("POST /raw", &world.alice, &[(KEY, &key)], "x").await }
+    };
+    let answers = futures_util::future::join_all((0..12).map(ask)).await;
+    let refused = answers.iter().find(|got| got.status == 429).expect("twelve at once are too many");
+    check(&world, refused, 429, "too-many").await;
+    let done = answers.iter().filter(|got| got.status == 201).count();
+    assert_eq!((world.service.count(), done > 0), (done, true));
+    assert_eq!(world.ask("POST /raw", &world.eve, &[(KEY, "k-2")], "x").await.status, 201);
+
+    let world = World::with(|settings| settings.tenants.in_doubt = 3).await;
+    world.gateway.admission().set_in_doubt([(Tenant::new("acme").unwrap(), 3)].into());
+    check(&world, &world.ask("POST /raw", &world.alice, &[(KEY, "k")], "x").await, 429, "too-many").await;
+    assert_eq!(world.service.count(), 0);
+    assert_eq!(world.ask("POST /raw", &world.eve, &[(KEY, "k")], "x").await.status, 201);
+}
+
+#[tokio::test]
+async fn more_than_the_edge_can_hold_is_refused_before_it_is_read_h5_h12() {
+    let world = World::with(|settings| settings.edge.max_buffered = 10).await;
+    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "pause=400")], "0123456789");
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        assert_eq!(world.gateway.admission().buffered(), 10);
+        let second = world.ask("POST /raw", &world.eve, &[(KEY, "k-2")], "x").await;
+        check(&world, &second, 503, "overloaded").await;
+        assert_eq!(world.service.count(), 1);
+    };
+    assert_eq!(tokio::join!(slow, others).0.status, 201);
+    assert_eq!(world.gateway.admission().buffered(), 0);
+
+    let world = World::with(|settings| {
+        settings.edge.max_detached = 1;
+        change_rule(settings, "raw", |rule| rule.timeout = Duration::from_millis(50));
+    })
+    .await;
+    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "pause=600")], "x").await;
+    check(&world, &slow, 504, "upstream-timeout").await;
+    let second = world.ask("POST /raw", &world.alice, &[(KEY, "k-2")], "x").await;
+    check(&world, &second, 503, "overloaded").await;
+    assert_eq!(world.service.count(), 1);
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(world.ask("POST /raw", &world.alice, &[(KEY, "k-2")], "x").await.status, 201);
+    let first = world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "x").await;
+    assert_eq!((first.is_replay(), world.service.count()), (true, 2), "the call went on");
+}
+
+#[tokio::test]
+async fn an_edge_that_is_about_to_end_takes_nothing_new_h11() {
+    let world = World::with(|settings| {
+        change_rule(settings, "raw", |rule| rule.timeout = Duration::from_millis(50));
+    })
+    .await;
+    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "pause=500")], "x").await;
+    assert_eq!(slow.status, 504);
+    let asks = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        for (line, headers) in
+            [("POST /raw", &[(KEY, "k-2")][..]), ("POST /open", &[]), ("GET /charges", &[])]
+        {
+            check(&world, &world.ask(line, &world.alice, headers, "").await, 503, "draining").await;
+        }
+    };
+    let (clean, ()) = tokio::join!(world.gateway.drain(Duration::from_secs(5)), asks);
+    assert!(clean, "what went on without a caller came to its end");
+    assert_eq!(world.service.count(), 1);
+}
+
+#[tokio::test]
+async fn a_service_that_is_away_was_not_reached_and_the_key_stays_free_l7_h2() {
+    let listener = crate::raw::listener().await;
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let world = World::with(|settings| {
+        let away = Arc::new(Upstream::new("away", "127.0.0.1", address.port()));
+        settings.routes.iter_mut().for_each(|route| route.upstream = away.clone());
+    })
+    .await;
+    for (line, headers) in [
+        ("POST /raw", &[(KEY, "k-1")][..]),
+        ("POST /orders/1/notes", &[(KEY, "k-1")]),
+        ("POST /open", &[]),
+        ("GET /charges", &[]),
+    ] {
+        let got = world.ask(line, &world.alice, headers, "").await;
+        check(&world, &got, 502, "upstream-unreachable").await;
+        assert_eq!(got.header("x-operation-id").is_some(), line.contains("raw") || line.contains("notes"));
+        assert!(!got.text().contains("127.0.0.1"), "nothing shows what stands behind: {}", got.text());
+    }
+    let back = Service::at(address).await;
+    assert_eq!(world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "").await.status, 201);
+    assert!(world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "").await.is_replay());
+    assert_eq!(back.count(), 1);
+}
+
+#[tokio::test]
+async fn a_service_that_takes_too_long_ends_the_wait_on_open_routes_too_h5() {
+    let world = World::with(|settings| {
+        let upstream =
+            Upstream { timeout: Duration::from_millis(100), ..(*settings.upstreams["service"]).clone() };
+        let upstream = Arc::new(upstream);
+        settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
+    })
+    .await;
+    for line in ["POST /open", "GET /charges"] {
+        let got = world.ask(line, &world.alice, &[("x-do", "pause=2000")], "x").await;
+        check(&world, &got, 504, "upstream-timeout").await;
+    }
+    assert_eq!(world.ask("POST /open", &world.alice, &[], "x").await.status, 201);
+}
+
+async fn faulty(
+    change: impl Fn(&mut hapax_gateway::settings::Settings),
+    spool: bool,
+) -> (World<Faulty<Store>>, Faulty<Store>, tempfile::TempDir) {
+    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let ledger = Faulty::new(store.clone());
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Executing { spool: spool.then(|| folder.path().join("spool")), dead_letter: None };
+    let executor = Executor::open(ledger.clone(), settings).await.unwrap();
+    let world = World::run(Service::start().await, store, executor, change).await;
+    (world, ledger, folder)
+}
+
+#[tokio::test]
+async fn without_a_ledger_nothing_keyed_happens_l14() {
+    let (world, ledger, _folder) = faulty(|_| {}, false).await;
+    assert_eq!(world.charge("k-1", "{}", &[]).await.status, 201);
+    ledger.set_away(true);
+    for key in ["k-1", "k-2"] {
+        check(&world, &world.charge(key, "{}", &[]).await, 503, "ledger-unavailable").await;
+    }
+    let note = world.ask("POST /orders/1/notes", &world.alice, &[(KEY, "k-3")], "x").await;
+    check(&world, &note, 503, "ledger-unavailable").await;
+    let recall = world.ask("GET /charges/by-idempotency-key/k-1", &world.alice, &[], "").await;
+    check(&world, &recall, 503, "ledger-unavailable").await;
+    assert_eq!(world.service.count(), 1);
+    assert_eq!(world.ask("POST /orders/1/notes", &world.alice, &[], "x").await.status, 201, "without a key");
+    ledger.set_away(false);
+    assert!(world.charge("k-1", "{}", &[]).await.is_replay());
+    assert_eq!(world.charge("k-2", "{}", &[]).await.status, 201);
+}
+
+#[tokio::test]
+async fn an_outcome_that_cannot_be_recorded_yet_is_pending_and_then_there_l15() {
+    for spool in [true, false] {
+        let (world, ledger, _folder) = faulty(|_| {}, spool).await;
+        let away = async {
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            ledger.set_away(true);
+        };
+        let (got, ()) = tokio::join!(world.charge("k-1", "{}", &[("x-do", "pause=300")]), away);
+        let (status, code) = if spool { (503, "outcome-pending") } else { (409, "outcome-unknown") };
+        check(&world, &got, status, code).await;
+        assert!(got.header("x-operation-id").is_some());
+        ledger.set_away(false);
+        let again = world.charge("k-1", "{}", &[("prefer", "wait=10")]).await;
+        assert_eq!((again.status, world.service.count()), (201, 1), "{}", again.text());
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_an_attempt_that_fails_is_told_so_l9() {
+    let world = World::start().await;
+    let key = [(KEY, "k-1"), ("x-do", "pause=400;cut")];
+    let waits = async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        world.ask("POST /orders/1/notes", &world.alice, &key[..1], "x").await
+    };
+    let (first, second) = tokio::join!(world.ask("POST /orders/1/notes", &world.alice, &key, "x"), waits);
+    check(&world, &first, 503, "attempt-failed").await;
+    check(&world, &second, 503, "attempt-failed").await;
+    assert_eq!(world.service.count(), 1, "who waits never becomes an attempt");
+    assert_eq!(world.ask("POST /orders/1/notes", &world.alice, &key[..1], "x").await.status, 201);
+}
