@@ -1,0 +1,69 @@
+//! The answer to a call.
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
+
+/// The answer to a call, read whole.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) key: Option<String>,
+    pub(crate) attempts: u32,
+}
+
+impl Answer {
+    /// The status.
+    pub fn status(&self) -> u16 {
+        self.status.as_u16()
+    }
+
+    /// The headers.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// The body.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Error::invalid(format!("the answer is not what was expected: {error}")))
+    }
+
+    /// The key it was sent under.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// How many attempts it took.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Whether the server says that this is the answer to an earlier request.
+    pub fn is_replayed(&self) -> bool {
+        self.header("idempotent-replayed") == Some("true")
+    }
+
+    /// The server's receipt.
+    pub fn operation_id(&self) -> Option<&str> {
+        self.header("x-operation-id")
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}

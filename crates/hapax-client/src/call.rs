@@ -1,0 +1,235 @@
+//! One call: its request, its key, and its attempts from first to last.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Method, StatusCode};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::answer::Answer;
+use crate::client::Client;
+use crate::decide;
+use crate::error::{Error, Kind};
+use crate::intent::Intent;
+use crate::key::IdempotencyKey;
+use crate::limits;
+use crate::policy::RetryPolicy;
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A call that is being put together. Mistakes are told by [`CallBuilder::send`], before anything is sent.
+#[derive(Debug)]
+#[must_use = "nothing is sent before `send`"]
+pub struct CallBuilder {
+    client: Client,
+    method: Method,
+    path: String,
+    headers: HeaderMap,
+    body: Bytes,
+    key: KeyChoice,
+    policy: RetryPolicy,
+    deadline: Duration,
+    any_status: bool,
+    mistake: Option<Error>,
+}
+
+#[derive(Debug)]
+enum KeyChoice {
+    /// A fresh one for methods that change something.
+    Automatic,
+    Given(IdempotencyKey),
+    None,
+}
+
+impl CallBuilder {
+    pub(crate) fn new(client: Client, method: Method, path: &str) -> Self {
+        let (policy, deadline) = (client.shared.policy, client.shared.deadline);
+        CallBuilder {
+            client,
+            method,
+            path: path.to_owned(),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            key: KeyChoice::Automatic,
+            policy,
+            deadline,
+            any_status: false,
+            mistake: None,
+        }
+    }
+
+    /// Sends this body.
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Sends this as JSON.
+    pub fn json(mut self, body: &impl Serialize) -> Self {
+        match serde_json::to_vec(body) {
+            Ok(bytes) => self.body = bytes.into(),
+            Err(error) => {
+                self.mistake = Some(Error::invalid(format!("the body cannot be written as JSON: {error}")))
+            }
+        }
+        self.header("content-type", "application/json")
+    }
+
+    /// Sends this header.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            (Ok(name), Ok(_)) if name == KEY => {
+                self.mistake = Some(Error::invalid(
+                    "give the key with CallBuilder::key, so that it is checked and shared",
+                ));
+            }
+            (Ok(name), Ok(value)) => drop(self.headers.insert(name, value)),
+            _ => self.mistake = Some(Error::invalid(format!("the header {name:?} cannot be sent"))),
+        }
+        self
+    }
+
+    /// Uses this key. All attempts share it, and so does a later call with the same key: the same request gets the same
+    /// answer (C1).
+    pub fn key(mut self, key: impl AsRef<str>) -> Self {
+        match IdempotencyKey::new(key) {
+            Ok(key) => self.key = KeyChoice::Given(key),
+            Err(error) => self.mistake = Some(error),
+        }
+        self
+    }
+
+    /// Uses the key of an intent (C7).
+    pub fn intent(mut self, intent: &Intent) -> Self {
+        self.key = KeyChoice::Given(intent.key().clone());
+        self
+    }
+
+    /// Sends no key. Then a `POST` or `PATCH` is one attempt: a second one could do it twice (C1).
+    pub fn no_key(mut self) -> Self {
+        self.key = KeyChoice::None;
+        self
+    }
+
+    /// Another policy for this call.
+    pub fn policy(mut self, policy: RetryPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The longest time for this call with all its attempts.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Answers of status 4xx and 5xx are answers, not errors.
+    pub(crate) fn whatever_it_is(mut self) -> Self {
+        self.any_status = true;
+        self
+    }
+
+    /// Makes the call. An answer of status 4xx or 5xx is an error, when all attempts are made that can help.
+    pub async fn send(mut self) -> Result<Answer, Error> {
+        if let Some(mistake) = self.mistake.take() {
+            return Err(mistake);
+        }
+        if !self.path.starts_with('/') {
+            return Err(Error::invalid("the path must start with a slash"));
+        }
+        let key = match std::mem::replace(&mut self.key, KeyChoice::None) {
+            KeyChoice::Given(key) => Some(key),
+            KeyChoice::Automatic if matches!(self.method, Method::POST | Method::PATCH) => {
+                Some(IdempotencyKey::fresh())
+            }
+            KeyChoice::Automatic | KeyChoice::None => None,
+        };
+        let key = key.map(|key| key.to_string());
+        let policy = match decide::may_repeat(&self.method, key.is_some()) {
+            true => self.policy,
+            false => RetryPolicy::none(),
+        };
+        let ends = Instant::now() + self.deadline;
+        let plain = self.client.shared.plain_409;
+        let mut attempt = 1;
+        loop {
+            let left = ends.saturating_duration_since(Instant::now());
+            let (what, pause, error) = match self.attempt(key.as_deref(), left).await {
+                Ok((status, headers, body)) => {
+                    let code = decide::problem_code(&headers, &body);
+                    let again = decide::is_retryable(status, code.as_deref(), plain);
+                    let left = ends.saturating_duration_since(Instant::now());
+                    let pause = again
+                        .then(|| decide::pause(&policy, attempt, Some((status, &headers)), left))
+                        .flatten();
+                    if pause.is_none() {
+                        let error = decide::error_of(status, &headers, &body, plain, key.is_some());
+                        return match error.filter(|_| !self.any_status) {
+                            Some(error) => Err(error.of_call(key, attempt)),
+                            None => Ok(Answer { status, headers, body, key, attempts: attempt }),
+                        };
+                    }
+                    (format!("status {}", status.as_u16()), pause, None)
+                }
+                Err(error) => {
+                    let left = ends.saturating_duration_since(Instant::now());
+                    let pause = (error.kind() == Kind::Network)
+                        .then(|| decide::pause(&policy, attempt, None, left))
+                        .flatten();
+                    ("no answer".to_owned(), pause, Some(error))
+                }
+            };
+            match (pause, error) {
+                (Some(pause), _) => {
+                    decide::tell(&what, attempt, pause);
+                    tokio::time::sleep(pause).await;
+                }
+                (None, Some(error)) => return Err(error.of_call(key, attempt)),
+                (None, None) => return Err(Error::invalid("the call ended without an answer")),
+            }
+            attempt += 1;
+        }
+    }
+
+    /// One attempt, read whole: an answer that breaks off is none.
+    async fn attempt(
+        &self,
+        key: Option<&str>,
+        left: Duration,
+    ) -> Result<(StatusCode, HeaderMap, Bytes), Error> {
+        let shared = &self.client.shared;
+        let url = format!("{}{}", shared.base, self.path);
+        let mut request =
+            shared.http.request(self.method.clone(), url).timeout(shared.attempt_timeout.min(left));
+        let mut headers = shared.headers.clone();
+        headers.extend(self.headers.clone());
+        if let Some(key) = key.and_then(|key| HeaderValue::try_from(key).ok()) {
+            headers.insert(KEY, key);
+        }
+        if self.body.is_empty() {
+            headers.remove(CONTENT_TYPE);
+        } else {
+            request = request.body(self.body.clone());
+        }
+        let mut response = request.headers(headers).send().await.map_err(failed)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if body.len() + chunk.len() > limits::ANSWER {
+                return Err(Error::invalid("the answer is longer than this client takes"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok((status, headers, body.freeze()))
+    }
+}
+
+/// What went wrong on the way, told apart from what was wrong with the call.
+fn failed(error: reqwest::Error) -> Error {
+    match error.is_builder() {
+        true => Error::invalid(error.to_string()),
+        false => Error::network(error),
+    }
+}

@@ -1,0 +1,192 @@
+//! What a failure means for the caller (C4).
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_core::{Executed, Retry};
+
+/// Why a call has no answer that it asked for.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    message: String,
+    status: Option<u16>,
+    code: Option<String>,
+    key: Option<String>,
+    request_id: Option<String>,
+    body: Bytes,
+    retry_after: Option<Duration>,
+    attempts: u32,
+    source: Option<reqwest::Error>,
+}
+
+/// What kind of failure, named by what the caller must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The key was used before for a different request: use a new key, or send what was sent before.
+    Mismatch,
+    /// The state of what the request is about does not allow it.
+    Conflict,
+    /// The first request with this key is still running: try again later with the same key.
+    InProgress,
+    /// Nobody knows whether the work was done: ask again later with the same key, never with a new one.
+    OutcomeUnknown,
+    /// Too many requests.
+    RateLimited,
+    /// The server failed.
+    Server,
+    /// The server could not be reached, or broke off.
+    Network,
+    /// The call itself cannot be made or cannot be accepted.
+    Invalid,
+}
+
+impl Error {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            status: None,
+            code: None,
+            key: None,
+            request_id: None,
+            body: Bytes::new(),
+            retry_after: None,
+            attempts: 0,
+            source: None,
+        }))
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Kind::Invalid, message)
+    }
+
+    pub(crate) fn network(source: reqwest::Error) -> Self {
+        let mut error = Self::new(Kind::Network, "the server could not be reached, or broke off");
+        error.0.source = Some(source);
+        error
+    }
+
+    pub(crate) fn answered(
+        mut self,
+        status: u16,
+        code: Option<String>,
+        request_id: Option<String>,
+        body: Bytes,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        let inner = &mut *self.0;
+        inner.status = Some(status);
+        inner.code = code;
+        inner.request_id = request_id;
+        inner.body = body;
+        inner.retry_after = retry_after;
+        self
+    }
+
+    pub(crate) fn of_call(mut self, key: Option<String>, attempts: u32) -> Self {
+        self.0.key = key;
+        self.0.attempts = attempts;
+        self
+    }
+
+    /// What kind of failure.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// The status of the last answer; `None` where there was none.
+    pub fn status(&self) -> Option<u16> {
+        self.0.status
+    }
+
+    /// The problem's stable code, where the server sends one.
+    pub fn code(&self) -> Option<&str> {
+        self.0.code.as_deref()
+    }
+
+    /// The key as it was sent.
+    pub fn key(&self) -> Option<&str> {
+        self.0.key.as_deref()
+    }
+
+    /// What the server calls the request: `x-operation-id`, or `x-request-id`.
+    pub fn request_id(&self) -> Option<&str> {
+        self.0.request_id.as_deref()
+    }
+
+    /// The body of the last answer.
+    pub fn body(&self) -> &Bytes {
+        &self.0.body
+    }
+
+    /// When the server wants to be asked again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// How many attempts were made.
+    pub fn attempts(&self) -> u32 {
+        self.0.attempts
+    }
+
+    /// Whether the request collides with another one: a mismatch is a conflict, too.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self.kind(), Kind::Mismatch | Kind::Conflict | Kind::InProgress | Kind::OutcomeUnknown)
+    }
+
+    /// Was the work done?
+    pub fn executed(&self) -> Executed {
+        match (self.kind(), self.code()) {
+            (Kind::Mismatch | Kind::Invalid | Kind::RateLimited, _) => Executed::No,
+            (_, Some("upstream-unreachable" | "ledger-unavailable" | "overloaded" | "draining")) => {
+                Executed::No
+            }
+            (_, Some("outcome-pending" | "outcome-not-kept")) => Executed::Yes,
+            _ => Executed::Unknown,
+        }
+    }
+
+    /// May the caller try again?
+    pub fn retry(&self) -> Retry {
+        let after = self.retry_after().unwrap_or(Duration::from_secs(1));
+        match self.kind() {
+            Kind::Mismatch | Kind::Conflict | Kind::Invalid => Retry::Never,
+            Kind::Server if !self.status().is_some_and(crate::decide::is_retryable_status) => Retry::Never,
+            // Without a key another attempt may do it twice.
+            _ if self.key().is_none() => Retry::Never,
+            _ => Retry::SameKey(after),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        if let Some(status) = self.0.status {
+            write!(f, " (status {status}")?;
+            if let Some(code) = &self.0.code {
+                write!(f, ", {code}")?;
+            }
+            f.write_str(")")?;
+        }
+        if let Some(source) = &self.0.source {
+            write!(f, ": {source}")?;
+        }
+        if self.0.attempts > 1 {
+            write!(f, " after {} attempts", self.0.attempts)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,22 @@
+//! Every bound and default of this crate.
+
+use std::time::Duration;
+
+/// Attempts of one call in all (C2).
+pub(crate) const MAX_ATTEMPTS: u32 = 3;
+/// The pause after the first attempt.
+pub(crate) const BASE_DELAY: Duration = Duration::from_millis(200);
+/// The longest pause.
+pub(crate) const MAX_DELAY: Duration = Duration::from_secs(30);
+/// By how much a pause varies.
+pub(crate) const JITTER: f64 = 0.1;
+/// The longest time for one attempt.
+pub(crate) const ATTEMPT: Duration = Duration::from_secs(30);
+/// The longest time for one call with all its attempts.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+/// The longest answer.
+pub(crate) const ANSWER: usize = 64 << 20;
+/// The longest name of an intent.
+pub(crate) const INTENT_NAME: usize = 512;
+/// Intents that wait in one journal.
+pub(crate) const INTENTS: usize = 100_000;

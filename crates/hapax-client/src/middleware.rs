@@ -1,0 +1,136 @@
+//! The same for an existing reqwest client: a middleware that gives keys and makes attempts again.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use hapax_client::middleware::SafeRetries;
+//!
+//! let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(SafeRetries::default()).build();
+//! let answer = client.post("http://127.0.0.1:8080/charges").body("{}").send().await?;
+//! # let _ = answer;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::time::Duration;
+
+use http::header::HeaderName;
+use http::{Extensions, HeaderValue, Method, StatusCode};
+use reqwest::{Request, Response};
+use reqwest_middleware::{Middleware, Next, Result};
+use tokio::time::Instant;
+
+use crate::client::Plain409;
+use crate::decide;
+use crate::key::IdempotencyKey;
+use crate::limits;
+use crate::policy::RetryPolicy;
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Gives every `POST` and `PATCH` a key, unless the request has one, and makes attempts again where that is safe and can help.
+///
+/// A request whose body is a stream can be sent once only. Answers are handed on as they are; only a 409 is read, to see
+/// whether it says that the first request is still running.
+#[derive(Clone, Debug)]
+pub struct SafeRetries {
+    policy: RetryPolicy,
+    deadline: Duration,
+    plain_409: Plain409,
+}
+
+impl Default for SafeRetries {
+    fn default() -> Self {
+        SafeRetries::new(RetryPolicy::default())
+    }
+}
+
+impl SafeRetries {
+    /// With this policy.
+    pub fn new(policy: RetryPolicy) -> Self {
+        SafeRetries { policy, deadline: limits::DEADLINE, plain_409: Plain409::default() }
+    }
+
+    /// The longest time for one request with all its attempts.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// What a 409 without a problem code means.
+    #[must_use]
+    pub fn plain_409(mut self, meaning: Plain409) -> Self {
+        self.plain_409 = meaning;
+        self
+    }
+}
+
+/// In a request's extensions: no key is added, and a `POST` or `PATCH` is one attempt (C1).
+#[derive(Clone, Copy, Debug)]
+pub struct NoKey;
+
+#[async_trait::async_trait]
+impl Middleware for SafeRetries {
+    async fn handle(
+        &self,
+        mut request: Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> Result<Response> {
+        let changes = matches!(*request.method(), Method::POST | Method::PATCH);
+        let wants_none = extensions.get::<NoKey>().is_some();
+        if changes
+            && !wants_none
+            && !request.headers().contains_key(KEY)
+            && let Ok(key) = HeaderValue::try_from(IdempotencyKey::fresh().as_str())
+        {
+            request.headers_mut().insert(KEY, key);
+        }
+        let may_repeat = decide::may_repeat(request.method(), request.headers().contains_key(KEY));
+        let ends = Instant::now() + self.deadline;
+        let mut attempt = 1;
+        loop {
+            let again =
+                if may_repeat && attempt < self.policy.max_attempts() { request.try_clone() } else { None };
+            let answered = next.clone().run(request, extensions).await;
+            let Some(again) = again else { return answered };
+            let left = ends.saturating_duration_since(Instant::now());
+            let (what, pause, answered) = match answered {
+                Ok(response) => {
+                    let (response, retryable) = self.look_at(response).await?;
+                    let status = response.status();
+                    let answered = Some((status, response.headers()));
+                    let pause =
+                        retryable.then(|| decide::pause(&self.policy, attempt, answered, left)).flatten();
+                    (format!("status {}", status.as_u16()), pause, Ok(response))
+                }
+                Err(error) => {
+                    ("no answer".to_owned(), decide::pause(&self.policy, attempt, None, left), Err(error))
+                }
+            };
+            let Some(pause) = pause else { return answered };
+            decide::tell(&what, attempt, pause);
+            tokio::time::sleep(pause).await;
+            request = again;
+            attempt += 1;
+        }
+    }
+}
+
+impl SafeRetries {
+    /// Whether another attempt can help. Of a 409 the body says so, and is put back.
+    async fn look_at(&self, response: Response) -> Result<(Response, bool)> {
+        if response.status() != StatusCode::CONFLICT {
+            let retryable = decide::is_retryable(response.status(), None, self.plain_409);
+            return Ok((response, retryable));
+        }
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = response.bytes().await?;
+        let code = decide::problem_code(&headers, &body);
+        let retryable = decide::is_retryable(status, code.as_deref(), self.plain_409);
+        let mut rebuilt = http::Response::new(body);
+        *rebuilt.status_mut() = status;
+        *rebuilt.headers_mut() = headers;
+        Ok((Response::from(rebuilt), retryable))
+    }
+}

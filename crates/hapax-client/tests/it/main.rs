@@ -1,0 +1,7 @@
+//! The client against servers that behave, and servers that do not.
+#![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
+
+mod calls;
+#[cfg(feature = "middleware")]
+mod middleware;
+mod server;

@@ -1,0 +1,59 @@
+//! The same as a middleware of an existing reqwest client (C8).
+
+use std::time::Duration;
+
+use hapax_client::RetryPolicy;
+use hapax_client::middleware::{NoKey, SafeRetries};
+use reqwest_middleware::ClientWithMiddleware;
+
+use crate::server::{Do, Server, WHOLE};
+
+fn client() -> ClientWithMiddleware {
+    let policy = RetryPolicy::new(3, Duration::from_millis(1), Duration::from_millis(5), 0.1).unwrap();
+    reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(SafeRetries::new(policy)).build()
+}
+
+#[tokio::test]
+async fn a_post_gets_a_key_that_all_its_attempts_share_c8() {
+    let server = Server::start([Do::Answer(503, "", ""), Do::Cut(0), Do::Answer(201, "", "charged")]).await;
+    let answer = client().post(server.url()).body("ten").send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.text().await.unwrap()), (201, "charged".to_owned()));
+    let keys = server.keys();
+    assert!(keys.len() == 3 && keys[0].is_some() && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+    assert!(server.came().iter().all(|came| came.body == "ten"));
+}
+
+#[tokio::test]
+async fn a_key_of_the_callers_own_stays_and_no_key_means_one_attempt_c8() {
+    let server = Server::start([Do::Answer(503, "", "")]).await;
+    client().post(server.url()).header("idempotency-key", "mine").send().await.unwrap();
+    assert_eq!(server.keys(), vec![Some("mine".to_owned()); 2]);
+    let server = Server::start([Do::Answer(503, "", "")]).await;
+    let answer = client().post(server.url()).with_extension(NoKey).send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), server.keys()), (503, vec![None]));
+}
+
+#[tokio::test]
+async fn a_request_that_is_still_running_is_asked_again_and_other_conflicts_are_handed_on_whole_c8() {
+    let problem = "content-type: application/problem+json\r\n";
+    let server = Server::start([Do::Answer(409, problem, "{\"code\":\"in-progress\"}")]).await;
+    assert_eq!(client().post(server.url()).send().await.unwrap().status().as_u16(), 200);
+    let server = Server::start([Do::Answer(409, problem, "{\"code\":\"key-reused\"}")]).await;
+    let answer = client().post(server.url()).send().await.unwrap();
+    assert_eq!(answer.headers()["content-type"], "application/problem+json");
+    assert_eq!(answer.text().await.unwrap(), "{\"code\":\"key-reused\"}");
+    assert_eq!(server.came().len(), 1);
+}
+
+#[tokio::test]
+async fn a_head_cut_at_any_byte_is_asked_for_again_c8() {
+    let head = WHOLE.find("\r\n\r\n").unwrap() + 3;
+    for cut in (0..head).step_by(7) {
+        let server = Server::start([Do::Cut(cut)]).await;
+        assert_eq!(
+            client().post(server.url()).send().await.unwrap().status().as_u16(),
+            200,
+            "cut after {cut} bytes"
+        );
+    }
+}
