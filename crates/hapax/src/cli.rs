@@ -1,11 +1,23 @@
 //! The command line. Data goes to standard output, everything else to standard error; the exit code is 0 for done, 1 when
 //! the answer is no, 2 for misuse and 3 when something needed is not available.
 
+pub(crate) mod claims;
+pub mod config;
+pub(crate) mod doctor;
+pub(crate) mod keys;
+pub mod openapi;
+pub(crate) mod probe;
+mod remote;
+mod say;
+pub(crate) mod serve;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::config::recipes::RecipeError;
 use crate::demo;
+use crate::node::RegistryDesk;
 
 /// Makes a request happen once: a retried request gets the first answer back, and the work does not run again.
 #[derive(Debug, Parser)]
@@ -17,8 +29,22 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start a small payments service that charges once, and say what to try.
+    /// Start the edge in front of a small payments service, and say what to try.
     Demo(demo::Args),
+    /// Look at claims, and decide about those that need somebody to decide.
+    #[command(subcommand)]
+    Claims(claims::Command),
+    /// Make, list and revoke API keys.
+    #[command(subcommand)]
+    Keys(keys::Command),
+    /// Check a store and this machine before they are relied on.
+    Doctor(doctor::Args),
+    /// Serve: the edge, and the admin listener beside it.
+    Serve(serve::Args),
+    /// Find out from outside what an API makes of Idempotency-Key.
+    Probe(probe::Args),
+    Config(config::ConfigArgs),
+    Openapi(openapi::OpenapiArgs),
 }
 
 /// What a command could not do, and the exit code that says so to scripts.
@@ -29,6 +55,11 @@ pub struct Failed {
 }
 
 impl Failed {
+    /// The answer is no. An empty message says nothing more than the exit code.
+    pub fn no(message: impl Into<String>) -> Self {
+        Failed { message: message.into(), code: 1 }
+    }
+
     /// Something needed is not available.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Failed { message: message.into(), code: 3 }
@@ -49,6 +80,15 @@ impl From<hapax_core::Error> for Failed {
     }
 }
 
+impl From<RecipeError> for Failed {
+    fn from(error: RecipeError) -> Self {
+        match error {
+            RecipeError::Refused(mistakes) => Failed::no(mistakes.to_string()),
+            RecipeError::Store(error) => error.into(),
+        }
+    }
+}
+
 /// Runs the command line.
 #[allow(clippy::print_stderr, reason = "this is where a command's failure is told")]
 pub fn main() -> ExitCode {
@@ -62,11 +102,20 @@ pub fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
+        Command::Claims(command) => runtime.block_on(claims::run(command)),
+        Command::Keys(command) => runtime.block_on(keys::run(command, Some(RegistryDesk::open))),
+        Command::Doctor(args) => runtime.block_on(doctor::run(args)),
+        Command::Serve(args) => runtime.block_on(serve::run(args)),
+        Command::Probe(args) => runtime.block_on(probe::run(args)),
+        Command::Config(args) => config::run(&args),
+        Command::Openapi(args) => openapi::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
-            eprintln!("hapax: {}", failed.message);
+            if !failed.message.is_empty() {
+                eprintln!("hapax: {}", failed.message);
+            }
             ExitCode::from(failed.code)
         }
     }

@@ -1,9 +1,9 @@
-//! `hapax demo`: a payments service that charges once, on the embedded store.
+//! `hapax demo`: the edge in front of a payments service, on the embedded store.
 //!
-//! It shows [`Executor::once`] from the outside, with nothing but curl. The work it protects is a charge that takes half a
-//! second and is written to a file, so that everybody can count. What happens at the edge of a real service (routes,
-//! tenants, limits) is not shown here.
+//! The same node that `hapax serve` runs, with everything it needs started beside it: a service that writes every charge to
+//! a file, so that everybody can count, and three callers with API keys. It prints what to try with nothing but curl.
 
+mod guide;
 mod service;
 
 use std::net::SocketAddr;
@@ -11,20 +11,34 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use hapax_exec::{Executor, Settings};
-use hapax_store::embedded::Embedded;
-use hapax_store::{Lifecycle as _, Options};
+use hapax_core::{Error, Policy, Project, Recipe, Subject, Tenant};
+use hapax_gateway::auth::api_key;
+use hapax_gateway::settings::{Auth, Edge, Level, Route, Settings, TenantLimits, Upstream};
+use hapax_store::{Options, Store};
+use hapax_tower::Rule;
+use http::Method;
 use tokio::net::TcpListener;
 
+use crate::admin::{AdminTokens, KeyDesk as _, KeyLevel, NewKey, Role};
 use crate::cli::Failed;
+use crate::node::{Node, Parts, RegistryDesk};
+use crate::signals;
 use service::Service;
+
+/// The admin token of every demo: it listens on this machine only.
+const TOKEN: &str = "demo";
+/// What the demo's API keys are called, to find those of an earlier demo.
+const LABEL: &str = "hapax demo";
 
 /// What `hapax demo` can be told.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// Where to listen; port 0 takes a free one.
+    /// Where the edge listens; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// Where operators are served; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    admin: SocketAddr,
     /// Keep the store in this folder, so that the next demo remembers; without it everything is forgotten at the end.
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
@@ -41,81 +55,100 @@ pub async fn run(args: Args) -> Result<(), Failed> {
     };
     let folder =
         args.data.as_deref().or(temporary.as_ref().map(|folder| folder.path())).unwrap_or(Path::new("."));
-    let store = Embedded::open(folder, Options::default())?;
-    let settings = Settings { spool: Some(folder.join("spool")), ..Settings::default() };
-    let executor = Executor::open(store.clone(), settings)
-        .await
-        .map_err(|error| Failed::unavailable(error.to_string()))?;
-    let listener = listen(args.listen).await?;
-    let address = listener.local_addr().map_err(|error| Failed::unavailable(error.to_string()))?;
-    let service = Arc::new(Service::new(executor, folder.join("charges.jsonl")));
-    print_guide(address, folder, args.data.is_some());
-    let served = axum::serve(listener, service.router()).with_graceful_shutdown(stop()).await;
-    store.close().await?;
-    served.map_err(|error| Failed::unavailable(format!("the service stopped: {error}")))
-}
-
-async fn listen(address: SocketAddr) -> Result<TcpListener, Failed> {
-    TcpListener::bind(address).await.map_err(|error| {
-        Failed::unavailable(format!(
-            "{address} cannot be listened on: {error}; choose another with --listen 127.0.0.1:0"
-        ))
-    })
-}
-
-/// Ctrl-C, or a polite kill.
-#[allow(clippy::print_stderr, reason = "progress of a command that people watch")]
-async fn stop() {
-    let interrupted = tokio::signal::ctrl_c();
-    let terminated = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
+    let store = Store::open(&format!("embedded:{}", folder.display()), Options::default()).await?;
+    let callers = callers(&store).await?;
+    let service = start_service(folder).await?;
+    let parts = Parts {
+        spool: folder.join("spool"),
+        seal: None,
+        settings: settings(args.listen, service)?,
+        admin: (args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?),
     };
-    tokio::select! {
-        _ = interrupted => {}
-        _ = terminated => {}
-    }
-    eprintln!("\nhapax demo: finishing what is running, then stopping");
+    let node = Node::start(store, parts).await?;
+    guide::print(&guide::Facts {
+        edge: node.edge(),
+        admin: node.admin(),
+        service,
+        folder,
+        kept: args.data.is_some(),
+        token: TOKEN,
+        callers: &callers,
+    });
+    signals::end().await;
+    guide::say_goodbye();
+    node.drain(hapax_gateway::settings::Edge::new(args.listen).drain_timeout).await?;
+    Ok(())
 }
 
-#[allow(clippy::print_stdout, reason = "the guide is what the command is for")]
-fn print_guide(address: SocketAddr, folder: &Path, kept: bool) {
-    let fate = if kept { "kept" } else { "deleted when you stop; --data FOLDER keeps it" };
-    println!(
-        r#"hapax demo: a payments service that charges once
+/// The payments service, on a port of its own.
+async fn start_service(folder: &Path) -> Result<SocketAddr, Failed> {
+    let cannot =
+        |error: std::io::Error| Failed::unavailable(format!("the demo's service cannot start: {error}"));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    let service = Arc::new(Service::new(folder.join("charges.jsonl")));
+    tokio::spawn(service.serve(listener));
+    Ok(address)
+}
 
-  service  http://{address}/charges
-  store    embedded:{folder} ({fate})
+/// A caller of the demo, with its key.
+pub(crate) struct Caller {
+    /// The variable that the guide keeps its key in.
+    pub(crate) variable: &'static str,
+    /// Who it is.
+    pub(crate) who: &'static str,
+    /// Its API key.
+    pub(crate) key: String,
+}
 
-Try these in another terminal. A charge takes half a second.
+/// Two subjects of one tenant, and one of another; the keys of an earlier demo stop working.
+async fn callers(store: &Store) -> Result<Vec<Caller>, Error> {
+    let desk = RegistryDesk::new(store.clone());
+    for old in api_key::list(store, None, usize::MAX).await?.items.iter().filter(|key| key.label == LABEL) {
+        desk.revoke(old.id.clone()).await?;
+    }
+    let people = [
+        ("ALICE", "user:alice of the tenant acme", "acme", "user:alice"),
+        ("BOB", "user:bob of the tenant acme", "acme", "user:bob"),
+        ("EVE", "user:eve of the tenant globex", "globex", "user:eve"),
+    ];
+    let mut callers = Vec::new();
+    for (variable, who, tenant, subject) in people {
+        let new = NewKey {
+            tenant: Tenant::new(tenant)?,
+            project: Some(Project::new("shop")?),
+            subject: Subject::from_credential_text(subject)?,
+            level: KeyLevel::Project,
+            label: Some(LABEL.into()),
+            expires: None,
+        };
+        callers.push(Caller { variable, who, key: desk.create(new).await?.key });
+    }
+    Ok(callers)
+}
 
-1. Charge somebody. The key says: this is one charge, however often it is sent.
-   curl -i http://{address}/charges -H 'Idempotency-Key: order-42' -d '{{"amount": 10}}'
-
-2. Send exactly the same again: the first answer, byte for byte, at once, with `idempotent-replayed: true`.
-
-3. The same key for another amount is refused (422), and nobody is charged:
-   curl -i http://{address}/charges -H 'Idempotency-Key: order-42' -d '{{"amount": 99}}'
-
-4. Twenty at once with a new key: one charge, twenty equal answers:
-   seq 20 | xargs -P 20 -I{{}} curl -s http://{address}/charges -H 'Idempotency-Key: order-43' -d '{{"amount": 10}}'
-
-5. A charge whose answer is lost. Nobody can know whether it happened, so hapax says so (409) instead of guessing,
-   and a retry charges nobody:
-   curl -i 'http://{address}/charges?fault=lost-answer' -H 'Idempotency-Key: order-44' -d '{{"amount": 10}}'
-
-6. A card that is declined is an answer like any other: it is kept, and a retry gets it again (402):
-   curl -i 'http://{address}/charges?fault=declined' -H 'Idempotency-Key: order-45' -d '{{"amount": 10}}'
-
-7. Without a key there is no protection, and the demo asks for one (400):
-   curl -i http://{address}/charges -d '{{"amount": 10}}'
-
-Who was charged, and how often?
-   curl http://{address}/charges
-
-Ctrl-C finishes what is running and stops."#,
-        folder = folder.display(),
-    );
+/// What the edge does in the demo: charges need a key, and everything else is passed on.
+fn settings(listen: SocketAddr, service: SocketAddr) -> Result<Settings, Error> {
+    let upstream = Arc::new(Upstream::new("payments", &service.ip().to_string(), service.port()));
+    let charge = Rule { recipe: Recipe::json(), ..Rule::new("payments.charge")? };
+    let route = |method: Method, path: &str, policy: Policy, rule: Option<Rule>| Route {
+        method,
+        path: path.into(),
+        policy,
+        lenient: false,
+        level: Level::Project,
+        upstream: upstream.clone(),
+        rule: rule.map(Arc::new),
+        reconcile: None,
+    };
+    Ok(Settings {
+        edge: Edge::new(listen),
+        upstreams: [("payments".to_owned(), upstream.clone())].into(),
+        routes: vec![
+            route(Method::POST, "/charges", Policy::RequiredA, Some(charge)),
+            route(Method::GET, "/charges", Policy::Prohibited, None),
+        ],
+        auth: Auth { api_keys: true, ..Auth::default() },
+        tenants: TenantLimits::default(),
+    })
 }

@@ -1,4 +1,12 @@
 //! The `hapax` program as a library: the command line and what it starts.
 
+pub mod admin;
 pub mod cli;
+pub mod config;
 pub mod demo;
+mod limits;
+mod node;
+pub mod openapi;
+mod probe;
+mod signals;
+pub mod when;

@@ -1,7 +1,6 @@
-//! `hapax demo`, used with nothing but HTTP: what it prints is what happens.
+//! `hapax demo`: what it prints is what happens. The lines of its guide are run as they are printed, in a shell, with curl.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -10,14 +9,14 @@ use std::time::Duration;
 /// A running demo; killed when the test ends.
 struct Demo {
     process: Child,
-    address: String,
     guide: String,
 }
 
 impl Demo {
     fn start(data: Option<&Path>) -> Demo {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
-        command.args(["demo", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
         if let Some(data) = data {
             command.arg("--data").arg(data);
         }
@@ -35,29 +34,57 @@ impl Demo {
             }
         });
         let guide = receiver.recv_timeout(Duration::from_secs(60)).expect("the demo says what to try");
-        let at = guide.find("http://").unwrap() + "http://".len();
-        let address = guide[at..].split('/').next().unwrap().to_owned();
-        Demo { process, address, guide }
+        Demo { process, guide }
     }
 
-    fn send(&self, head: &str, body: &str) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let length = body.len();
-        write!(stream, "{head}\r\nHost: demo\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}")
-            .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head[9..12].parse().unwrap(), head.to_lowercase(), body.to_owned())
+    /// What is to be pasted first.
+    fn preparation(&self) -> String {
+        let lines: Vec<_> = self.guide.lines().skip_while(|line| !line.starts_with("   ALICE=")).collect();
+        lines
+            .iter()
+            .take_while(|line| line.starts_with("   "))
+            .map(|line| format!("{}\n", line.trim()))
+            .collect()
     }
 
-    fn charge(&self, key: &str, body: &str, fault: &str) -> (u16, String, String) {
-        self.send(&format!("POST /charges{fault} HTTP/1.1\r\nIdempotency-Key: {key}"), body)
+    /// The commands of a step, as they are printed: lines that a shell can run.
+    fn step(&self, number: usize) -> Vec<&str> {
+        let start = format!("{number}. ");
+        let step = self.guide.lines().skip_while(|line| !line.starts_with(&start)).skip(1);
+        let commands = ["charge ", "for ", "curl ", "export ", "hapax "];
+        step.take_while(|line| line.starts_with("   "))
+            .map(str::trim)
+            .filter(|line| commands.iter().any(|command| line.starts_with(command)))
+            .collect()
     }
 
+    /// Runs these lines in a shell that was prepared as the guide says.
+    fn paste(&self, lines: &[&str]) -> String {
+        let program = Path::new(env!("CARGO_BIN_EXE_hapax"));
+        let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        let script = format!("{}{}", self.preparation(), lines.join("\n"));
+        let output = Command::new("bash")
+            .args(["-c", &script])
+            .env("PATH", path)
+            .output()
+            .expect("bash and curl are needed for the guide of the demo");
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        assert!(!err.contains("not found"), "the guide needs something that is not there: {err}");
+        format!("{out}{err}").to_lowercase()
+    }
+
+    fn run(&self, step: usize) -> String {
+        let lines = self.step(step);
+        assert!(!lines.is_empty(), "step {step} of the guide has no command: {}", self.guide);
+        self.paste(&lines)
+    }
+
+    /// How often somebody was charged, as the last line of the guide counts it.
     fn charges(&self) -> usize {
-        let (_, _, body) = self.send("GET /charges HTTP/1.1", "");
-        body.split(' ').next().unwrap().parse().unwrap()
+        let asks = |line: &&str| line.starts_with("curl -s http://");
+        let line = self.guide.lines().map(str::trim).find(asks).expect("the guide says how to count");
+        self.paste(&[line]).split(' ').next().unwrap().parse().unwrap()
     }
 }
 
@@ -68,76 +95,87 @@ impl Drop for Demo {
     }
 }
 
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer}")).1
+}
+
 #[test]
-fn the_demo_does_what_it_says() {
+fn every_step_of_the_guide_does_what_it_says() {
     let demo = Demo::start(None);
-    assert!(demo.guide.contains("curl -i http://"), "{}", demo.guide);
-    let first = demo.charge("order-42", "10", "");
-    assert_eq!(first.0, 201);
+    let first = demo.run(1);
+    assert!(first.starts_with("http/1.1 201") && first.contains("x-operation-id: op_"), "{first}");
+    assert!(!first.contains("idempotent-replayed"), "{first}");
+    let again = demo.run(2);
+    assert!(again.starts_with("http/1.1 201") && again.contains("idempotent-replayed: true"), "{again}");
+    assert_eq!(body(&again), body(&first));
+    let other = demo.run(3);
     assert!(
-        first.1.contains("x-operation-id: op_") && !first.1.contains("idempotent-replayed"),
-        "{}",
-        first.1
+        other.starts_with("http/1.1 422") && other.contains("key-reused") && other.contains("/amount"),
+        "{other}"
     );
-    let again = demo.charge("\"order-42\"", "10", "");
-    assert_eq!((again.0, &again.2), (201, &first.2));
-    assert!(again.1.contains("idempotent-replayed: true"), "{}", again.1);
-    let other = demo.charge("order-42", "99", "");
-    assert_eq!(other.0, 422);
-    assert!(other.2.contains("key-reused"));
     assert_eq!(demo.charges(), 1);
 
-    let lost = demo.charge("order-44", "10", "?fault=lost-answer");
-    assert_eq!(lost.0, 409);
-    assert!(lost.2.contains("outcome-unknown") && lost.1.contains("retry-after"), "{}", lost.1);
-    assert_eq!(demo.charge("order-44", "10", "").0, 409, "a retry charges nobody");
-    assert_eq!(demo.charges(), 2);
+    let others = demo.run(4);
+    assert_eq!(others.matches("http/1.1 201").count(), 2, "{others}");
+    assert!(!others.contains("idempotent-replayed"), "{others}");
+    assert_eq!(demo.charges(), 3);
 
-    assert_eq!(demo.charge("order-45", "10", "?fault=declined").0, 402);
-    assert_eq!(demo.charge("order-45", "10", "").0, 402, "a refusal is kept");
-    assert_eq!(demo.charges(), 2);
-}
+    let twenty = demo.run(5);
+    let answers: Vec<_> = twenty.lines().filter(|line| line.contains("charged")).collect();
+    assert_eq!(answers.len(), 20, "{twenty}");
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{twenty}");
+    assert_eq!(demo.charges(), 4);
 
-#[test]
-fn twenty_at_once_charge_once() {
-    let demo = Demo::start(None);
-    let answers: Vec<_> = std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..20).map(|_| scope.spawn(|| demo.charge("order-43", "10", ""))).collect();
-        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
-    });
-    assert!(answers.iter().all(|answer| answer.0 == 201 && answer.2 == answers[0].2));
-    assert_eq!(demo.charges(), 1);
-}
+    let recalled = demo.run(6);
+    assert!(recalled.starts_with("http/1.1 201"), "{recalled}");
+    assert_eq!(body(&recalled).trim(), body(&first).trim());
+    let foreign = demo.step(6)[0].replace("$ALICE", "$EVE").replace("order-42", "order-43");
+    assert!(demo.paste(&[&foreign]).starts_with("http/1.1 404"), "only Alice can");
 
-#[test]
-fn bad_keys_are_refused_and_charge_nobody() {
-    let demo = Demo::start(None);
-    let long = "k".repeat(256);
-    for key in ["", "a:b", "t-acme", "caf\u{e9}", "\"open", long.as_str(), "..."] {
-        let (status, _, body) = demo.charge(key, "10", "");
-        assert_eq!(status, 400, "{key:?}: {body}");
+    for _ in 0..2 {
+        let lost = demo.run(7);
+        assert!(lost.starts_with("http/1.1 409") && lost.contains("outcome-unknown"), "{lost}");
     }
-    let (status, _, body) = demo.send("POST /charges HTTP/1.1", "10");
-    assert_eq!(status, 400);
-    assert!(body.contains("key-missing"));
-    let twice = demo.send("POST /charges HTTP/1.1\r\nIdempotency-Key: a\r\nIdempotency-Key: a", "10");
-    assert_eq!(twice.0, 400);
-    assert_eq!(demo.charges(), 0);
+    assert_eq!(demo.charges(), 5, "charged once, and nobody heard");
+
+    let folder = tempfile::tempdir().unwrap();
+    let answer = folder.path().join("answer.json");
+    std::fs::write(&answer, r#"{"charged": "as the books say"}"#).unwrap();
+    let steps = demo.step(8);
+    let listed = demo.paste(&steps[..2]);
+    let id = listed.split_whitespace().find(|word| word.starts_with("op_")).expect("the doubt is listed");
+    let resolve = steps[2].replace("OPERATION_ID", id).replace("answer.json", &answer.display().to_string());
+    let resolved = demo.paste(&[steps[0], &resolve]);
+    assert!(resolved.contains("settled"), "{resolved}");
+    let stated = demo.run(7);
+    assert!(stated.starts_with("http/1.1 201") && stated.contains("as the books say"), "{stated}");
+    assert_eq!(demo.charges(), 5);
+
+    for replayed in [false, true] {
+        let declined = demo.run(9);
+        assert!(declined.starts_with("http/1.1 402"), "{declined}");
+        assert_eq!(declined.contains("idempotent-replayed: true"), replayed, "{declined}");
+    }
+    assert_eq!(demo.charges(), 5);
 }
 
 #[test]
 fn a_killed_demo_remembers_what_it_answered() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(Some(folder.path()));
-    let first = demo.charge("order-42", "10", "");
-    assert_eq!(first.0, 201);
+    let first = demo.run(1);
     demo.process.kill().unwrap();
     demo.process.wait().unwrap();
+    let former = demo.preparation();
     let demo = Demo::start(Some(folder.path()));
-    let again = demo.charge("order-42", "10", "");
-    assert_eq!((again.0, &again.2), (201, &first.2));
-    assert!(again.1.contains("idempotent-replayed: true"));
+    let again = demo.run(2);
+    assert!(again.contains("idempotent-replayed: true"), "{again}");
+    assert_eq!(body(&again), body(&first));
     assert_eq!(demo.charges(), 1);
+    // The keys of an earlier demo stop working.
+    let key = former.lines().find_map(|line| line.strip_prefix("ALICE=")).unwrap().split(' ').next().unwrap();
+    let stale = demo.paste(&[&format!("ALICE={key}"), demo.step(1)[0]]);
+    assert!(stale.starts_with("http/1.1 401"), "{stale}");
 }
 
 #[test]
@@ -145,7 +183,7 @@ fn a_folder_that_is_in_use_is_refused_clearly() {
     let folder = tempfile::tempdir().unwrap();
     let _demo = Demo::start(Some(folder.path()));
     let second = Command::new(env!("CARGO_BIN_EXE_hapax"))
-        .args(["demo", "--listen", "127.0.0.1:0", "--data"])
+        .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
         .arg(folder.path())
         .output()
         .unwrap();

@@ -1,4 +1,23 @@
-//! The `hapax` program, started as a user would start it.
+//! The `hapax` program, started as a user would start it; and its admin listener, asked over real sockets.
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
+mod admin;
+mod admin_decisions;
+mod claims_cli;
+mod client;
+mod config;
+mod crowd;
 mod demo;
+mod described;
+mod doctor;
+mod fire;
+mod keys_cli;
+mod office;
+mod operators;
+mod postgres;
+mod postgres_away;
+mod postgres_peers;
+mod postgres_server;
+mod probe;
+mod rig;
+mod serve;

@@ -1,0 +1,156 @@
+//! Who may use the admin listener: bearer tokens with a role each (M1).
+//!
+//! Only digests of the tokens are held. A token is compared with every known one in constant time, so that neither a
+//! prefix nor the number of a token can be found out by measuring.
+
+use std::sync::Arc;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+use hapax_core::Error;
+use hapax_tower::{Code, Problem};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+
+use super::refusal::Refusal;
+use crate::limits;
+
+/// What a token allows; operating includes reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// To look.
+    Read,
+    /// To look and to decide.
+    Operate,
+}
+
+impl Role {
+    /// As it is written everywhere.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Read => "read",
+            Role::Operate => "operate",
+        }
+    }
+}
+
+/// The tokens of one admin listener. Without any, only the paths that need none can be used.
+#[derive(Clone, Default)]
+pub struct AdminTokens(Arc<[Token]>);
+
+#[derive(Clone)]
+struct Token {
+    who: Who,
+    digest: [u8; 32],
+}
+
+/// Whose token it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Who {
+    /// The token's name, which the audit shows.
+    pub(super) name: String,
+    pub(super) role: Role,
+}
+
+impl AdminTokens {
+    /// Adds a token. Its name goes into the audit; the token itself is forgotten.
+    pub fn with(self, name: &str, role: Role, token: &str) -> Result<Self, Error> {
+        if name.is_empty() || name.len() > limits::NAME_BYTES || name.chars().any(char::is_control) {
+            return Err(Error::invalid("an admin token has a name of 1 to 128 printable bytes"));
+        }
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Error::invalid(
+                "an admin token consists of visible ASCII characters, without spaces",
+            )
+            .with_detail(format_args!("the token {name:?}")));
+        }
+        if self.0.len() >= limits::ADMIN_TOKENS {
+            return Err(Error::invalid("there are more admin tokens than one listener takes"));
+        }
+        let new = Token { who: Who { name: name.into(), role }, digest: sha256(token.as_bytes()) };
+        if self.0.iter().any(|known| known.digest == new.digest) {
+            return Err(Error::invalid("two admin tokens are the same: give each its own")
+                .with_detail(format_args!("the token {name:?}")));
+        }
+        Ok(AdminTokens(self.0.iter().cloned().chain([new]).collect()))
+    }
+
+    /// Whose token this is. Looks at all of them, whichever it is.
+    fn who(&self, presented: &[u8]) -> Option<&Who> {
+        let presented = sha256(presented);
+        let same = |token: &Token| verify_slices_are_equal(&token.digest, &presented).is_ok();
+        self.0.iter().fold(None, |found, token| if same(token) { Some(&token.who) } else { found })
+    }
+
+    /// Lets in whoever has a token of at least this role.
+    pub(super) fn admit(&self, headers: &HeaderMap, needed: Role) -> Result<Who, Refusal> {
+        let who = bearer(headers).and_then(|token| self.who(token)).ok_or_else(unauthenticated)?;
+        if who.role < needed {
+            let detail =
+                format!("the token {:?} has the role {}; this needs operate", who.name, who.role.as_str());
+            return Err(Problem::new(Code::Forbidden).detail(detail).into());
+        }
+        Ok(who.clone())
+    }
+}
+
+impl std::fmt::Debug for AdminTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|token| &token.who)).finish()
+    }
+}
+
+/// The token of `Authorization: Bearer TOKEN`, where there is exactly one such line.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut lines = headers.get_all(AUTHORIZATION).iter();
+    let (Some(line), None) = (lines.next(), lines.next()) else { return None };
+    let (scheme, token) = line.as_bytes().split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+fn unauthenticated() -> Refusal {
+    let challenge = HeaderValue::from_static("Bearer realm=\"hapax admin\"");
+    Problem::new(Code::Unauthenticated)
+        .detail("send Authorization: Bearer TOKEN with an admin token of this server")
+        .header(WWW_AUTHENTICATE, challenge)
+        .into()
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut sum = [0; 32];
+    sum.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unusable_tokens_are_refused_when_they_are_made() {
+        let none = AdminTokens::default;
+        for token in ["", "a b", "tab\t", "gr\u{fc}n"] {
+            assert!(none().with("ops", Role::Read, token).is_err(), "{token:?}");
+        }
+        assert!(none().with("", Role::Read, "t").is_err());
+        let one = none().with("ops", Role::Read, "same").unwrap();
+        assert!(one.clone().with("dev", Role::Operate, "same").is_err());
+        let shown = format!("{:?}", one.with("dev", Role::Operate, "other-secret").unwrap());
+        assert!(shown.contains("dev") && !shown.contains("secret"), "{shown}");
+    }
+
+    #[test]
+    fn only_one_authorization_line_of_the_bearer_scheme_counts() {
+        let read = |lines: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(AUTHORIZATION, HeaderValue::from_str(line).unwrap());
+            }
+            bearer(&headers).map(<[u8]>::to_vec)
+        };
+        assert_eq!(read(&["Bearer abc"]), Some(b"abc".to_vec()));
+        assert_eq!(read(&["bearer  abc"]), Some(b"abc".to_vec()));
+        for lines in [&[][..], &["Basic abc"], &["Bearer"], &["Bearer a", "Bearer a"]] {
+            assert_eq!(read(lines), None, "{lines:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Destroying everything that is kept for one subject (B9).
+//!
+//! One page of its claims for each request, so that no request takes long however much there is; whoever asks goes on with
+//! `next`. Keys stay used up. What runs or is in doubt has no answer yet: it is counted, and left for another time.
+
+use bytes::Bytes;
+use hapax_core::{
+    Decision, Filter, Inspect as _, Operated, Outcome, Project, Record, State, Subject, Tenant, Verb,
+};
+use hapax_store::Store;
+use http::Response;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::AdminState;
+use super::decide::{actor, reason};
+use super::endpoints::{Asked, Ran, ok};
+use super::refusal::Refusal;
+use crate::limits;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Erasing {
+    tenant: String,
+    subject: String,
+    #[serde(default)]
+    project: Option<String>,
+    reason: String,
+    #[serde(default)]
+    by: Option<String>,
+    #[serde(default)]
+    after: Option<String>,
+}
+
+/// What became of the claims of one page.
+#[derive(Debug, Default)]
+struct Counted {
+    erased: u64,
+    left: u64,
+}
+
+pub(super) fn subject(state: AdminState, asked: Asked) -> Ran {
+    Box::pin(async move { page(&state, &asked).await })
+}
+
+async fn page(state: &AdminState, asked: &Asked) -> Result<Response<Bytes>, Refusal> {
+    let erasing: Erasing = asked.json()?;
+    // A slip of the pen must not look like a subject for whom nothing is kept.
+    let tenant = Tenant::new(&erasing.tenant)?;
+    let subject = Subject::parse(&erasing.subject)?;
+    let project = erasing.project.map(Project::new).transpose()?;
+    let (actor, reason) = (actor(&asked.who.name, erasing.by.as_deref())?, reason(erasing.reason)?);
+    let filter = Filter {
+        tenant: Some(tenant.as_str().to_owned()),
+        project: project.map(|project| project.as_str().to_owned()),
+        subject: Some(subject.as_str().to_owned()),
+        ..Filter::default()
+    };
+    let found = state.store.list(&filter, erasing.after.as_deref(), limits::ERASE_PAGE).await?;
+    let counted = erase(&state.store, found.items, &actor, &reason).await?;
+    tracing::info!(
+        tenant = tenant.as_str(),
+        erased = counted.erased,
+        actor,
+        "an operator erased a subject's answers"
+    );
+    ok(&json!({"erased": counted.erased, "left": counted.left, "next": found.next}))
+}
+
+/// All at once: each waits until every other instance has forgotten the answer (B7).
+async fn erase(store: &Store, records: Vec<Record>, actor: &str, reason: &str) -> Result<Counted, Refusal> {
+    let (mut counted, mut erasing) = (Counted::default(), JoinSet::new());
+    for record in records {
+        match &record.claim.state {
+            State::Settled { outcome: Outcome::Erased, .. } | State::Released { .. } => continue,
+            State::Settled { .. } => {}
+            State::Held { .. } | State::InDoubt { .. } => {
+                counted.left += 1;
+                continue;
+            }
+        }
+        let decision = Decision {
+            seen: record.claim.epoch,
+            verb: Verb::Erase,
+            actor: actor.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let store = store.clone();
+        erasing.spawn(async move { store.decide(record.identity.claim_id(), decision).await });
+    }
+    while let Some(done) = erasing.join_next().await {
+        match done.map_err(|_| hapax_core::Error::internal("an erasure was cut short"))?? {
+            Operated::Done(_) => counted.erased += 1,
+            Operated::Absent => {}
+            // Somebody was faster: what is there now is not what was seen.
+            _ => counted.left += 1,
+        }
+    }
+    Ok(counted)
+}

@@ -1,0 +1,127 @@
+//! Every "no" of the admin listener, as `application/problem+json`.
+//!
+//! What the edge refuses as well is a [`Problem`] with its code. Only an operator meets the three kinds of conflict that
+//! are told here, with the claim as it is now.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_core::{Error, Kind, OperationId};
+use hapax_tower::problem::OPERATION_ID;
+use hapax_tower::{Code, Problem};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+/// Why an operator gets no answer.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// One that callers of the edge can meet, too.
+    Problem(Box<Problem>),
+    /// A decision that was not carried out.
+    Conflict(Box<Conflict>),
+}
+
+/// A decision that was not carried out, with what the claim is now.
+#[derive(Debug)]
+pub(super) struct Conflict {
+    pub(super) code: ConflictCode,
+    pub(super) detail: String,
+    pub(super) operation_id: OperationId,
+    /// The claim as it is now; null where it is absent.
+    pub(super) claim: Value,
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// The kinds of conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConflictCode {
+    /// The claim has another epoch than the operator saw.
+    Changed,
+    /// The claim is in a state that the decision does not fit.
+    NotApplicable,
+    /// The former run may still be going on.
+    MayStillRun,
+}
+
+impl ConflictCode {
+    fn row(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Changed => ("claim-changed", "The claim is not what was seen any more"),
+            Self::NotApplicable => ("claim-not-applicable", "The claim is in a state that this does not fit"),
+            Self::MayStillRun => ("claim-may-still-run", "The former run may still be going on"),
+        }
+    }
+}
+
+impl Refusal {
+    /// The question cannot be understood.
+    pub(super) fn malformed(detail: impl Into<String>) -> Self {
+        Problem::new(Code::RequestMalformed).detail(detail).into()
+    }
+
+    /// There is nothing of that name.
+    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+        Problem::new(Code::NotFound).detail(detail).into()
+    }
+
+    /// The answer.
+    pub(super) fn response(self, docs: &str) -> Response<Bytes> {
+        match self {
+            Refusal::Problem(problem) => problem.response(docs),
+            Refusal::Conflict(conflict) => conflict.response(docs),
+        }
+    }
+}
+
+impl Conflict {
+    /// In the shape that [`Problem`] gives to all the others.
+    fn response(self, docs: &str) -> Response<Bytes> {
+        let (code, title) = self.code.row();
+        let page = format!("{docs}{code}");
+        let body = json!({
+            "type": page,
+            "title": title,
+            "status": StatusCode::CONFLICT.as_u16(),
+            "code": code,
+            "retryable": self.retry_after.is_some(),
+            "detail": self.detail,
+            "operation_id": self.operation_id.to_string(),
+            "claim": self.claim,
+        });
+        let mut response = Response::new(Bytes::from(body.to_string()));
+        *response.status_mut() = StatusCode::CONFLICT;
+        let length = HeaderValue::from(response.body().len());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CONTENT_LENGTH, length);
+        if let Ok(link) = HeaderValue::try_from(format!("<{page}>; rel=\"describedby\"")) {
+            headers.insert(LINK, link);
+        }
+        if let Ok(id) = HeaderValue::try_from(self.operation_id.to_string()) {
+            headers.insert(OPERATION_ID, id);
+        }
+        if let Some(after) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+        }
+        response
+    }
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Refusal::Problem(Box::new(problem))
+    }
+}
+
+/// Operators are told the detail, too: they are who can do something about it.
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            Kind::Invalid => Code::RequestMalformed,
+            Kind::Unavailable | Kind::Conflict => Code::LedgerUnavailable,
+            _ => Code::Internal,
+        };
+        Problem::new(code).detail(format!("{error:#}")).into()
+    }
+}

@@ -1,0 +1,208 @@
+//! `hapax claims`: look at claims, and decide about those that need somebody to decide (M2, L8, L17).
+//!
+//! Looking works through a server or beside it, on its store (B8). Deciding always goes through a server. What people read
+//! is written in `tell`; `--json` prints what the admin API answers.
+
+mod decide;
+mod erase;
+mod source;
+mod tell;
+
+use clap::{Args as ClapArgs, Subcommand};
+use hapax_core::limits::MAX_PAGE;
+use serde_json::{Value, json};
+
+use super::remote::Server;
+use super::{Failed, say};
+use crate::admin::Which;
+use crate::limits;
+use source::Source;
+
+/// What can be done with claims.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List claims, oldest first.
+    List(List),
+    /// Show one claim.
+    Show(Show),
+    /// Count claims by state.
+    Count(Count),
+    /// End a doubt: release the claim, or settle it with an answer.
+    Resolve(decide::Resolve),
+    /// Set a settled claim's answer aside, so that the next request with its key runs.
+    Reopen(decide::Plain),
+    /// Forget a settled claim: the next request with its key is a new one.
+    Purge(decide::Plain),
+    /// Destroy a settled claim's answer, or those of everything that a subject has asked for; the keys stay used up.
+    Erase(erase::Erase),
+}
+
+/// Where claims are read.
+#[derive(Debug, ClapArgs)]
+struct Place {
+    #[command(flatten)]
+    server: Server,
+    /// Read this store instead, beside the server that may have it open: embedded:PATH or postgres://…
+    #[arg(long, value_name = "URL", conflicts_with = "admin")]
+    store: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which shelf is meant.
+#[derive(Debug, ClapArgs)]
+struct Shelf {
+    /// Only of this tenant.
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Only of this project.
+    #[arg(long)]
+    project: Option<String>,
+    /// Only on this operation.
+    #[arg(long)]
+    operation: Option<String>,
+}
+
+/// `hapax claims list`
+#[derive(Debug, ClapArgs)]
+pub(crate) struct List {
+    #[command(flatten)]
+    shelf: Shelf,
+    /// Only of this subject, such as service:ci.
+    #[arg(long)]
+    subject: Option<String>,
+    /// Only with this key.
+    #[arg(long)]
+    key: Option<String>,
+    /// Only in this state.
+    #[arg(long, value_parser = ["held", "settled", "in_doubt", "released"])]
+    state: Option<String>,
+    /// Only first granted before this time, such as 2026-11-15T22:52:49Z.
+    #[arg(long, value_name = "TIME")]
+    opened_before: Option<String>,
+    /// Only first granted at least this long ago, such as 15m or 24h.
+    #[arg(long, value_name = "SPAN", conflicts_with = "opened_before")]
+    age: Option<String>,
+    /// At most so many claims.
+    #[arg(long, default_value_t = limits::PAGE)]
+    limit: usize,
+    /// Go on where an earlier list ended.
+    #[arg(long, value_name = "MARK")]
+    after: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// `hapax claims show`
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Show {
+    /// The public id of the operation, as callers see it in x-operation-id.
+    operation_id: String,
+    /// Tell the kept answer, too; needs a token with the role operate.
+    #[arg(long, conflicts_with = "store")]
+    outcome: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// `hapax claims count`
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Count {
+    #[command(flatten)]
+    shelf: Shelf,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs `hapax claims`.
+pub(crate) async fn run(command: Command) -> Result<(), Failed> {
+    match command {
+        Command::List(list) => list.run().await,
+        Command::Show(show) => show.run().await,
+        Command::Count(count) => count.run().await,
+        Command::Resolve(resolve) => resolve.run().await,
+        Command::Reopen(plain) => plain.run("reopen").await,
+        Command::Purge(plain) => plain.run("purge").await,
+        Command::Erase(erase) => erase.run().await,
+    }
+}
+
+impl Shelf {
+    fn which(self) -> Which {
+        let Shelf { tenant, project, operation } = self;
+        Which { tenant, project, operation, ..Which::default() }
+    }
+}
+
+impl List {
+    async fn run(self) -> Result<(), Failed> {
+        if self.limit == 0 {
+            return Err(Failed::misuse("--limit 0 lists nothing"));
+        }
+        let which = Which {
+            subject: self.subject,
+            key: self.key,
+            state: self.state,
+            opened_before: self.opened_before,
+            age: self.age,
+            after: self.after,
+            ..self.shelf.which()
+        };
+        let source = Source::open(&self.place.server, self.place.store.as_deref()).await?;
+        let (claims, next) = gathered(&source, which.clone(), self.limit).await?;
+        source.close().await?;
+        match self.place.json {
+            true => say::json(&json!({"claims": claims, "next": next})),
+            false => tell::list(&claims, next.as_deref(), &which),
+        }
+        Ok(())
+    }
+}
+
+/// Pages until there are enough claims, or no more. A page may be empty and still have a next one.
+async fn gathered(
+    source: &Source,
+    mut which: Which,
+    limit: usize,
+) -> Result<(Vec<Value>, Option<String>), Failed> {
+    let mut claims = Vec::new();
+    for _ in 0..limits::REMOTE_PAGES {
+        which.limit = Some((limit - claims.len()).min(MAX_PAGE));
+        let mut page = source.list(&which).await?;
+        if let Value::Array(more) = page["claims"].take() {
+            claims.extend(more);
+        }
+        which.after = page["next"].as_str().map(str::to_owned);
+        if which.after.is_none() || claims.len() >= limit {
+            break;
+        }
+    }
+    Ok((claims, which.after))
+}
+
+impl Show {
+    async fn run(self) -> Result<(), Failed> {
+        let source = Source::open(&self.place.server, self.place.store.as_deref()).await?;
+        let claim = source.show(&self.operation_id, self.outcome).await?;
+        source.close().await?;
+        match self.place.json {
+            true => say::json(&claim),
+            false => tell::claim(&claim),
+        }
+        Ok(())
+    }
+}
+
+impl Count {
+    async fn run(self) -> Result<(), Failed> {
+        let source = Source::open(&self.place.server, self.place.store.as_deref()).await?;
+        let counts = source.count(&self.shelf.which()).await?;
+        source.close().await?;
+        match self.place.json {
+            true => say::json(&counts),
+            false => tell::counts(&counts),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! `hapax claims erase`: one answer, or everything that is kept for a subject (L8, B9).
+
+use clap::{ArgGroup, Args as ClapArgs};
+use serde_json::{Map, Value, json};
+
+use super::decide::How;
+use crate::cli::remote::Remote;
+use crate::cli::{Failed, say};
+use crate::limits;
+
+/// `hapax claims erase`
+#[derive(Debug, ClapArgs)]
+#[command(group = ArgGroup::new("what").required(true).args(["operation_id", "subject"]))]
+pub(crate) struct Erase {
+    /// The public id of the operation, as callers see it in x-operation-id.
+    operation_id: Option<String>,
+    /// Everything that this subject has asked for, such as user:alice.
+    #[arg(long, requires = "tenant", conflicts_with = "epoch")]
+    subject: Option<String>,
+    /// The subject's tenant.
+    #[arg(long, requires = "subject")]
+    tenant: Option<String>,
+    /// Only in this project.
+    #[arg(long, requires = "subject")]
+    project: Option<String>,
+    #[command(flatten)]
+    how: How,
+}
+
+impl Erase {
+    pub(super) async fn run(self) -> Result<(), Failed> {
+        let Erase { operation_id, subject, tenant, project, how } = self;
+        if let Some(id) = operation_id {
+            return how.send(&id, "erase", Map::new()).await;
+        }
+        let mut asked = json!({"tenant": tenant, "subject": subject});
+        if let Some(project) = project {
+            asked["project"] = project.into();
+        }
+        erase_all(asked, how).await
+    }
+}
+
+/// Page by page, until there is no more.
+async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
+    let remote = Remote::new(&how.server)?;
+    if let Value::Object(members) = &mut asked {
+        members.extend(how.why.into_members());
+    }
+    let (mut erased, mut left) = (0, 0);
+    let mut more = true;
+    for _ in 0..limits::REMOTE_PAGES {
+        let page = remote.post("/v1/claims/erase", &asked).await?;
+        erased += page["erased"].as_u64().unwrap_or_default();
+        left += page["left"].as_u64().unwrap_or_default();
+        asked["after"] = page["next"].clone();
+        more = !page["next"].is_null();
+        if !more {
+            break;
+        }
+    }
+    match how.json {
+        true => say::json(&json!({"erased": erased, "left": left})),
+        false => say::data(format!("{erased} answers erased; their keys stay used up")),
+    }
+    if more {
+        return Err(Failed::no("there is more to erase: say it again"));
+    }
+    if left > 0 {
+        return Err(Failed::no(format!(
+            "{left} claims run, or are in doubt: they may have an answer later; resolve them, then say it again"
+        )));
+    }
+    Ok(())
+}

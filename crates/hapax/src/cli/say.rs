@@ -1,0 +1,80 @@
+//! What commands print: data to standard output, everything else to standard error; and tables for people.
+
+use std::io::Write as _;
+
+use serde_json::Value;
+
+use crate::limits;
+
+/// A line of data. Whoever reads may have gone; then there is nobody to tell.
+pub(crate) fn data(line: impl AsRef<str>) {
+    let _ = writeln!(std::io::stdout().lock(), "{}", line.as_ref());
+}
+
+/// A line for people.
+pub(crate) fn note(line: impl AsRef<str>) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", line.as_ref());
+}
+
+/// JSON as data.
+pub(crate) fn json(value: &Value) {
+    data(format!("{value:#}"));
+}
+
+/// Rows under their headings, each column as wide as it must be.
+pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([heads[column].len()]).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let head = line(heads.to_vec());
+    let body = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
+    [head].into_iter().chain(body).collect::<Vec<_>>().join("\n")
+}
+
+/// Text of a caller: what could move the cursor is escaped.
+pub(crate) fn clean(text: &str) -> String {
+    let one = |c: char| if c.is_control() { c.escape_default().collect() } else { vec![c] };
+    text.chars().flat_map(one).collect()
+}
+
+/// A cell of a table: clean, and cut where it is long.
+fn shown(cell: &str) -> String {
+    let clean = clean(cell);
+    match clean.char_indices().nth(limits::COLUMN) {
+        Some((end, _)) => format!("{}…", &clean[..end]),
+        None => clean,
+    }
+}
+
+/// A member of an object as text; empty where it is not there.
+pub(crate) fn text(value: &Value, name: &str) -> String {
+    match &value[name] {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_what_a_caller_sent_cannot_move_the_cursor() {
+        let rows = vec![vec!["a\u{1b}[2J".into(), "é".into()], vec!["b".into(), "x".repeat(60)]];
+        let told = table(&["ONE", "TWO"], &rows);
+        assert!(!told.contains('\u{1b}'), "{told}");
+        let lines: Vec<_> = told.lines().collect();
+        assert_eq!(lines[0], "ONE         TWO");
+        assert_eq!(lines[1], "a\\u{1b}[2J  é");
+        assert!(lines[2].ends_with("xxx…") && lines[2].chars().count() == 12 + limits::COLUMN + 1, "{told}");
+    }
+}

@@ -1,0 +1,125 @@
+//! `hapax serve`: runs the edge and the admin listener as a configuration says, until the process is asked to end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use hapax_store::{Options, Store};
+use hapax_tower::Seal;
+use tracing_subscriber::EnvFilter;
+
+use crate::admin::{AdminTokens, Role};
+use crate::cli::Failed;
+use crate::config::recipes::check_recipes;
+use crate::config::{self, Config, LogFormat};
+use crate::node::{Node, Parts};
+use crate::signals::{Signals, Told};
+
+/// What `hapax serve` can be told.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// The configuration.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Serves until the process is asked to end; reads the configuration again at SIGHUP.
+pub(crate) async fn run(args: Args) -> Result<(), Failed> {
+    let config = load(&args)?;
+    start_logging(&config);
+    let mut signals = Signals::listen()?;
+    for notice in &config.notices {
+        tracing::warn!("{notice}");
+    }
+    if config.seal.is_empty() {
+        tracing::warn!("outcomes are kept unencrypted: see [seal]");
+    }
+    let options = Options { term: config.store.lease, ..Options::default() };
+    let store = Store::open(&config.store.url, options).await?;
+    tracing::info!(store = config.store.shown_url(), "{}", store.notice());
+    check_recipes(&store, &store, &config).await?;
+    let drain_timeout = config.settings.edge.drain_timeout;
+    let node = Node::start(store.clone(), parts(&config)?).await?;
+    tracing::info!(edge = %node.edge(), admin = %node.admin(), routes = config.settings.routes.len(), "serving");
+    tell(&config, &node);
+    while signals.next().await == Told::Reload {
+        reload(&args, &store, &node).await;
+    }
+    tracing::info!(within = ?drain_timeout, "finishing what is running");
+    match node.drain(drain_timeout).await? {
+        true => tracing::info!("everything came to its end"),
+        false => tracing::warn!("some requests did not come to their end in time"),
+    }
+    Ok(())
+}
+
+fn load(args: &Args) -> Result<Config, Failed> {
+    config::load(&args.config, &|name| std::env::var(name).ok())
+        .map_err(|mistakes| Failed::no(mistakes.to_string()))
+}
+
+fn parts(config: &Config) -> Result<Parts, Failed> {
+    let mut tokens = AdminTokens::default();
+    if let Some(token) = &config.admin.token {
+        tokens = tokens.with("admin", Role::Operate, token.reveal())?;
+    }
+    let seal = match config.seal.is_empty() {
+        true => None,
+        false => Some(Arc::new(Seal::new(config.seal.iter().map(|key| key.0).collect())?)),
+    };
+    Ok(Parts {
+        spool: spool(config),
+        seal,
+        settings: config.settings.clone(),
+        admin: (config.admin.listen, tokens),
+    })
+}
+
+/// Beside an embedded store; for other stores beside the configuration and named after it, because what waits there for one
+/// ledger must not be told to another.
+fn spool(config: &Config) -> PathBuf {
+    match config.store.url.strip_prefix("embedded:") {
+        Some(folder) => PathBuf::from(folder).join("spool"),
+        None => {
+            let name = config.file.file_stem().unwrap_or_default().to_string_lossy();
+            config.file.with_file_name(format!("{name}-spool"))
+        }
+    }
+}
+
+/// Reads the configuration again. With any mistake everything stays as it is (P5).
+async fn reload(args: &Args, store: &Store, node: &Node) {
+    let config = match load(args) {
+        Ok(config) => config,
+        Err(failed) => {
+            tracing::error!("the configuration was not reloaded: {}", failed.message);
+            return;
+        }
+    };
+    if let Err(error) = check_recipes(store, store, &config).await {
+        tracing::error!("the configuration was not reloaded: {error}");
+        return;
+    }
+    let routes = config.settings.routes.len();
+    match node.reload(config.settings).await {
+        Ok(()) => tracing::info!(routes, "the configuration was reloaded"),
+        Err(error) => tracing::error!("the configuration was not reloaded: {error:#}"),
+    }
+}
+
+fn start_logging(config: &Config) {
+    let filter = EnvFilter::try_from_env("HAPAX_LOG").unwrap_or_else(|_| EnvFilter::new(config.log.level));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Only the first one counts: a program that embeds this may have its own.
+    let _ = match config.log.format {
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => builder.try_init(),
+    };
+}
+
+/// One line for whoever started it, on standard output, when requests can be sent.
+#[allow(clippy::print_stdout, reason = "what scripts wait for")]
+fn tell(config: &Config, node: &Node) {
+    let scheme = if config.settings.edge.tls.is_some() { "https" } else { "http" };
+    println!("hapax serves on {scheme}://{} (admin: http://{})", node.edge(), node.admin());
+}

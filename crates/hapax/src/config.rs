@@ -1,0 +1,187 @@
+//! The configuration: TOML as people write it, checked, and turned into what is meant (P5).
+//!
+//! A file is read into a tree with places, each section is read by the file beside this one that is named after it, and
+//! the result is a [`Config`]. Reading goes on after a mistake, so that all of them are told at once. Whether the store,
+//! an upstream or a key service can be reached is not asked here.
+
+mod auth;
+mod edge;
+mod fields;
+mod keeping;
+mod mistakes;
+mod overlaps;
+mod pattern;
+mod reader;
+pub mod recipes;
+mod route;
+mod rule;
+mod section;
+mod show;
+#[cfg(test)]
+mod tests;
+mod tree;
+pub(crate) mod units;
+mod upstream;
+mod url;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hapax_gateway::settings::{Edge, Settings};
+
+pub use edge::{Admin, Api};
+pub use keeping::{Log, LogFormat, RetentionClasses, SealKey, StoreSettings};
+pub use mistakes::{Mistake, Mistakes, Place, Within};
+pub use reader::Secret;
+pub use route::Declared;
+
+pub(crate) use overlaps::{BY_ID, RECALL};
+pub(crate) use pattern::Pattern;
+pub(crate) use reader::{Reader, read as read_file};
+pub(crate) use route::level_word;
+pub(crate) use section::Section;
+pub(crate) use show::{fingerprint_word, retention_text};
+pub(crate) use tree::{Entry, Node, Table, Value};
+
+use crate::{limits, openapi};
+use edge::RouteDefaults;
+use route::{Context, Found};
+use upstream::Behind;
+
+/// A configuration without mistakes, as meant.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file it was read from.
+    pub file: PathBuf,
+    /// What the gateway does.
+    pub settings: Settings,
+    /// For each of the gateway's routes, in the same order, what else is known of it.
+    pub declared: Vec<Declared>,
+    /// Where claims are kept.
+    pub store: StoreSettings,
+    /// Where operators are served.
+    pub admin: Admin,
+    /// Where applications are served.
+    pub api: Api,
+    /// Keys for encryption at rest: the first seals, all of them open. Empty where nothing is sealed (B9).
+    pub seal: Vec<SealKey>,
+    /// The classes of retention.
+    pub retention: RetentionClasses,
+    /// How the process tells what it does.
+    pub log: Log,
+    /// What is allowed, but worth telling when a process starts: one sentence each, with its place.
+    pub notices: Vec<String>,
+    pub(crate) route_defaults: RouteDefaults,
+}
+
+/// Reads and checks a configuration. `env` is asked for environment variables.
+pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Mistakes> {
+    let file = Arc::new(path.to_owned());
+    let text = read_file(path, limits::FILE_BYTES).map_err(|error| {
+        let place = Place { file: file.clone(), within: Within::File };
+        let (what, remedy) =
+            (format!("it cannot be read: {error}"), "name a readable configuration file".into());
+        Mistakes::new(vec![Mistake { place, what, remedy }], &file)
+    })?;
+    let table = tree::from_toml(&text, &file).map_err(|found| Mistakes::new(found, &file))?;
+    let reader = Reader::new(file.clone(), env);
+    let config = read_config(&reader, &table, path);
+    let (found, notices) = reader.finish();
+    match config {
+        Some(config) if found.is_empty() => Ok(Config { notices, ..config }),
+        _ => Err(Mistakes::new(found, &file)),
+    }
+}
+
+fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config> {
+    let root = Section::open(reader, Some(table), &fields::ROOT);
+    let edge_section = root.section("edge", &fields::EDGE);
+    let (edge, route_defaults) = edge::edge(&edge_section, &rule::plain());
+    let (admin, api) = listeners(&root, &edge_section, &edge);
+    let store = keeping::store(&root.section("store", &fields::STORE));
+    let retention = keeping::retention(&root.section("retention", &fields::RETENTION));
+    let seal = keeping::seal(&root.section("seal", &fields::SEAL));
+    let log = keeping::log(&root.section("log", &fields::LOG));
+    let tenants = keeping::tenants(&root.section("tenants", &fields::TENANTS));
+    let auth = auth::auth(&root.section("auth", &fields::AUTH));
+    let upstreams = upstream::upstreams(&root.section("upstreams", &fields::UPSTREAMS));
+    let context = Context { defaults: &route_defaults, upstreams: &upstreams, retention: &retention };
+    let found = routes(&root, &context);
+    overlaps::check(reader, &found, &edge.operations_prefix);
+    let (routes, declared) =
+        found.into_iter().map(|found| found.meant).collect::<Option<Vec<_>>>()?.into_iter().unzip();
+    let settings = Settings { edge, upstreams: ready(upstreams), routes, auth, tenants };
+    Some(Config {
+        file: path.to_owned(),
+        settings,
+        declared,
+        store,
+        admin,
+        api,
+        seal,
+        retention,
+        log,
+        notices: Vec::new(),
+        route_defaults,
+    })
+}
+
+fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Admin, Api) {
+    let (admin_section, api_section) =
+        (root.section("admin", &fields::ADMIN), root.section("api", &fields::API));
+    let (admin, api) = (edge::admin(&admin_section), edge::api(&api_section));
+    let listeners = [
+        ("edge", edge.listen, edge_section.has("listen").then(|| edge_section.place("listen"))),
+        ("admin", admin.listen, admin_section.has("listen").then(|| admin_section.place("listen"))),
+        ("api", api.listen, api_section.has("listen").then(|| api_section.place("listen"))),
+    ];
+    edge::listeners_differ(root.reader(), &listeners);
+    (admin, api)
+}
+
+/// The routes of the file, then those of its OpenAPI documents.
+fn routes(root: &Section<'_>, context: &Context<'_>) -> Vec<Found> {
+    let written = root.sections("routes", &fields::ROUTE);
+    let mut found: Vec<Found> = written.iter().map(|section| route::read(section, context)).collect();
+    for document in root.sections("openapi", &fields::OPENAPI) {
+        for table in openapi::read::routes(&document) {
+            let section = Section::open(root.reader(), Some(&table), &fields::ROUTE);
+            found.push(route::read(&section, context));
+        }
+    }
+    if found.len() > limits::ROUTES {
+        let what = format!("there are {} routes", found.len());
+        root.reader().mistake(&root.reader().whole_file(), what, format!("use at most {}", limits::ROUTES));
+        found.truncate(limits::ROUTES);
+    }
+    found
+}
+
+fn ready(upstreams: BTreeMap<String, Behind>) -> BTreeMap<String, Arc<hapax_gateway::settings::Upstream>> {
+    let ready = |(name, behind)| match behind {
+        Behind::Ready(ready) => Some((name, ready.upstream)),
+        Behind::Broken | Behind::NotYet => None,
+    };
+    upstreams.into_iter().filter_map(ready).collect()
+}
+
+/// The names of the fields of a route.
+pub(crate) fn route_fields() -> &'static [&'static str] {
+    fields::ROUTE.names
+}
+
+/// Words that other documents than a configuration use, too.
+pub(crate) mod words {
+    use std::time::Duration;
+
+    use hapax_core::Rerun;
+
+    pub(crate) fn rerun(rerun: Rerun) -> &'static str {
+        super::show::word(&super::rule::RERUNS, &rerun)
+    }
+
+    pub(crate) fn duration(duration: Duration) -> String {
+        super::units::show_duration(duration)
+    }
+}

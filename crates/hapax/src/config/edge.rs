@@ -1,0 +1,244 @@
+//! The three listeners (M1), and what the edge's section says for every route.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hapax_exec::Attach;
+use hapax_gateway::settings::{Cors, Edge, Tls};
+use hapax_tower::Rule;
+use http::HeaderName;
+
+use super::fields;
+use super::mistakes::Place;
+use super::pattern::Pattern;
+use super::reader::{Reader, Secret};
+use super::section::{Section, Spot};
+use crate::limits::{self, range};
+
+/// Where operators are served.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// What operators authenticate with; without it only health and metrics are served.
+    pub token: Option<Secret>,
+}
+
+/// Where applications are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Api {
+    /// Where it listens.
+    pub listen: SocketAddr,
+}
+
+/// What routes do where they do not say otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct RouteDefaults {
+    pub(crate) max_request_body: usize,
+    pub(crate) max_kept_response: usize,
+    pub(crate) waits: bool,
+    pub(crate) attach_timeout: Duration,
+    pub(crate) mismatch_status: u16,
+}
+
+impl RouteDefaults {
+    fn of(rule: &Rule) -> Self {
+        let attach = if let Attach::Wait(bound) = rule.attach { Some(bound) } else { None };
+        RouteDefaults {
+            max_request_body: rule.max_request_body,
+            max_kept_response: rule.max_kept_response,
+            waits: attach.is_some(),
+            attach_timeout: attach.unwrap_or_default(),
+            mismatch_status: rule.mismatch_status,
+        }
+    }
+}
+
+/// Reads `[edge]`.
+pub(crate) fn edge(section: &Section<'_>, plain: &Rule) -> (Edge, RouteDefaults) {
+    let mut edge = Edge::new(listen(section).unwrap_or_else(|| local(8080)));
+    let duration = |field, range, to: &mut Duration| {
+        if let Some(value) = section.duration(field, range) {
+            *to = value.value;
+        }
+    };
+    duration("drain_timeout", &range::DRAIN, &mut edge.drain_timeout);
+    duration("header_timeout", &range::TIMEOUT, &mut edge.header_timeout);
+    duration("idle_timeout", &range::IDLE, &mut edge.idle_timeout);
+    edge.threads = section.count("threads", &range::THREADS).unwrap_or(edge.threads);
+    edge.max_connections =
+        section.count("max_connections", &range::CONNECTIONS).unwrap_or(edge.max_connections);
+    edge.max_detached = section.count("max_detached", &range::DETACHED).unwrap_or(edge.max_detached);
+    edge.body_rate = section.size("body_rate", &range::BODY_RATE).map_or(edge.body_rate, |size| size.value);
+    edge.max_buffered =
+        section.size("max_buffered", &range::BUFFERED).map_or(edge.max_buffered, |size| size.value);
+    if let Some(prefix) = section.parsed("operations_prefix", fixed_path) {
+        edge.operations_prefix = prefix.value.into();
+    }
+    if let Some(docs) = section.parsed("docs", docs) {
+        edge.docs = docs.value;
+    }
+    edge.tls = tls(&section.section("tls", &fields::TLS));
+    edge.cors = cors(&section.section("cors", &fields::CORS));
+    (edge, route_defaults(section, plain))
+}
+
+fn route_defaults(section: &Section<'_>, plain: &Rule) -> RouteDefaults {
+    let mut defaults = RouteDefaults::of(plain);
+    if let Some(size) = body_size(section, "max_request_body") {
+        defaults.max_request_body = size;
+    }
+    if let Some(size) = body_size(section, "max_kept_response") {
+        defaults.max_kept_response = size;
+    }
+    if let Some(waits) = section.word("attach", &ATTACH) {
+        defaults.waits = waits.value;
+    }
+    if let Some(bound) = section.duration("attach_timeout", &range::ATTACH) {
+        defaults.attach_timeout = bound.value;
+    }
+    if let Some(status) = mismatch_status(section) {
+        defaults.mismatch_status = status;
+    }
+    defaults
+}
+
+/// Whether a second caller waits.
+pub(crate) const ATTACH: [(&str, bool); 2] = [("wait", true), ("reject", false)];
+
+/// A size that fits memory.
+pub(crate) fn body_size(section: &Section<'_>, field: &str) -> Option<usize> {
+    section.size(field, &range::BODY).and_then(|size| usize::try_from(size.value).ok())
+}
+
+/// 422, or 409 for callers that expect that (H2).
+pub(crate) fn mismatch_status(section: &Section<'_>) -> Option<u16> {
+    let status = section.integer("mismatch_status", &(i64::MIN..=i64::MAX))?;
+    match status.value {
+        422 => Some(422),
+        409 => Some(409),
+        other => {
+            let what = format!("`mismatch_status` cannot be {other}");
+            section.reader().mistake(&status.at, what, "use 422, or 409 for callers that expect that");
+            None
+        }
+    }
+}
+
+/// Reads `[admin]`.
+pub(crate) fn admin(section: &Section<'_>) -> Admin {
+    if section.exists() && !section.has("token_env") && !section.has("token_file") {
+        section.require("token_env", "say `token_env = \"HAPAX_ADMIN_TOKEN\"`, or `token_file`");
+    }
+    let token = section.reader().secret(section, "token").map(|token| token.value);
+    Admin { listen: listen(section).unwrap_or_else(|| local(8081)), token }
+}
+
+/// Reads `[api]`.
+pub(crate) fn api(section: &Section<'_>) -> Api {
+    Api { listen: listen(section).unwrap_or_else(|| local(8082)) }
+}
+
+/// A listener: its section, where it listens, and the place where that is written, if it is.
+pub(crate) type Listener<'l> = (&'l str, SocketAddr, Option<Place>);
+
+/// None of the listeners may stand in another's place (M1). A default is blamed on whoever came too near.
+pub(crate) fn listeners_differ(reader: &Reader<'_>, listeners: &[Listener<'_>]) {
+    for (index, (name, address, at)) in listeners.iter().enumerate() {
+        for (other, taken, earlier) in
+            listeners.iter().take(index).filter(|(_, taken, _)| meet(*taken, *address))
+        {
+            let what = format!("[{name}] listens on {address} and [{other}] on {taken}: the same port");
+            let at = at.as_ref().or(earlier.as_ref()).cloned().unwrap_or_else(|| reader.whole_file());
+            reader.mistake(&at, what, "give each listener an address of its own");
+        }
+    }
+}
+
+fn meet(a: SocketAddr, b: SocketAddr) -> bool {
+    let everywhere = a.ip().is_unspecified() || b.ip().is_unspecified();
+    a.port() == b.port() && a.port() != 0 && (everywhere || a.ip() == b.ip())
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+fn listen(section: &Section<'_>) -> Option<SocketAddr> {
+    let parse = |text: &str| {
+        text.parse().map_err(|_| "write an IP address and a port, such as \"127.0.0.1:8080\"".to_owned())
+    };
+    section.parsed("listen", parse).map(|listen| listen.value)
+}
+
+/// A path without parameters and without a slash at its end.
+pub(crate) fn fixed_path(text: &str) -> Result<String, String> {
+    let pattern = Pattern::parse(text)?;
+    if pattern.has_parameters() || text.ends_with('/') {
+        return Err(
+            "write a path such as \"/operations\", without parameters and without a slash at its end".into(),
+        );
+    }
+    Ok(text.to_owned())
+}
+
+fn docs(text: &str) -> Result<String, String> {
+    let known = text.starts_with('/') || text.starts_with("https://") || text.starts_with("http://");
+    let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
+    if known && plain && text.ends_with('/') {
+        return Ok(text.to_owned());
+    }
+    Err("write a path or an http(s) URL that ends with a slash; the code of a problem follows it".into())
+}
+
+fn tls(section: &Section<'_>) -> Option<Tls> {
+    if !section.exists() {
+        return None;
+    }
+    section.require("cert", "name the PEM file with the certificate chain");
+    section.require("key", "name the PEM file with the private key");
+    let cert = section.reader().readable(section, "cert");
+    let key = section.reader().readable(section, "key");
+    Some(Tls { cert: cert?.value, key: key?.value })
+}
+
+fn cors(section: &Section<'_>) -> Option<Cors> {
+    if !section.exists() {
+        return None;
+    }
+    section.require("origins", "list the origins, such as [\"https://shop.example\"], or [\"*\"] for any");
+    let reader = section.reader();
+    let origins = section.texts("origins").unwrap_or_default();
+    for origin in origins.iter().filter(|origin| !is_origin(origin.value)) {
+        let remedy = "write an origin as browsers send it, such as \"https://shop.example\", or \"*\"";
+        reader.mistake(&origin.at, format!("{:?} is no origin", origin.value), remedy);
+    }
+    let headers = section.texts("headers").unwrap_or_default();
+    for header in headers.iter().filter(|header| HeaderName::try_from(header.value).is_err()) {
+        reader.mistake(&header.at, format!("{:?} is no header name", header.value), "write a header name");
+    }
+    let credentials = section.flag("credentials").is_some_and(|flag| flag.value);
+    if credentials && let Some(any) = origins.iter().find(|origin| origin.value == "*") {
+        let what = "`credentials = true` together with the origin \"*\" would open the edge to every page";
+        reader.mistake(&any.at, what, "list the origins that may send credentials");
+    }
+    let max_age = section.duration("max_age", &range::CORS_MAX_AGE).map(|age| age.value);
+    let owned = |texts: Vec<Spot<&str>>| texts.into_iter().map(|text| text.value.to_owned()).collect();
+    Some(Cors {
+        origins: owned(origins),
+        headers: owned(headers),
+        credentials,
+        max_age: max_age.unwrap_or(limits::CORS_MAX_AGE),
+    })
+}
+
+/// `scheme://host[:port]`, as the header `Origin` has it.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else { return text == "*" };
+    let lower = text.bytes().all(|byte| byte.is_ascii_graphic() && !byte.is_ascii_uppercase());
+    !scheme.is_empty()
+        && !authority.is_empty()
+        && lower
+        && !authority.contains(['/', '?', '#', '@', '*', ','])
+        && authority.parse::<http::uri::Authority>().is_ok()
+}

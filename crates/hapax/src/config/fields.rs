@@ -1,0 +1,141 @@
+//! Every field that a configuration can have, and those that it will have later.
+//!
+//! The reader refuses what is not listed here; a test holds the list against `docs/reference/configuration.md`.
+
+/// The fields of one section. A name in angle brackets stands for names that the user chooses.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    /// The section as the reference page calls it; empty for the top of the file.
+    pub(crate) section: &'static str,
+    /// Its fields.
+    pub(crate) names: &'static [&'static str],
+    /// Fields that a later release will know: refused by name.
+    pub(crate) later: &'static [&'static str],
+}
+
+macro_rules! sections {
+    ($($(#[$doc:meta])* $id:ident = $section:literal [$($name:literal),* $(,)?] $(later [$($later:literal),* $(,)?])?;)*) => {
+        $($(#[$doc])* pub(crate) const $id: Fields = Fields {
+            section: $section,
+            names: &[$($name),*],
+            later: &[$($($later),*)?],
+        };)*
+        /// All sections.
+        #[cfg(test)]
+        pub(crate) const ALL: &[&Fields] = &[$(&$id),*];
+    };
+}
+
+sections! {
+    /// The top of the file.
+    ROOT = "" [
+        "edge", "admin", "api", "store", "retention", "auth", "seal", "log", "tenants", "upstreams", "routes", "openapi",
+    ] later ["webhooks", "schedules", "actions", "connectors", "trust"];
+    /// The listener and what holds for every route.
+    EDGE = "edge" [
+        "listen", "threads", "tls", "drain_timeout", "header_timeout", "body_rate", "idle_timeout", "max_connections",
+        "max_buffered", "max_detached", "operations_prefix", "docs", "cors", "max_request_body", "max_kept_response",
+        "attach", "attach_timeout", "mismatch_status",
+    ];
+    /// Certificate and key.
+    TLS = "edge.tls" ["cert", "key"];
+    /// What browsers of other origins may do.
+    CORS = "edge.cors" ["origins", "headers", "credentials", "max_age"];
+    /// The operators' listener.
+    ADMIN = "admin" ["listen", "token_env", "token_file"];
+    /// The applications' listener.
+    API = "api" ["listen"];
+    /// Where claims are kept.
+    STORE = "store" ["url", "lease"];
+    /// How long outcomes are kept.
+    RETENTION = "retention" ["default", "<class>"];
+    /// Who may come in.
+    AUTH = "auth" ["jwt", "api_keys", "trusted_headers", "verify"] later ["schedules"];
+    /// Tokens.
+    JWT = "auth.jwt" [
+        "algorithms", "secret_env", "secret_file", "jwks_file", "jwks_url", "issuer", "audience", "leeway", "claims",
+        "subject_type",
+    ];
+    /// The names of a token's claims.
+    CLAIMS = "auth.jwt.claims" ["tenant", "project", "subject", "subject_type", "level"];
+    /// API keys of the registry.
+    API_KEYS = "auth.api_keys" ["enabled"];
+    /// Peers whose headers are believed.
+    TRUSTED = "auth.trusted_headers" ["from"];
+    /// An outside service that knows keys.
+    VERIFY = "auth.verify" ["url", "token_env", "token_file", "remember", "timeout"];
+    /// Keys for encryption at rest.
+    SEAL = "seal" ["key_env", "key_file"];
+    /// What the process tells.
+    LOG = "log" ["format", "level"];
+    /// What one tenant may use.
+    TENANTS = "tenants" ["held", "claims_per_second", "in_doubt"];
+    /// The services behind.
+    UPSTREAMS = "upstreams" ["<name>"];
+    /// A service behind.
+    UPSTREAM = "upstreams.<name>" [
+        "kind", "url", "timeout", "give_up", "connect_timeout", "upstream_key", "digest_chars", "retry",
+        "max_connections", "idle_timeout", "ca",
+    ];
+    /// What is tried again.
+    RETRY = "upstreams.<name>.retry" ["max_attempts", "backoff", "on_exhausted"];
+    /// A route.
+    ROUTE = "routes" [
+        "method", "path", "operation", "was", "policy", "lenient", "level", "upstream", "retention", "rerun", "quiet",
+        "reconcile", "scope", "fingerprint", "ignore", "fingerprint_headers", "timeout", "give_up", "max_run", "doubt",
+        "attach", "attach_timeout", "keep", "on_5xx", "mismatch_status", "max_request_body", "max_kept_response",
+        "key_from", "window",
+    ] later ["restate"];
+    /// What becomes of a doubt that nobody resolves.
+    DOUBT = "routes.doubt" ["after", "then"];
+    /// An OpenAPI document to read routes from.
+    OPENAPI = "openapi" ["file", "upstream", "prefix"];
+}
+
+impl Fields {
+    /// The known name that was probably meant.
+    pub(crate) fn nearest(&self, name: &str) -> Option<&'static str> {
+        nearest(name, self.names.iter().copied().filter(|known| !known.starts_with('<')))
+    }
+}
+
+/// The word that was probably meant: at most two letters away, and closer than half of its length.
+pub(crate) fn nearest<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    let written = written.to_ascii_lowercase();
+    let distances = words.into_iter().map(|word| (distance(&written, &word.to_ascii_lowercase()), word));
+    let (distance, word) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= 2 && distance * 2 < word.len()).then_some(word)
+}
+
+/// How many letters must be added, removed, changed or swapped with their neighbour.
+fn distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut rows = vec![(0..=to.len()).collect::<Vec<usize>>()];
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in to.iter().enumerate() {
+            let changed = rows[i][j] + usize::from(a != b);
+            let mut least = changed.min(rows[i][j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                least = least.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_pen_is_recognised() {
+        assert_eq!(EDGE.nearest("listne"), Some("listen"));
+        assert_eq!(ROUTE.nearest("Operation"), Some("operation"));
+        assert_eq!(ROUTE.nearest("polcy"), Some("policy"));
+        assert_eq!(ROUTE.nearest("colour"), None);
+        assert_eq!(LOG.nearest("x"), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! One route (`[[routes]]`): what it matches, what it demands of a key (P1) and where it goes. How a keyed one is protected
+//! is read in [`rule`](super::rule); how routes get in each other's way is looked at in [`overlaps`](super::overlaps).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hapax_core::registry::IdentityRecipe;
+use hapax_core::{Operation, Policy};
+use hapax_gateway::settings::{Level, Route};
+use http::Method;
+
+use super::edge::RouteDefaults;
+use super::fields;
+use super::keeping::RetentionClasses;
+use super::mistakes::Place;
+use super::pattern::Pattern;
+use super::rule;
+use super::section::{Section, Spot};
+use super::upstream::{Behind, Ready};
+
+/// What is known of a route beside what the gateway needs.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// Where it is written.
+    pub place: Place,
+    /// Its name; every keyed route has one (K6).
+    pub operation: Option<Operation>,
+    /// What its claims are identified by; only for keyed routes (K6).
+    pub recipe: Option<IdentityRecipe>,
+    /// The operation's former name, under which its claims were identified otherwise (K6).
+    pub was: Option<Operation>,
+    /// The retention class that it names, or that holds because it names nothing.
+    pub retention_class: Option<String>,
+}
+
+/// What a route is read with.
+pub(crate) struct Context<'c> {
+    pub(crate) defaults: &'c RouteDefaults,
+    pub(crate) upstreams: &'c BTreeMap<String, Behind>,
+    pub(crate) retention: &'c RetentionClasses,
+}
+
+/// A route as it was read; with mistakes, some of it is missing.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) method: Option<Spot<Method>>,
+    pub(crate) path: Option<Spot<Pattern>>,
+    pub(crate) operation: Option<Spot<Operation>>,
+    pub(crate) was: Option<Spot<Operation>>,
+    pub(crate) keyed: bool,
+    pub(crate) meant: Option<(Route, Declared)>,
+}
+
+/// Fields that mean something only where there are keys.
+const KEYED_ONLY: [&str; 22] = [
+    "was",
+    "retention",
+    "rerun",
+    "quiet",
+    "reconcile",
+    "scope",
+    "fingerprint",
+    "ignore",
+    "fingerprint_headers",
+    "timeout",
+    "give_up",
+    "max_run",
+    "doubt",
+    "attach",
+    "attach_timeout",
+    "keep",
+    "on_5xx",
+    "mismatch_status",
+    "max_request_body",
+    "max_kept_response",
+    "key_from",
+    "window",
+];
+
+const LEVELS: [(&str, Level); 3] =
+    [("project", Level::Project), ("tenant", Level::Tenant), ("platform", Level::Platform)];
+
+/// The word of a level.
+pub(crate) fn level_word(level: Level) -> &'static str {
+    LEVELS.iter().find(|(_, known)| *known == level).map_or("project", |(word, _)| word)
+}
+
+/// Reads one route.
+pub(crate) fn read(section: &Section<'_>, context: &Context<'_>) -> Found {
+    section.require("method", "say which, such as \"POST\"");
+    section.require("path", "say which, such as \"/api/v1/payments\"");
+    let method = section.parsed("method", method);
+    let path = section.parsed("path", Pattern::parse);
+    let level = section.word("level", &LEVELS).map_or(Level::Project, |level| level.value);
+    let policy = policy(section, level);
+    let operation = section.parsed("operation", operation);
+    let lenient = lenient(section, policy);
+    let behind = upstream(section, context);
+    let mut found = Found {
+        method,
+        path,
+        operation,
+        was: None,
+        keyed: policy.is_some_and(Policy::is_keyed),
+        meant: None,
+    };
+    if found.keyed {
+        section.require("operation", "name the operation of every keyed route, such as \"payments.create\"");
+        found.was = section.parsed("was", self::operation);
+    } else if policy.is_some() {
+        without_effect(section);
+    }
+    let rule = if found.keyed { Some(rule::read(section, context, behind)) } else { None };
+    found.meant = meant(section, &found, policy, level, lenient, behind, rule);
+    found
+}
+
+/// Brings the parts together, where none is missing.
+fn meant(
+    section: &Section<'_>,
+    found: &Found,
+    policy: Option<Policy>,
+    level: Level,
+    lenient: bool,
+    behind: Option<&Ready>,
+    rule: Option<rule::Protection>,
+) -> Option<(Route, Declared)> {
+    let (method, path, policy) = (found.method.as_ref()?, found.path.as_ref()?, policy?);
+    let operation = found.operation.as_ref().map(|operation| operation.value.clone());
+    let mut declared = Declared {
+        place: section.at(),
+        operation: operation.clone(),
+        recipe: None,
+        was: found.was.as_ref().map(|was| was.value.clone()),
+        retention_class: None,
+    };
+    let mut reconcile = None;
+    let rule = match rule {
+        Some(protection) => {
+            let mut rule = protection.rule;
+            rule.operation = operation?;
+            rule.policy = policy;
+            declared.recipe = Some(IdentityRecipe { width: rule.width, fingerprint: rule.recipe.id() });
+            declared.retention_class = protection.retention_class;
+            reconcile = protection.reconcile;
+            Some(Arc::new(rule))
+        }
+        None => None,
+    };
+    let route = Route {
+        method: method.value.clone(),
+        path: path.value.as_str().into(),
+        policy,
+        lenient,
+        level,
+        upstream: behind?.upstream.clone(),
+        rule,
+        reconcile,
+    };
+    Some((route, declared))
+}
+
+fn method(text: &str) -> Result<Method, String> {
+    match text {
+        "HEAD" | "OPTIONS" => {
+            Err("remove the route: HEAD and OPTIONS follow the routes of the path (P7)".into())
+        }
+        "CONNECT" | "TRACE" => Err("the edge does not forward it".into()),
+        _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase()) => {
+            Method::from_bytes(text.as_bytes()).map_err(|_| "write a method such as \"POST\"".into())
+        }
+        _ => Err("write a method in capitals, such as \"POST\"".into()),
+    }
+}
+
+fn operation(text: &str) -> Result<Operation, String> {
+    Operation::new(text).map_err(|error| error.message().to_owned())
+}
+
+/// Every route declares one; those of a tenant or of the platform prohibit keys unless they say otherwise (P1).
+fn policy(section: &Section<'_>, level: Level) -> Option<Policy> {
+    let words = Policy::ALL.map(|policy| (policy.as_str(), policy));
+    if !section.has("policy") && level != Level::Project {
+        return Some(Policy::Prohibited);
+    }
+    section.require("policy", "say REQUIRED_A, REQUIRED_B, ACCEPTED, HANDLER_INTERNAL_C or PROHIBITED");
+    section.word("policy", &words).map(|policy| policy.value)
+}
+
+fn lenient(section: &Section<'_>, policy: Option<Policy>) -> bool {
+    let flag = section.flag("lenient");
+    if let (Some(flag), Some(policy)) = (&flag, policy)
+        && policy != Policy::Prohibited
+    {
+        let what = format!("`lenient` has no effect on a route that is {policy}");
+        section.reader().mistake(&flag.at, what, "remove it; only a prohibited key can be ignored");
+    }
+    flag.is_some_and(|flag| flag.value)
+}
+
+fn upstream<'c>(section: &Section<'_>, context: &Context<'c>) -> Option<&'c Ready> {
+    section.require("upstream", "name one of [upstreams]");
+    let name = section.text("upstream")?;
+    match context.upstreams.get(name.value) {
+        Some(Behind::Ready(ready)) => Some(ready),
+        Some(Behind::Broken) => None,
+        Some(Behind::NotYet) => {
+            // With `restate = …` that field has been refused, and once is enough.
+            if !section.has_unlisted("restate") {
+                section.reader().not_yet(&name.at, "a route to an upstream of kind \"restate\"");
+            }
+            None
+        }
+        None => {
+            let known = context.upstreams.keys().map(String::as_str);
+            let remedy = match fields::nearest(name.value, known) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("add [upstreams.{}]", name.value),
+            };
+            section.reader().mistake(&name.at, format!("there is no upstream {:?}", name.value), remedy);
+            None
+        }
+    }
+}
+
+/// A field that does nothing would be taken for protection.
+fn without_effect(section: &Section<'_>) {
+    for field in KEYED_ONLY.into_iter().filter(|field| section.has(field)) {
+        let what = format!("`{field}` has no effect on a route that takes no keys");
+        section.reader().mistake(&section.place(field), what, remedy_without_effect(field));
+    }
+}
+
+fn remedy_without_effect(field: &str) -> &'static str {
+    match field {
+        "timeout" => "remove it, and set the upstream's `timeout`",
+        _ => "remove it, or give the route a policy that takes keys",
+    }
+}

@@ -1,0 +1,363 @@
+//! The configuration as it takes effect, with all defaults, for `hapax config show`. Secrets are shown as `(set)`.
+
+use std::time::Duration;
+
+use hapax_core::fingerprint::BodyRecipe;
+use hapax_core::{Rerun, Retention};
+use hapax_exec::Attach;
+use hapax_gateway::settings::{Auth, Edge, Jwt, JwtKeys, OnExhausted, Route, Upstream, UpstreamKey};
+use hapax_tower::Rule;
+use serde_json::{Map, Value as Json};
+
+use super::auth::ALGORITHMS;
+use super::route::level_word;
+use super::rule::{ENDS, KEEPS, ON_5XX, RERUNS};
+use super::units::{show_duration, show_size};
+use super::{Config, Declared, LogFormat};
+
+/// What stands for a secret.
+const SET: &str = "(set)";
+
+/// A value that is shown.
+#[derive(Clone, Debug)]
+enum Shown {
+    Text(String),
+    Number(u64),
+    Flag(bool),
+    Texts(Vec<String>),
+    Table(Entries),
+    Tables(Vec<Entries>),
+}
+
+type Entries = Vec<(String, Shown)>;
+
+/// Collects entries in the order they are shown in.
+#[derive(Default)]
+struct Section(Entries);
+
+impl Section {
+    fn put(&mut self, name: &str, value: Shown) -> &mut Self {
+        self.0.push((name.to_owned(), value));
+        self
+    }
+
+    fn text(&mut self, name: &str, text: impl Into<String>) -> &mut Self {
+        self.put(name, Shown::Text(text.into()))
+    }
+
+    fn texts<T: ToString>(&mut self, name: &str, texts: impl IntoIterator<Item = T>) -> &mut Self {
+        self.put(name, Shown::Texts(texts.into_iter().map(|text| text.to_string()).collect()))
+    }
+
+    fn number(&mut self, name: &str, number: impl TryInto<u64>) -> &mut Self {
+        self.put(name, Shown::Number(number.try_into().unwrap_or(u64::MAX)))
+    }
+
+    fn flag(&mut self, name: &str, flag: bool) -> &mut Self {
+        self.put(name, Shown::Flag(flag))
+    }
+
+    fn duration(&mut self, name: &str, duration: Duration) -> &mut Self {
+        self.text(name, show_duration(duration))
+    }
+
+    fn size(&mut self, name: &str, bytes: impl TryInto<u64>) -> &mut Self {
+        self.text(name, show_size(bytes.try_into().unwrap_or(u64::MAX)))
+    }
+
+    fn table(&mut self, name: &str, section: Section) -> &mut Self {
+        self.put(name, Shown::Table(section.0))
+    }
+
+    fn maybe<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) -> &mut Self {
+        if let Some(value) = value {
+            put(self, value);
+        }
+        self
+    }
+}
+
+impl Config {
+    /// As TOML, as it could have been written, but for secrets.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        toml_section(&mut text, "", &self.shown());
+        text
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Json {
+        json(&Shown::Table(self.shown()))
+    }
+
+    fn shown(&self) -> Entries {
+        let mut root = Section::default();
+        root.table("edge", self.shown_edge());
+        let mut admin = Section::default();
+        admin.text("listen", self.admin.listen.to_string());
+        admin.maybe(self.admin.token.as_ref(), |admin, _| _ = admin.text("token", SET));
+        let mut api = Section::default();
+        api.text("listen", self.api.listen.to_string());
+        let mut store = Section::default();
+        store.text("url", self.store.shown_url()).duration("lease", self.store.lease);
+        root.table("admin", admin).table("api", api).table("store", store);
+        let mut retention = Section::default();
+        retention.text("default", &self.retention.default);
+        for (class, kept) in &self.retention.classes {
+            retention.text(class, retention_text(*kept));
+        }
+        root.table("retention", retention).table("auth", shown_auth(&self.settings.auth));
+        if !self.seal.is_empty() {
+            let mut seal = Section::default();
+            seal.texts("key", self.seal.iter().map(|_| SET));
+            root.table("seal", seal);
+        }
+        let mut log = Section::default();
+        log.text("format", if self.log.format == LogFormat::Json { "json" } else { "text" });
+        log.text("level", self.log.level);
+        let tenants = &self.settings.tenants;
+        let mut limits = Section::default();
+        limits.number("held", tenants.held).number("claims_per_second", tenants.claims_per_second);
+        limits.number("in_doubt", tenants.in_doubt);
+        root.table("log", log).table("tenants", limits);
+        let mut upstreams = Section::default();
+        for (name, upstream) in &self.settings.upstreams {
+            upstreams.table(name, shown_upstream(upstream));
+        }
+        root.table("upstreams", upstreams);
+        let routes = self.settings.routes.iter().zip(&self.declared);
+        root.put(
+            "routes",
+            Shown::Tables(routes.map(|(route, declared)| shown_route(route, declared).0).collect()),
+        );
+        root.0
+    }
+
+    fn shown_edge(&self) -> Section {
+        let edge: &Edge = &self.settings.edge;
+        let defaults = &self.route_defaults;
+        let mut section = Section::default();
+        section.text("listen", edge.listen.to_string()).number("threads", edge.threads);
+        section.duration("drain_timeout", edge.drain_timeout).duration("header_timeout", edge.header_timeout);
+        section.size("body_rate", edge.body_rate).duration("idle_timeout", edge.idle_timeout);
+        section.number("max_connections", edge.max_connections).size("max_buffered", edge.max_buffered);
+        section.number("max_detached", edge.max_detached);
+        section.text("operations_prefix", &*edge.operations_prefix).text("docs", &edge.docs);
+        section.size("max_request_body", defaults.max_request_body);
+        section.size("max_kept_response", defaults.max_kept_response);
+        section.text("attach", if defaults.waits { "wait" } else { "reject" });
+        section.duration("attach_timeout", defaults.attach_timeout);
+        section.number("mismatch_status", defaults.mismatch_status);
+        section.maybe(edge.tls.as_ref(), |section, tls| {
+            let mut files = Section::default();
+            files.text("cert", tls.cert.display().to_string()).text("key", tls.key.display().to_string());
+            section.table("tls", files);
+        });
+        section.maybe(edge.cors.as_ref(), |section, cors| {
+            let mut table = Section::default();
+            table.texts("origins", &cors.origins).texts("headers", &cors.headers);
+            table.flag("credentials", cors.credentials).duration("max_age", cors.max_age);
+            section.table("cors", table);
+        });
+        section
+    }
+}
+
+fn shown_auth(auth: &Auth) -> Section {
+    let mut section = Section::default();
+    section.maybe(auth.jwt.as_ref(), |section, jwt| _ = section.table("jwt", shown_jwt(jwt)));
+    let mut api_keys = Section::default();
+    api_keys.flag("enabled", auth.api_keys);
+    let mut trusted = Section::default();
+    trusted.texts("from", &auth.trusted);
+    section.table("api_keys", api_keys).table("trusted_headers", trusted);
+    section.maybe(auth.verify.as_ref(), |section, verify| {
+        let mut table = Section::default();
+        table.text("url", &verify.url).text("token", SET);
+        table.duration("remember", verify.remember).duration("timeout", verify.timeout);
+        section.table("verify", table);
+    });
+    section
+}
+
+fn shown_jwt(jwt: &Jwt) -> Section {
+    let mut section = Section::default();
+    section.texts("algorithms", jwt.algorithms.iter().map(|algorithm| word(&ALGORITHMS, algorithm)));
+    match &jwt.keys {
+        JwtKeys::Secret(_) => section.text("secret", SET),
+        JwtKeys::File(path) => section.text("jwks_file", path.display().to_string()),
+        JwtKeys::Url(url) => section.text("jwks_url", url),
+    };
+    section.maybe(jwt.issuer.as_ref(), |section, issuer| _ = section.text("issuer", issuer));
+    section.maybe(jwt.audience.as_ref(), |section, audience| _ = section.text("audience", audience));
+    section.duration("leeway", jwt.leeway).text("subject_type", jwt.subject_type.as_str());
+    let mut claims = Section::default();
+    claims.text("tenant", &jwt.claims.tenant).text("project", &jwt.claims.project);
+    claims.text("subject", &jwt.claims.subject);
+    claims.maybe(jwt.claims.subject_type.as_ref(), |claims, name| _ = claims.text("subject_type", name));
+    claims.maybe(jwt.claims.level.as_ref(), |claims, name| _ = claims.text("level", name));
+    section.table("claims", claims);
+    section
+}
+
+fn shown_upstream(upstream: &Upstream) -> Section {
+    let mut section = Section::default();
+    let scheme = if upstream.https { "https" } else { "http" };
+    section.text("kind", "http");
+    section.text("url", format!("{scheme}://{}:{}{}", upstream.host, upstream.port, upstream.base));
+    section.duration("timeout", upstream.timeout).duration("connect_timeout", upstream.connect_timeout);
+    match upstream.key {
+        UpstreamKey::Namespaced => section.text("upstream_key", "namespaced"),
+        UpstreamKey::Raw => section.text("upstream_key", "raw"),
+        UpstreamKey::None => section.text("upstream_key", "none"),
+        UpstreamKey::Digest(chars) => section.text("upstream_key", "digest").number("digest_chars", chars),
+    };
+    section
+        .number("max_connections", upstream.max_connections)
+        .duration("idle_timeout", upstream.idle_timeout);
+    section.maybe(upstream.ca.as_ref(), |section, ca| _ = section.text("ca", ca.display().to_string()));
+    let mut retry = Section::default();
+    retry.number("max_attempts", upstream.retry.max_attempts).duration("backoff", upstream.retry.backoff);
+    let end = if upstream.retry.on_exhausted == OnExhausted::Kill { "kill" } else { "pause" };
+    retry.text("on_exhausted", end);
+    section.table("retry", retry);
+    section
+}
+
+fn shown_route(route: &Route, declared: &Declared) -> Section {
+    let mut section = Section::default();
+    section.text("method", route.method.as_str()).text("path", &*route.path);
+    section.maybe(declared.operation.as_ref(), |section, name| _ = section.text("operation", name.as_str()));
+    section.maybe(declared.was.as_ref(), |section, was| _ = section.text("was", was.as_str()));
+    section.text("policy", route.policy.as_str());
+    if route.policy == hapax_core::Policy::Prohibited {
+        section.flag("lenient", route.lenient);
+    }
+    section.text("level", level_word(route.level)).text("upstream", &route.upstream.name);
+    if let Some(rule) = &route.rule {
+        shown_rule(&mut section, rule, declared);
+    }
+    section.maybe(route.reconcile.as_ref(), |section, path| _ = section.text("reconcile", path));
+    section
+}
+
+fn shown_rule(section: &mut Section, rule: &Rule, declared: &Declared) {
+    let retention = declared.retention_class.clone().unwrap_or_else(|| retention_text(rule.retention));
+    section.text("retention", retention).text("rerun", word(&RERUNS, &rule.rerun));
+    if rule.rerun == Rerun::Safe {
+        section.duration("quiet", rule.quiet);
+    }
+    section.text("scope", rule.width.as_str()).text("fingerprint", fingerprint_word(rule));
+    if let ignored @ [_, ..] = rule.recipe.ignored() {
+        section.texts("ignore", ignored.iter().map(|pointer| pointer.as_str()));
+    }
+    if let headers @ [_, ..] = rule.recipe.headers() {
+        section.texts("fingerprint_headers", headers);
+    }
+    section
+        .duration("timeout", rule.timeout)
+        .duration("give_up", rule.give_up)
+        .duration("max_run", rule.max_run);
+    section.maybe(rule.doubt, |section, doubt| {
+        let mut table = Section::default();
+        table.duration("after", doubt.after).text("then", word(&ENDS, &doubt.then));
+        section.table("doubt", table);
+    });
+    match rule.attach {
+        Attach::Wait(bound) => section.text("attach", "wait").duration("attach_timeout", bound),
+        Attach::Reject => section.text("attach", "reject"),
+    };
+    section.text("keep", word(&KEEPS, &rule.keep));
+    section.maybe(rule.on_5xx, |section, on_5xx| _ = section.text("on_5xx", word(&ON_5XX, &on_5xx)));
+    section.number("mismatch_status", rule.mismatch_status);
+    section.size("max_request_body", rule.max_request_body).size("max_kept_response", rule.max_kept_response);
+    section.maybe(rule.derived, |section, window| {
+        section.text("key_from", "fingerprint").duration("window", window);
+    });
+}
+
+/// The word of a fingerprint recipe.
+pub(crate) fn fingerprint_word(rule: &Rule) -> &'static str {
+    match rule.recipe.body() {
+        BodyRecipe::Json { .. } => "json",
+        BodyRecipe::Form => "form",
+        BodyRecipe::None => "none",
+        _ => "raw",
+    }
+}
+
+/// A retention as a route can state it.
+pub(crate) fn retention_text(retention: Retention) -> String {
+    match retention {
+        Retention::For(duration) | Retention::SinceGrant(duration) => show_duration(duration),
+        Retention::Forever => "forever".into(),
+    }
+}
+
+/// The word for a value.
+pub(crate) fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
+    words.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
+}
+
+fn json(shown: &Shown) -> Json {
+    let object = |entries: &Entries| -> Json {
+        Json::Object(entries.iter().map(|(name, value)| (name.clone(), json(value))).collect::<Map<_, _>>())
+    };
+    match shown {
+        Shown::Text(text) => text.as_str().into(),
+        Shown::Number(number) => (*number).into(),
+        Shown::Flag(flag) => (*flag).into(),
+        Shown::Texts(texts) => texts.clone().into(),
+        Shown::Table(entries) => object(entries),
+        Shown::Tables(tables) => tables.iter().map(object).collect(),
+    }
+}
+
+/// Writes a section and those below it. Tables within an array are written in one line.
+fn toml_section(text: &mut String, path: &str, entries: &Entries) {
+    let is_line = |value: &Shown| !matches!(value, Shown::Table(_) | Shown::Tables(_));
+    if !path.is_empty() && entries.iter().any(|(_, value)| is_line(value)) {
+        text.push_str(&format!("[{path}]\n"));
+        toml_lines(text, entries.iter().filter(|(_, value)| is_line(value)));
+        text.push('\n');
+    }
+    for (name, value) in entries {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match value {
+            Shown::Table(entries) => toml_section(text, &path, entries),
+            Shown::Tables(tables) => {
+                for table in tables {
+                    text.push_str(&format!("[[{path}]]\n"));
+                    toml_lines(text, table.iter());
+                    text.push('\n');
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn toml_lines<'e>(text: &mut String, entries: impl Iterator<Item = &'e (String, Shown)>) {
+    for (name, value) in entries {
+        text.push_str(&format!("{name} = {}\n", toml_value(value)));
+    }
+}
+
+fn toml_value(shown: &Shown) -> String {
+    match shown {
+        Shown::Text(text) => toml::Value::from(text.as_str()).to_string(),
+        Shown::Number(number) => number.to_string(),
+        Shown::Flag(flag) => flag.to_string(),
+        Shown::Texts(texts) => {
+            let items: Vec<_> =
+                texts.iter().map(|text| toml::Value::from(text.as_str()).to_string()).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Shown::Table(entries) => {
+            let items: Vec<_> =
+                entries.iter().map(|(name, value)| format!("{name} = {}", toml_value(value))).collect();
+            format!("{{ {} }}", items.join(", "))
+        }
+        Shown::Tables(_) => "[]".into(),
+    }
+}

@@ -1,0 +1,275 @@
+//! Configurations that are right, and every kind of mistake.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hapax_core::{Policy, Recipe, Rerun, Retention, Width};
+use hapax_exec::Attach;
+use hapax_gateway::settings::{JwtAlgorithm, JwtKeys, Level, OnExhausted, UpstreamKey};
+
+use super::fields::{self, Fields};
+use super::*;
+
+mod mistakes;
+mod page;
+mod recipes;
+
+/// Environment variables of the tests.
+fn environment(name: &str) -> Option<String> {
+    let value = match name {
+        "SECRET" => "a secret of the tests, more than 32 bytes long",
+        "SHORT" => "short",
+        "SEAL" => "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        "OLD_SEAL" => "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHi8=",
+        "EMPTY" => "",
+        "HAPAX_JWT_SECRET" | "HAPAX_ADMIN_TOKEN" => "given",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+/// A folder with a configuration and whatever lies beside it.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        Folder(folder)
+    }
+
+    fn load(&self, text: &str) -> Result<Config, Mistakes> {
+        let path = self.0.path().join("hapax.toml");
+        std::fs::write(&path, text).unwrap();
+        load(&path, &environment)
+    }
+}
+
+fn loaded(text: &str) -> Config {
+    Folder::new(&[]).load(text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+/// A configuration with one keyed route that has these fields, too.
+fn with_route(more: &str) -> String {
+    format!(
+        "[upstreams.pay]\nurl = \"http://127.0.0.1:9000\"\n\
+         [[routes]]\nmethod = \"POST\"\npath = \"/pay\"\nupstream = \"pay\"\noperation = \"pay\"\n{more}\n"
+    )
+}
+
+fn rule(more: &str) -> hapax_tower::Rule {
+    let config = loaded(&with_route(&format!("policy = \"ACCEPTED\"\n{more}")));
+    config.settings.routes[0].rule.as_deref().unwrap().clone()
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn example() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hapax.toml");
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_example_loads_and_means_what_it_says_p5() {
+    let config = loaded(&example());
+    let Settings { edge, routes, auth, upstreams, tenants } = &config.settings;
+    assert_eq!(edge.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!((routes.len(), upstreams.len(), tenants.held), (4, 1, 1000));
+    let jwt = auth.jwt.as_ref().unwrap();
+    assert!(matches!(&jwt.keys, JwtKeys::Secret(secret) if secret == b"given"));
+    assert_eq!(jwt.algorithms, [JwtAlgorithm::Hs256]);
+    assert!(auth.api_keys && auth.trusted.is_empty());
+    let pay = routes[0].rule.as_ref().unwrap();
+    assert_eq!((routes[0].policy, pay.rerun), (Policy::RequiredA, Rerun::Unsafe));
+    assert_eq!(pay.retention, Retention::For(seconds(7 * 86_400)));
+    assert_eq!((pay.timeout, pay.give_up, pay.max_run), (seconds(10), seconds(900), seconds(3600)));
+    assert_eq!(routes[1].rule.as_ref().unwrap().retention, Retention::For(seconds(86_400)));
+    assert_eq!(routes[2].reconcile.as_deref(), Some("/internal/refunds/reconcile"));
+    assert!(routes[3].rule.is_none());
+    assert_eq!(config.declared[0].retention_class.as_deref(), Some("critical"));
+    assert!(
+        config.store.url.ends_with("/data") && config.store.url.starts_with("embedded:/"),
+        "{}",
+        config.store.url
+    );
+    assert_eq!(config.admin.token.as_ref().unwrap().reveal(), "given");
+}
+
+#[test]
+fn an_empty_file_is_a_configuration_that_lets_nobody_in() {
+    let config = loaded("");
+    assert_eq!(config.settings.edge.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8081");
+    assert_eq!(config.api.listen.to_string(), "127.0.0.1:8082");
+    assert!(config.admin.token.is_none() && config.seal.is_empty());
+    assert!(config.notices[0].contains("lets nobody in"), "{:?}", config.notices);
+}
+
+#[test]
+fn defaults_are_those_of_the_rules_h5_k8_l10() {
+    let unsafe_route = rule("");
+    assert_eq!((unsafe_route.rerun, unsafe_route.width), (Rerun::Unsafe, Width::Subject));
+    assert_eq!((unsafe_route.timeout, unsafe_route.give_up), (seconds(10), seconds(900)));
+    assert_eq!(unsafe_route.retention, Retention::For(seconds(86_400)));
+    assert_eq!(unsafe_route.attach, Attach::Wait(seconds(30)));
+    assert_eq!(unsafe_route.mismatch_status, 422);
+    assert_eq!(unsafe_route.derived, None);
+    let safe = rule("rerun = \"safe\"\ntimeout = \"4s\"");
+    assert_eq!((safe.timeout, safe.give_up), (seconds(4), seconds(4)), "a safe call ends with the wait");
+    let slow = rule("timeout = \"20m\"");
+    assert_eq!((slow.timeout, slow.give_up), (seconds(1200), seconds(1200)));
+    let long = rule("give_up = \"3h\"");
+    assert_eq!(long.max_run, seconds(3 * 3600), "the lease outlives the call");
+}
+
+#[test]
+fn a_route_says_everything_else() {
+    let rule = rule(
+        "scope = \"tenant\"\nrerun = \"safe\"\nquiet = \"30s\"\nmax_run = \"2h\"\ndoubt = { after = \"7d\", then = \"forget\" }\n\
+         fingerprint = \"json\"\nignore = [\"/a\"]\nfingerprint_headers = [\"X-Kind\"]\nretention = \"forever\"\nkeep = \"head\"\n\
+         on_5xx = \"doubt\"\nattach = \"reject\"\nmismatch_status = 409\ntimeout = \"1s\"\ngive_up = \"1m\"\n\
+         max_request_body = \"64KiB\"\nmax_kept_response = \"2MiB\"\nkey_from = \"fingerprint\"\nwindow = \"5m\"",
+    );
+    assert_eq!((rule.width, rule.quiet, rule.max_run), (Width::Tenant, seconds(30), seconds(7200)));
+    assert_eq!(rule.recipe.id(), {
+        let pointer = hapax_core::json::Pointer::new("/a").unwrap();
+        Recipe::json_ignoring([pointer]).unwrap().with_headers(["x-kind"]).unwrap().id()
+    });
+    assert_eq!((rule.retention, rule.attach), (Retention::Forever, Attach::Reject));
+    assert_eq!((rule.keep, rule.on_5xx), (hapax_tower::Keep::Head, Some(hapax_tower::On5xx::Doubt)));
+    assert_eq!((rule.max_request_body, rule.max_kept_response), (65_536, 2 << 20));
+    assert_eq!((rule.mismatch_status, rule.derived), (409, Some(seconds(300))));
+    assert_eq!(rule.doubt.unwrap().after, seconds(7 * 86_400));
+}
+
+#[test]
+fn routes_take_what_the_edge_and_the_upstream_say() {
+    let text = format!(
+        "[edge]\nattach_timeout = \"7s\"\nmax_request_body = \"2KiB\"\nmismatch_status = 409\n{}",
+        with_route("policy = \"REQUIRED_A\"")
+            .replace("[[routes]]", "timeout = \"3s\"\ngive_up = \"2m\"\n[[routes]]")
+    );
+    let config = loaded(&text);
+    let rule = config.settings.routes[0].rule.as_ref().unwrap();
+    assert_eq!((rule.attach, rule.max_request_body), (Attach::Wait(seconds(7)), 2048));
+    assert_eq!((rule.mismatch_status, rule.timeout, rule.give_up), (409, seconds(3), seconds(120)));
+}
+
+#[test]
+fn routes_of_a_tenant_or_of_the_platform_prohibit_keys_unless_they_say_otherwise_p1() {
+    for level in ["tenant", "platform"] {
+        let text = with_route(&format!("level = \"{level}\""));
+        let route = &loaded(&text).settings.routes[0];
+        assert_eq!(route.policy, Policy::Prohibited);
+        assert_ne!(route.level, Level::Project);
+        assert!(route.rule.is_none());
+    }
+    let said = loaded(&with_route("level = \"tenant\"\npolicy = \"REQUIRED_A\""));
+    assert!(said.settings.routes[0].rule.is_some());
+}
+
+#[test]
+fn an_upstream_says_how_it_is_called_k4_p6() {
+    let config = loaded(
+        "[upstreams.a]\nkind = \"http\"\nurl = \"https://pay.example/v1/\"\nupstream_key = \"digest\"\ndigest_chars = 40\n\
+         retry = { max_attempts = 3, backoff = \"1s\", on_exhausted = \"pause\" }\nconnect_timeout = \"1s\"\nmax_connections = 7\n",
+    );
+    let upstream = &config.settings.upstreams["a"];
+    assert!(upstream.https);
+    assert_eq!((upstream.host.as_str(), upstream.port, upstream.base.as_str()), ("pay.example", 443, "/v1"));
+    assert_eq!((upstream.key, upstream.max_connections), (UpstreamKey::Digest(40), 7));
+    assert_eq!((upstream.retry.max_attempts, upstream.retry.on_exhausted), (3, OnExhausted::Pause));
+}
+
+#[test]
+fn secrets_come_from_variables_and_files_and_are_not_shown_b9() {
+    let folder = Folder::new(&[("token", "from a file\n"), ("jwks.json", "{\"keys\": []}")]);
+    let config = folder
+        .load(
+            "[admin]\ntoken_file = \"token\"\n[seal]\nkey_env = [\"SEAL\", \"OLD_SEAL\"]\n\
+             [auth.jwt]\nalgorithms = [\"ES256\", \"EdDSA\"]\njwks_file = \"jwks.json\"\n\
+             [auth.verify]\nurl = \"https://keys.example/verify\"\ntoken_env = \"SECRET\"\n\
+             [auth.trusted_headers]\nfrom = [\"10.0.0.0/8\", \"::1\"]\n",
+        )
+        .unwrap();
+    assert_eq!(config.admin.token.as_ref().unwrap().reveal(), "from a file");
+    assert_eq!((config.seal.len(), config.seal[0].0[31], config.seal[1].0[31]), (2, 0x1f, 0x2f));
+    assert!(
+        matches!(&config.settings.auth.jwt.as_ref().unwrap().keys, JwtKeys::File(path) if path.is_absolute())
+    );
+    assert_eq!(config.settings.auth.trusted[1].to_string(), "::1/128");
+    let shown = format!("{config:?}{}{}", config.to_toml(), config.to_json());
+    for secret in ["from a file", "a secret of the tests", "000102", "AAECAw"] {
+        assert!(!shown.contains(secret), "{secret}");
+    }
+    assert!(config.to_toml().contains("token = \"(set)\""), "{}", config.to_toml());
+}
+
+#[test]
+fn the_environment_names_the_store_before_the_file_does_b1() {
+    let folder = Folder::new(&[]);
+    let path = folder.0.path().join("hapax.toml");
+    std::fs::write(&path, "[store]\nurl = \"embedded:./data\"\nlease = \"5s\"\n").unwrap();
+    let env = |name: &str| (name == "HAPAX_STORE").then(|| "postgres://u:p@h/d".to_owned());
+    let config = load(&path, &env).unwrap();
+    assert_eq!((config.store.url.as_str(), config.store.lease), ("postgres://u:p@h/d", seconds(5)));
+    assert!(config.to_toml().contains("postgres://u:(set)@h/d"));
+    let wrong = |name: &str| (name == "HAPAX_STORE").then(|| "redis://h".to_owned());
+    let mistakes = load(&path, &wrong).unwrap_err().to_string();
+    assert!(mistakes.contains("HAPAX_STORE") && !mistakes.contains("redis"), "{mistakes}");
+}
+
+#[test]
+fn what_is_shown_reads_back_as_the_same() {
+    let folder = Folder::new(&[("ca.pem", ""), ("c", ""), ("k", "")]);
+    let text = format!(
+        "[store]\nurl = \"memory:\"\n[admin]\ntoken_env = \"SECRET\"\n[edge]\nthreads = 3\ncors = {{ origins = [\"https://a.example\"], credentials = true }}\n{}",
+        with_route(
+            "policy = \"REQUIRED_A\"\nrerun = \"ask\"\nreconcile = \"/r\"\nretention = \"90m\"\nwas = \"old\"\n\
+             doubt = { after = \"1d\", then = \"release\" }\nfingerprint_headers = [\"b\", \"a\"]\n\
+             [[routes]]\nmethod = \"GET\"\npath = \"/x\"\npolicy = \"PROHIBITED\"\nlenient = true\nupstream = \"pay\"\n\
+             [upstreams.more]\nurl = \"http://[::1]/b\"\nupstream_key = \"digest\"\n\
+             [auth.api_keys]\n[auth.trusted_headers]\nfrom = [\"127.0.0.1\"]"
+        )
+    );
+    let first = folder.load(&text).unwrap();
+    let written = first.to_toml().replace("token = \"(set)\"", "token_env = \"SECRET\"");
+    let again = folder.load(&written).unwrap_or_else(|mistakes| panic!("{mistakes}\n{}", first.to_toml()));
+    assert_eq!(first.to_toml(), again.to_toml());
+    assert_eq!(first.to_json(), again.to_json());
+    assert!(again.settings.edge.cors.as_ref().unwrap().credentials);
+    assert_eq!(again.declared[0].recipe, first.declared[0].recipe);
+}
+
+#[test]
+fn every_known_field_is_read() {
+    for section in fields::ALL {
+        for field in section.names.iter().filter(|name| !name.starts_with('<')) {
+            let text = document_with(section, field);
+            let mistakes = Folder::new(&[]).load(&text).expect_err(&text);
+            let told = mistakes.iter().any(|mistake| {
+                mistake.what.contains(&format!("`{field}`")) && mistake.what.contains("a date or time")
+            });
+            assert!(told, "{}.{field} is not read:\n{text}\n{mistakes}", section.section);
+        }
+    }
+}
+
+/// A configuration in which one field has a value that none can have.
+fn document_with(section: &Fields, field: &str) -> String {
+    let value = "1979-05-27";
+    let (parent, name) = section.section.rsplit_once('.').unwrap_or(("", section.section));
+    match section.section {
+        "" => format!("{field} = {value}\n"),
+        "routes" => format!("[[routes]]\npolicy = \"ACCEPTED\"\n{field} = {value}\n")
+            .replace(if field == "policy" { "policy = \"ACCEPTED\"\n" } else { "never" }, ""),
+        "routes.doubt" => format!("[[routes]]\npolicy = \"ACCEPTED\"\ndoubt = {{ {field} = {value} }}\n"),
+        "openapi" => format!("[[openapi]]\n{field} = {value}\n"),
+        _ if parent.is_empty() => format!("[{name}]\n{field} = {value}\n"),
+        _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),
+    }
+}

@@ -1,0 +1,426 @@
+//! Every kind of mistake: where it is, what it is, and what to do about it (P5).
+
+use super::*;
+
+/// The mistakes of a configuration, without the name of the folder.
+fn told(folder: &Folder, text: &str) -> Vec<String> {
+    let mistakes = folder.load(text).map(|_| ()).expect_err(text);
+    let path = format!("{}/", folder.0.path().display());
+    mistakes.iter().map(|mistake| mistake.to_string().replace(&path, "")).collect()
+}
+
+/// Exactly one mistake, which starts and goes on like this.
+#[track_caller]
+fn one(text: &str, place: &str, parts: &[&str]) {
+    one_beside(&Folder::new(&[]), text, place, parts);
+}
+
+#[track_caller]
+fn one_beside(folder: &Folder, text: &str, place: &str, parts: &[&str]) {
+    let told = told(folder, text);
+    assert_eq!(told.len(), 1, "{text}\n{told:#?}");
+    assert!(told[0].starts_with(&format!("hapax.toml:{place}: ")), "{text}\n{told:#?}");
+    for part in parts {
+        assert!(told[0].contains(part), "{part:?} is not said:\n{told:#?}");
+    }
+    assert!(told[0].contains("; "), "there is no remedy: {told:#?}");
+}
+
+/// One mistake in the last lines of an otherwise right route; `line` counts from the first of them.
+#[track_caller]
+fn in_route(more: &str, line: usize, parts: &[&str]) {
+    let text = with_route(&format!("policy = \"REQUIRED_A\"\n{more}"));
+    let told = told(&Folder::new(&[]), &text);
+    assert_eq!(told.len(), 1, "{text}\n{told:#?}");
+    assert!(told[0].starts_with(&format!("hapax.toml:{}:", line + 8)), "{text}\n{told:#?}");
+    parts.iter().for_each(|part| assert!(told[0].contains(part), "{part:?} is not said:\n{told:#?}"));
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_their_order() {
+    let text = "[edge]\nlisten = \"localhost\"\nlisten_port = 8080\nmismatch_status = 400\ndrain_timeout = 30\n\
+                [upstreams.a]\nurl = \"nowhere\"\n[[routes]]\nmethod = \"post\"\npath = \"//\"\npolicy = \"REQUIRED\"\nupstream = \"b\"\n\
+                [colour]\n";
+    let told = told(&Folder::new(&[]), text);
+    let places: Vec<_> = told.iter().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(
+        places,
+        [
+            "hapax.toml:2:10",
+            "hapax.toml:3:1",
+            "hapax.toml:4:19",
+            "hapax.toml:5:17",
+            "hapax.toml:7:7",
+            "hapax.toml:9:10",
+            "hapax.toml:10:8",
+            "hapax.toml:11:10",
+            "hapax.toml:12:12",
+            "hapax.toml:13:2",
+        ],
+        "{told:#?}"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_or_no_toml_is_told() {
+    let missing = load(Path::new("no/such.toml"), &environment).unwrap_err().to_string();
+    assert!(missing.starts_with("no/such.toml: it cannot be read"), "{missing}");
+    one("[edge\n", "1:6", &["this is no TOML"]);
+    let folder = Folder::new(&[]);
+    assert!(told(&folder, "a = 1\na = 2\nb = = 3\n").len() >= 2);
+}
+
+#[test]
+fn an_unknown_field_is_refused_with_what_was_probably_meant() {
+    one(
+        "[edge]\nlisten_on = \"127.0.0.1:1\"\n",
+        "2:1",
+        &["`listen_on` is no field of edge", "known here: listen"],
+    );
+    one("[edge]\nlistn = \"127.0.0.1:1\"\n", "2:1", &["did you mean `listen`?"]);
+    one("[retension]\n", "1:2", &["did you mean `retention`?"]);
+    one("[auth.jtw]\n", "1:7", &["did you mean `jwt`?"]);
+    in_route("polcy = \"ACCEPTED\"", 1, &["did you mean `policy`?"]);
+}
+
+#[test]
+fn a_value_of_another_type_is_refused() {
+    one("[edge]\nlisten = 8080\n", "2:10", &["`listen` cannot be an integer", "a string"]);
+    one("[edge]\nthreads = \"4\"\n", "2:11", &["`threads` cannot be a string", "an integer"]);
+    one("[edge]\ntls = true\n", "2:7", &["`tls` cannot be a boolean", "a table"]);
+    one("edge = 1\n", "1:8", &["`edge` cannot be an integer", "a table"]);
+    one("[routes]\n", "1:1", &["`routes` cannot be a table", "[[routes]]"]);
+    one("[auth.trusted_headers]\nfrom = \"10.0.0.0/8\"\n", "2:8", &["an array of strings"]);
+    one("[tenants]\nheld = 1.5\n", "2:8", &["`held` cannot be a float"]);
+    one("[tenants]\nheld = -1\n", "2:8", &["`held` cannot be -1", "use 0 to"]);
+    one("[tenants]\nheld = 99999999999999999999\n", "2:8", &["beyond 64 bits"]);
+    one("upstreams = { a = \"http://h\" }\n", "1:19", &["`a` cannot be a string", "[upstreams.a]"]);
+    one("[store]\nurl = \"\"\n", "2:7", &["`url` is empty"]);
+}
+
+#[test]
+fn durations_and_sizes_have_units_and_bounds() {
+    one("[edge]\ndrain_timeout = \"30\"\n", "2:17", &["cannot be \"30\"", "\"30s\""]);
+    one("[edge]\nheader_timeout = \"0s\"\n", "2:18", &["use 1ms to 1h"]);
+    one("[edge]\nmax_request_body = \"1MB\"\n", "2:20", &["\"64KiB\""]);
+    one("[edge]\nmax_request_body = \"2GiB\"\n", "2:20", &["use 0B to 1GiB"]);
+    one("[store]\nlease = \"1ms\"\n", "2:9", &["use 500ms to 10m"]);
+    one("[retention]\ninteractive = \"1 day\"\n", "2:15", &["\"forever\""]);
+    in_route("retention = \"9999999d\"", 1, &["there is no retention \"9999999d\"", "use 1s to"]);
+}
+
+#[test]
+fn listeners_must_not_meet_m1() {
+    one(
+        "[edge]\nlisten = \"0.0.0.0:8081\"\n",
+        "2:10",
+        &["[admin] listens on 127.0.0.1:8081 and [edge] on 0.0.0.0:8081"],
+    );
+    let text = "[edge]\nlisten = \"127.0.0.1:1\"\n[api]\nlisten = \"127.0.0.1:1\"\n";
+    one(text, "4:10", &["the same port", "an address of its own"]);
+    loaded("[edge]\nlisten = \"127.0.0.1:0\"\n[api]\nlisten = \"127.0.0.1:0\"\n");
+    loaded("[edge]\nlisten = \"127.0.0.2:8081\"\n");
+}
+
+#[test]
+fn keyed_routes_have_operations_of_their_own_k6() {
+    let base = "[upstreams.a]\nurl = \"http://h\"\n";
+    let route = |method: &str, path: &str, more: &str| {
+        format!(
+            "[[routes]]\nmethod = \"{method}\"\npath = \"{path}\"\npolicy = \"ACCEPTED\"\nupstream = \"a\"\n{more}\n"
+        )
+    };
+    one(
+        &format!("{base}{}", route("POST", "/a", "")),
+        "3:1",
+        &["`operation` is missing", "every keyed route"],
+    );
+    let bad = format!("{base}{}", route("POST", "/a", "operation = \"a b\""));
+    one(&bad, "8:13", &["`operation` cannot be \"a b\"", "letters, digits"]);
+    let first = route("POST", "/a", "operation = \"x\"");
+    let twice = format!("{base}{first}{}", route("POST", "/b", "operation = \"x\""));
+    one(&twice, "14:13", &["the operation \"x\" is there already, at line 8"]);
+    let was = format!("{base}{first}{}", route("POST", "/b", "operation = \"y\"\nwas = \"x\""));
+    one(&was, "15:7", &["\"x\" is still there, at line 8"]);
+    let heirs = route("POST", "/a", "operation = \"x\"\nwas = \"o\"")
+        + &route("PUT", "/a", "operation = \"y\"\nwas = \"o\"");
+    one(&format!("{base}{heirs}"), "16:7", &["has a new name already, at line 9"]);
+}
+
+/// The mistakes of these routes, all PROHIBITED or all keyed.
+fn routes(list: &[(&str, &str)], keyed: bool) -> Vec<String> {
+    let mut text = "[upstreams.a]\nurl = \"http://h\"\n".to_owned();
+    for (index, (method, path)) in list.iter().enumerate() {
+        let policy =
+            if keyed { format!("\"ACCEPTED\"\noperation = \"o{index}\"") } else { "\"PROHIBITED\"".into() };
+        text += &format!(
+            "[[routes]]\nmethod = \"{method}\"\npath = \"{path}\"\nupstream = \"a\"\npolicy = {policy}\n"
+        );
+    }
+    match Folder::new(&[]).load(&text) {
+        Ok(_) => Vec::new(),
+        Err(mistakes) => mistakes.iter().map(|mistake| mistake.what.clone()).collect(),
+    }
+}
+
+#[test]
+fn two_routes_that_match_the_same_request_are_refused_p2() {
+    for (a, b) in [("/a", "/a"), ("/a/{x}", "/a/{y}"), ("/s/a/{x}", "/s/{y}/b"), ("/s/{x}/b/c", "/s/a/{y}/c")]
+    {
+        let told = routes(&[("GET", a), ("GET", b)], false);
+        assert!(
+            told.len() == 1 && told[0].contains("the same requests") && told[0].contains("line 5"),
+            "{a} {b}: {told:?}"
+        );
+        assert_eq!(routes(&[("GET", a), ("POST", b)], false), [""; 0], "{a} {b}");
+    }
+    assert_eq!(routes(&[("GET", "/a/{x}"), ("GET", "/a/me")], false), [""; 0], "the concrete one is meant");
+}
+
+#[test]
+fn a_route_that_overlaps_a_recall_route_is_refused_h7() {
+    for path in [
+        "/a/by-idempotency-key/{key}",
+        "/a/{x}/{y}",
+        "/a/by-idempotency-key/x",
+        "/a/by-idempotency-key/{k}/output",
+        "/operations/{id}",
+        "/operations/x",
+        "/{x}/{y}",
+        "/operations/{id}/output",
+        "/{x}/logs",
+    ] {
+        for method in ["GET", "POST"] {
+            let told = routes(&[("POST", "/a"), (method, path)], true);
+            assert!(told.len() == 1 && told[0].contains("where outcomes are recalled"), "{path}: {told:?}");
+        }
+    }
+    for path in ["/.well-known/hapax/x", "/.well-known/{x}/y", "/{x}/{y}/z"] {
+        let told = routes(&[("GET", path)], false);
+        assert!(told.len() == 1 && told[0].contains("/.well-known/hapax/"), "{path}: {told:?}");
+    }
+    let fine =
+        [("POST", "/a"), ("PUT", "/a/{x}"), ("GET", "/a/{x}/notes"), ("PUT", "/a"), ("POST", "/operations")];
+    assert_eq!(routes(&fine, true), [""; 0]);
+    let crossing = routes(&[("POST", "/s/a/{x}"), ("PUT", "/s/{y}/b")], true);
+    assert!(crossing.len() == 1 && crossing[0].contains("recalled at the same paths"), "{crossing:?}");
+}
+
+#[test]
+fn a_path_or_method_with_tricks_is_refused_p2_p7() {
+    let text = with_route("policy = \"REQUIRED_A\"");
+    for path in ["/a//b", "/a/../b", "/a/%2e%2e", "a", "/a?b", "/a/{x}y"] {
+        one(&text.replace("/pay", path), "5:8", &["`path` cannot be"]);
+    }
+    for (method, remedy) in [
+        ("HEAD", "follow the routes"),
+        ("OPTIONS", "follow"),
+        ("CONNECT", "not forward"),
+        ("post", "capitals"),
+    ] {
+        one(&text.replace("POST", method), "4:10", &[remedy]);
+    }
+    one("[edge]\noperations_prefix = \"/a/{b}\"\n", "2:21", &["without parameters"]);
+    one("[edge]\ndocs = \"/errors\"\n", "2:8", &["ends with a slash"]);
+}
+
+#[test]
+fn an_unknown_upstream_or_class_is_refused() {
+    let text = with_route("policy = \"REQUIRED_A\"");
+    one(
+        &text.replace("upstream = \"pay\"", "upstream = \"pai\""),
+        "6:12",
+        &["no upstream \"pai\"", "did you mean \"pay\"?"],
+    );
+    one(&text.replace("upstream = \"pay\"", "upstream = \"x\""), "6:12", &["add [upstreams.x]"]);
+    in_route("retention = \"interactiv\"", 1, &["did you mean \"interactive\"?"]);
+    in_route("retention = \"archive\"", 1, &["name one of interactive"]);
+    let broken = format!(
+        "[retention]\narchive = \"long\"\n{}",
+        with_route("policy = \"ACCEPTED\"\nretention = \"archive\"")
+    );
+    one(&broken, "2:11", &["`archive` cannot be \"long\""]);
+    one("[retention]\ndefault = \"archive\"\n", "2:11", &["no retention class \"archive\""]);
+    one("[retention]\n\"24h\" = \"24h\"\n", "2:1", &["no name of a retention class"]);
+    one("[upstreams.\"A b\"]\nurl = \"http://h\"\n", "1:12", &["no name of an upstream"]);
+    one("[upstreams.a]\n", "1:1", &["`url` is missing"]);
+    one("[upstreams.a]\nurl = \"http://u:p@h\"\n", "2:7", &["remove user and password"]);
+    one("[upstreams.a]\nurl = \"http://h\"\nkind = \"grpc\"\n", "3:8", &["use one of \"http\""]);
+    one("[upstreams.a]\nurl = \"http://h\"\ndigest_chars = 40\n", "3:16", &["only on digests"]);
+    one(
+        "[upstreams.a]\nurl = \"http://h\"\nupstream_key = \"digest\"\ndigest_chars = 41\n",
+        "4:16",
+        &["32, 40 or 64"],
+    );
+    one("[upstreams.a]\nurl = \"http://h\"\nretry = {}\n", "3:9", &["`max_attempts` is missing"]);
+    one("[upstreams.a]\nurl = \"http://h\"\ngive_up = \"1s\"\n", "3:11", &["shorter than `timeout`"]);
+}
+
+#[test]
+fn what_makes_no_sense_on_a_route_is_refused() {
+    in_route("reconcile = \"/r\"", 1, &["`rerun = \"ask\"`"]);
+    one(&with_route("policy = \"REQUIRED_A\"\nrerun = \"ask\""), "3:1", &["`reconcile` is missing"]);
+    in_route("quiet = \"1s\"", 1, &["only where rerun is safe"]);
+    in_route("lenient = true", 1, &["has no effect on a route that is REQUIRED_A"]);
+    in_route("max_run = \"1m\"", 1, &["shorter than `give_up` (15m)"]);
+    in_route("timeout = \"1m\"\ngive_up = \"30s\"", 2, &["at least as long as `timeout`"]);
+    in_route("ignore = [\"/a\"]", 1, &["only on JSON fingerprints"]);
+    in_route("fingerprint = \"json\"\nignore = [\"a\"]", 2, &["\"a\" cannot be ignored", "JSON pointer"]);
+    in_route(
+        "fingerprint = \"none\"\nfingerprint_headers = [\"a\"]",
+        2,
+        &["`fingerprint_headers` cannot be used"],
+    );
+    in_route("attach = \"reject\"\nattach_timeout = \"1s\"", 2, &["nobody waits"]);
+    in_route("mismatch_status = 418", 1, &["use 422, or 409"]);
+    in_route("doubt = { after = \"1d\" }", 1, &["`then` is missing"]);
+    in_route("window = \"1h\"", 1, &["only with `key_from`"]);
+}
+
+#[test]
+fn keys_from_fingerprints_are_for_accepted_routes_that_state_their_rerun_h9() {
+    in_route("key_from = \"fingerprint\"\nrerun = \"safe\"", 1, &["for routes whose policy is ACCEPTED"]);
+    let accepted =
+        |more: &str| with_route(&format!("policy = \"ACCEPTED\"\nkey_from = \"fingerprint\"\n{more}"));
+    one(&accepted(""), "3:1", &["`rerun` is missing", "it must be stated"]);
+    one(&accepted("rerun = \"safe\"\nfingerprint = \"none\""), "9:12", &["takes all requests for one"]);
+    loaded(&accepted("rerun = \"unsafe\""));
+}
+
+#[test]
+fn a_route_without_keys_has_nothing_to_say_about_them_p1() {
+    let text = with_route("policy = \"PROHIBITED\"\nretention = \"1h\"\ntimeout = \"1s\"");
+    let told = told(&Folder::new(&[]), &text);
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(
+        told.iter().all(|line| line.contains("has no effect on a route that takes no keys")),
+        "{told:#?}"
+    );
+    one(&with_route(""), "3:1", &["`policy` is missing", "REQUIRED_A"]);
+}
+
+#[test]
+fn missing_variables_and_files_are_told_by_name() {
+    one("[admin]\ntoken_env = \"NOT_SET\"\n", "2:13", &["NOT_SET is not set", "set NOT_SET"]);
+    one("[admin]\ntoken_env = \"EMPTY\"\n", "2:13", &["EMPTY is not set"]);
+    one("[admin]\ntoken_file = \"nowhere\"\n", "2:14", &["nowhere cannot be read"]);
+    one("[admin]\nlisten = \"127.0.0.1:1\"\n", "1:1", &["`token_env` is missing", "HAPAX_ADMIN_TOKEN"]);
+    one("[admin]\ntoken_env = \"SECRET\"\ntoken_file = \"x\"\n", "3:14", &["both written"]);
+    let folder = Folder::new(&[("empty", "\n"), ("pem", "")]);
+    one_beside(&folder, "[admin]\ntoken_file = \"empty\"\n", "2:14", &["is empty"]);
+    one_beside(
+        &folder,
+        "[edge.tls]\ncert = \"pem\"\nkey = \"nowhere\"\n",
+        "3:7",
+        &["nowhere cannot be read"],
+    );
+    one_beside(&folder, "[edge.tls]\ncert = \"pem\"\n", "1:1", &["`key` is missing"]);
+    one_beside(&folder, "[edge.tls]\ncert = \"pem\"\nkey = \".\"\n", "3:7", &["cannot be read"]);
+    one("[upstreams.a]\nurl = \"https://h\"\nca = \"nowhere\"\n", "3:6", &["nowhere cannot be read"]);
+    one_beside(&folder, "[upstreams.a]\nurl = \"http://h\"\nca = \"pem\"\n", "3:6", &["no effect on http"]);
+}
+
+#[test]
+fn seal_keys_are_checked_b9() {
+    one("[seal]\n", "1:1", &["`key_env` is missing"]);
+    one("[seal]\nkey_env = \"SHORT\"\n", "2:11", &["32 bytes", "openssl rand"]);
+    one("[seal]\nkey_env = [\"SEAL\", \"NOT_SET\"]\n", "2:20", &["NOT_SET is not set"]);
+    one("[seal]\nkey_env = [\"SEAL\", \"SEAL\"]\n", "2:20", &["there twice"]);
+    one("[seal]\nkey_env = []\n", "1:1", &["has no key"]);
+    one("[seal]\nkey_env = 1\n", "2:11", &["cannot be an integer"]);
+}
+
+#[test]
+fn algorithms_must_fit_the_kind_of_keys_a1() {
+    let folder = Folder::new(&[("jwks.json", "{\"keys\": []}"), ("no.json", "[]")]);
+    let jwt = |text: &str| format!("[auth.jwt]\n{text}\n");
+    let cases = [
+        (
+            "algorithms = [\"HS256\"]\njwks_url = \"https://i.example/keys\"",
+            "2:15",
+            "cannot be checked with public keys",
+        ),
+        ("algorithms = [\"HS256\"]\njwks_file = \"jwks.json\"", "2:15", "HS256 cannot be checked"),
+        (
+            "algorithms = [\"HS256\", \"RS256\"]\nsecret_env = \"SECRET\"",
+            "2:24",
+            "RS256 cannot be checked with a shared secret",
+        ),
+        ("algorithms = [\"none\"]\nsecret_env = \"SECRET\"", "2:15", "\"none\" is no algorithm"),
+        ("algorithms = []\nsecret_env = \"SECRET\"", "2:14", "`algorithms` is empty"),
+        ("secret_env = \"SECRET\"", "1:1", "`algorithms` is missing"),
+        ("algorithms = [\"HS256\"]", "1:1", "has no keys"),
+        ("algorithms = [\"ES256\"]\njwks_file = \"no.json\"", "3:13", "is no JWKS"),
+        ("algorithms = [\"ES256\"]\njwks_url = \"i.example\"", "3:12", "http:// or https://"),
+        (
+            "algorithms = [\"HS256\"]\nsecret_env = \"SECRET\"\njwks_file = \"jwks.json\"",
+            "4:13",
+            "more than one source",
+        ),
+        (
+            "algorithms = [\"HS256\"]\nsecret_env = \"SECRET\"\nsubject_type = \"robot\"",
+            "4:16",
+            "use one of \"user\"",
+        ),
+    ];
+    for (text, place, part) in cases {
+        one_beside(&folder, &jwt(text), place, &[part]);
+    }
+    let short = folder.load(&jwt("algorithms = [\"HS256\"]\nsecret_env = \"SHORT\"")).unwrap();
+    assert!(short.notices[0].contains("shorter than 32 bytes"), "{:?}", short.notices);
+}
+
+#[test]
+fn networks_and_origins_are_checked_a3_p7() {
+    one("[auth.trusted_headers]\nfrom = [\"10.0.0.0/33\"]\n", "2:9", &["\"10.0.0.0/33\" is no network"]);
+    one("[auth.trusted_headers]\nfrom = [\"10.1.0.0/8\"]\n", "2:9", &["did you mean \"10.0.0.0/8\"?"]);
+    one("[auth.trusted_headers]\nfrom = [\"localhost\"]\n", "2:9", &["is no network"]);
+    one("[edge.cors]\norigins = [\"*\"]\ncredentials = true\n", "2:12", &["every page"]);
+    one("[edge.cors]\norigins = [\"https://a.example/\"]\n", "2:12", &["is no origin"]);
+    one("[edge.cors]\norigins = [\"a.example\"]\n", "2:12", &["is no origin"]);
+    one("[edge.cors]\n", "1:1", &["`origins` is missing"]);
+    one("[edge.cors]\norigins = [\"*\"]\nheaders = [\"a b\"]\n", "3:12", &["is no header name"]);
+    one("[auth.verify]\nurl = \"https://k.example\"\n", "1:1", &["`token_env` is missing"]);
+}
+
+#[test]
+fn what_comes_later_is_refused_by_name_and_for_nothing_else() {
+    let text = format!(
+        "{}\n[auth.schedules]\nsecret_env = \"NOT_SET\"\n[upstreams.engine]\nkind = \"restate\"\ningress = [\"http://h\"]\nadmin = \"http://h\"\n\
+         [[routes]]\nmethod = \"POST\"\npath = \"/send\"\noperation = \"send\"\npolicy = \"REQUIRED_A\"\nupstream = \"engine\"\n\
+         restate = {{ service = \"S\", handler = \"H\" }}\n\
+         [[routes]]\nmethod = \"POST\"\npath = \"/more\"\noperation = \"more\"\npolicy = \"REQUIRED_A\"\nupstream = \"engine\"\n\
+         [webhooks]\nprefix = \"/hooks\"\n[[schedules]]\nid = \"nightly\"\n[actions]\n[connectors.shop]\nkind = \"http\"\n\
+         [trust]\ndefault = \"ALLOW\"\n",
+        with_route("policy = \"REQUIRED_A\"")
+    );
+    let told = told(&Folder::new(&[]), &text);
+    assert!(told.iter().all(|line| line.contains(" is not available yet; ")), "{told:#?}");
+    let names = [
+        "`auth.schedules`",
+        "`engine`",
+        "`routes.restate`",
+        "a route to an upstream",
+        "`webhooks`",
+        "`schedules`",
+        "`actions`",
+        "`connectors`",
+        "`trust`",
+    ];
+    assert_eq!(told.len(), names.len(), "{told:#?}");
+    for name in names {
+        assert!(told.iter().any(|line| line.contains(name)), "{name}: {told:#?}");
+    }
+}
+
+#[test]
+fn too_many_routes_are_refused() {
+    let mut text = with_route("policy = \"REQUIRED_A\"");
+    for index in 0..limits::ROUTES {
+        text += &format!(
+            "[[routes]]\nmethod = \"GET\"\npath = \"/r/{index}/x/y\"\npolicy = \"PROHIBITED\"\nupstream = \"pay\"\n"
+        );
+    }
+    let told = told(&Folder::new(&[]), &text);
+    assert!(told.len() == 1 && told[0].contains("5001 routes"), "{told:#?}");
+}

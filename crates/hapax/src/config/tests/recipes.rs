@@ -1,0 +1,126 @@
+//! What operations are identified by, held against what a store remembers (K6).
+
+use hapax_core::registry::DocumentId;
+use hapax_core::{
+    ClaimRequest, Fingerprint, Identity, Key, Ledger, Operation, Outcome, Registry, Scope, Source,
+};
+use hapax_store::Options;
+use hapax_store::memory::Memory;
+
+use super::super::recipes::{KIND, RecipeError, check_recipes};
+use super::*;
+
+fn config(operation: &str, more: &str) -> Config {
+    let text = with_route(&format!("policy = \"REQUIRED_A\"\n{more}"));
+    loaded(&text.replace("operation = \"pay\"", &format!("operation = \"{operation}\"")))
+}
+
+/// Keeps an outcome of this operation.
+async fn settle(store: &Memory, operation: &str) {
+    let operation = Operation::new(operation).unwrap();
+    let identity =
+        Identity::new(Source::Header, Scope::local(), Width::Subject, operation, Key::new("k").unwrap());
+    let request = ClaimRequest::new(identity, Fingerprint::none());
+    store.set(request, Outcome::NotKept { status: 200 }, Retention::Forever).await.unwrap();
+}
+
+async fn refused(store: &Memory, config: &Config) -> String {
+    match check_recipes(store, store, config).await {
+        Err(RecipeError::Refused(mistakes)) => mistakes.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_changed_recipe_with_live_claims_is_refused_k6() {
+    let store = Memory::open(Options::default());
+    check_recipes(&store, &store, &config("pay", "")).await.unwrap();
+    settle(&store, "pay").await;
+    check_recipes(&store, &store, &config("pay", "")).await.unwrap();
+    for change in ["scope = \"tenant\"", "fingerprint = \"json\"", "fingerprint_headers = [\"a\"]"] {
+        let told = refused(&store, &config("pay", change)).await;
+        assert!(
+            told.contains("hapax.toml:3:") && told.contains("was = ") && told.contains("claims: 1"),
+            "{told}"
+        );
+    }
+    check_recipes(&store, &store, &config("pay", "retention = \"1h\"")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_new_name_with_was_is_accepted_and_remembered_k6() {
+    let store = Memory::open(Options::default());
+    check_recipes(&store, &store, &config("pay", "")).await.unwrap();
+    settle(&store, "pay").await;
+    let renamed = config("pay.v2", "scope = \"tenant\"\nwas = \"pay\"");
+    check_recipes(&store, &store, &renamed).await.unwrap();
+    let id = DocumentId::new(KIND, "pay.v2").unwrap();
+    let body = store.get(&id).await.unwrap().unwrap().body;
+    let kept: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((&kept["width"], &kept["was"]), (&"tenant".into(), &"pay".into()));
+    settle(&store, "pay.v2").await;
+    refused(&store, &config("pay.v2", "was = \"pay\"")).await;
+}
+
+#[tokio::test]
+async fn without_live_claims_a_recipe_may_change_k6() {
+    let store = Memory::open(Options::default());
+    check_recipes(&store, &store, &config("pay", "")).await.unwrap();
+    settle(&store, "another").await;
+    check_recipes(&store, &store, &config("pay", "scope = \"project\"")).await.unwrap();
+    let id = DocumentId::new(KIND, "pay").unwrap();
+    let document = store.get(&id).await.unwrap().unwrap();
+    assert_eq!(document.version, 2);
+    check_recipes(&store, &store, &config("pay", "scope = \"project\"")).await.unwrap();
+    assert_eq!(store.get(&id).await.unwrap().unwrap().version, 2, "nothing new, nothing written");
+}
+
+#[tokio::test]
+async fn where_one_operation_is_refused_nothing_is_written_k6() {
+    let store = Memory::open(Options::default());
+    check_recipes(&store, &store, &config("pay", "")).await.unwrap();
+    settle(&store, "pay").await;
+    let two = "scope = \"tenant\"\n[[routes]]\nmethod = \"PUT\"\npath = \"/pay\"\noperation = \"new\"\n\
+               policy = \"REQUIRED_A\"\nupstream = \"pay\"";
+    refused(&store, &config("pay", two)).await;
+    assert!(store.get(&DocumentId::new(KIND, "new").unwrap()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_document_that_cannot_be_read_is_not_taken_for_absent_k6() {
+    let store = Memory::open(Options::default());
+    store.put(&DocumentId::new(KIND, "pay").unwrap(), 0, "{}".into()).await.unwrap();
+    let error = check_recipes(&store, &store, &config("pay", "")).await.unwrap_err();
+    assert!(
+        matches!(&error, RecipeError::Store(error) if error.kind() == hapax_core::Kind::Corrupt),
+        "{error:?}"
+    );
+}
+
+/// Each reads every operation before it writes one, so that with many operations they get in each other's way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn processes_that_start_together_agree_k6() {
+    let more: String = (0..2000)
+        .map(|index| {
+            format!(
+                "[[routes]]\nmethod = \"PUT\"\npath = \"/pay/{index}\"\noperation = \"o{index}\"\n\
+                 policy = \"REQUIRED_A\"\nupstream = \"pay\"\n"
+            )
+        })
+        .collect();
+    let config = std::sync::Arc::new(config("pay", &more));
+    for _ in 0..5 {
+        let store = Memory::open(Options::default());
+        let together = std::sync::Arc::new(tokio::sync::Barrier::new(4));
+        let starts = (0..4).map(|_| {
+            let (store, config, together) = (store.clone(), config.clone(), together.clone());
+            tokio::spawn(async move {
+                together.wait().await;
+                check_recipes(&store, &store, &config).await
+            })
+        });
+        for start in starts.collect::<Vec<_>>() {
+            start.await.unwrap().unwrap();
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Every bound and default of this crate, in one place.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+// The admin listener.
+
+/// Connections at a time; further ones wait to be accepted.
+pub(crate) const ADMIN_CONNECTIONS: usize = 256;
+/// The longest time for the head of a request, and the longest silence between two requests.
+pub(crate) const ADMIN_HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest head of a request, in bytes.
+pub(crate) const ADMIN_HEAD_BYTES: usize = 32 * 1024;
+/// The most header fields of a request.
+pub(crate) const ADMIN_HEAD_FIELDS: usize = 64;
+/// The longest body of a request: an answer of 1 MiB in base64, and what goes with it.
+pub(crate) const ADMIN_BODY_BYTES: usize = 2 * 1024 * 1024;
+/// The longest time for the body of a request.
+pub(crate) const ADMIN_BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest life of a connection, so that one that reads nothing does not stay.
+pub(crate) const ADMIN_CONNECTION_LIFE: Duration = Duration::from_secs(5 * 60);
+/// How long running requests are waited for when the process ends.
+pub(crate) const ADMIN_DRAIN: Duration = Duration::from_secs(5);
+/// The pause after a connection could not be accepted, such as when no file descriptor is left.
+pub(crate) const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Tokens that one listener knows.
+pub(crate) const ADMIN_TOKENS: usize = 64;
+
+/// Records in a page unless the question says otherwise.
+pub(crate) const PAGE: usize = 50;
+/// Claims that one request to erase a subject's answers looks at.
+pub(crate) const ERASE_PAGE: usize = 200;
+/// The longest reason of a decision, in bytes.
+pub(crate) const REASON_BYTES: usize = 1024;
+/// The longest name of somebody who decides, or label of a key, in bytes.
+pub(crate) const NAME_BYTES: usize = 128;
+/// Header fields of an answer that an operator states.
+pub(crate) const SETTLED_FIELDS: usize = 64;
+/// The longest answer that an operator states, in bytes.
+pub(crate) const SETTLED_BODY_BYTES: usize = 1024 * 1024;
+/// How long an answer stated by an operator is kept where nothing else is said.
+pub(crate) const SETTLED_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+// The command line.
+
+/// How long a server may take to accept a connection.
+pub(crate) const REMOTE_CONNECT: Duration = Duration::from_secs(5);
+/// How long a server may take to answer.
+pub(crate) const REMOTE_ANSWER: Duration = Duration::from_secs(60);
+/// The longest answer of a server, in bytes.
+pub(crate) const REMOTE_BYTES: usize = 64 * 1024 * 1024;
+/// Pages that one listing asks for at most, so that a filter that matches nothing comes to an end.
+pub(crate) const REMOTE_PAGES: usize = 100_000;
+/// Characters of a column of a table that people read.
+pub(crate) const COLUMN: usize = 40;
+
+// What `hapax probe` sends.
+
+/// How many requests race, from the least to the most.
+pub(crate) const PROBE_RACE: RangeInclusive<usize> = 2..=200;
+/// How long one answer is waited for, from the least to the most.
+pub(crate) const PROBE_TIMEOUT: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(60);
+/// The longest time for a whole probe.
+pub(crate) const PROBE_TIME: Duration = Duration::from_secs(5 * 60);
+/// The longest body that is sent, in bytes.
+pub(crate) const PROBE_BODY_BYTES: u64 = 1024 * 1024;
+/// The longest answer that is compared, in bytes.
+pub(crate) const PROBE_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+/// The characters of a key that is too long for everybody.
+pub(crate) const PROBE_LONG_KEY: usize = 10_000;
+/// By how much the first of two requests is ahead, so that it is the one that runs.
+pub(crate) const PROBE_HEAD_START: Duration = Duration::from_millis(10);
+/// By how much it is ahead at most.
+pub(crate) const PROBE_HEAD_START_MOST: Duration = Duration::from_millis(500);
+/// How long both must have been under way together to count as simultaneous.
+pub(crate) const PROBE_OVERLAP: Duration = Duration::from_millis(20);
+
+// What `hapax doctor` looks at.
+
+/// The oldest PostgreSQL that is supported, as `server_version_num` has it.
+pub(crate) const POSTGRES_OLDEST: i32 = 140_000;
+/// How long one question to PostgreSQL may take.
+pub(crate) const DOCTOR_WAIT: Duration = Duration::from_secs(10);
+/// How long a notification may take.
+pub(crate) const DOCTOR_NOTIFY: Duration = Duration::from_secs(3);
+/// Connections that PostgreSQL should have left for an instance.
+pub(crate) const POSTGRES_CONNECTIONS_LEFT: i64 = 16;
+/// By how much two clocks may differ.
+pub(crate) const CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
+/// Free bytes below which a disk is too full to work on: what the embedded store keeps for outcomes, twice.
+pub(crate) const DISK_NEEDED: u64 = 96 * 1024 * 1024;
+/// Free bytes below which somebody should look at a disk.
+pub(crate) const DISK_WANTED: u64 = 1024 * 1024 * 1024;
+/// File descriptors below which a server cannot work.
+pub(crate) const FILES_NEEDED: u64 = 256;
+/// File descriptors that the default number of connections needs: one to the caller and one to the service each.
+pub(crate) const FILES_WANTED: u64 = 41_000;
+/// How often claims in doubt are counted.
+pub(crate) const DOUBTS_EVERY: Duration = Duration::from_secs(5);
+/// Pages of claims in doubt that are counted by tenant; with more, those beyond are not.
+pub(crate) const DOUBT_PAGES: usize = 20;
+
+// The configuration.
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Longest configuration or OpenAPI document, in bytes.
+pub(crate) const FILE_BYTES: u64 = 16 * MIB;
+/// Longest file with a secret, in bytes.
+pub(crate) const SECRET_BYTES: u64 = 64 * KIB;
+/// Most mistakes that are told at a time.
+pub(crate) const MISTAKES: usize = 1_000;
+/// Most routes.
+pub(crate) const ROUTES: usize = 5_000;
+/// Longest path of a route, in bytes.
+pub(crate) const PATH_BYTES: usize = 1_024;
+/// Longest name of an upstream or a retention class, in bytes.
+pub(crate) const UPSTREAM_NAME_BYTES: usize = 63;
+/// Deepest nesting of an OpenAPI document that is read from YAML.
+pub(crate) const YAML_DEPTH: usize = 128;
+/// How often a recipe is decided anew because another process wrote it meanwhile (K6).
+pub(crate) const RECIPE_ATTEMPTS: u32 = 8;
+/// A shared secret of tokens should not be shorter, in bytes (RFC 7518, 3.2).
+pub(crate) const JWT_SECRET_BYTES: usize = 32;
+/// The size of a seal key, in bytes (B9).
+pub(crate) const SEAL_BYTES: usize = 32;
+
+/// How much the clocks of a token's issuer and of the edge may differ, unless said otherwise.
+pub(crate) const LEEWAY: Duration = Duration::from_secs(5);
+/// How long the answer of an outside key service is remembered, unless said otherwise (A7).
+pub(crate) const REMEMBER: Duration = MINUTE;
+/// The longest wait for an outside key service, unless said otherwise (A7).
+pub(crate) const VERIFY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a browser may remember what other origins may do, unless said otherwise.
+pub(crate) const CORS_MAX_AGE: Duration = Duration::from_secs(600);
+/// How long one renewal of a session lasts, unless said otherwise (L4).
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+/// How long an outcome of the class `interactive` is kept, unless said otherwise.
+pub(crate) const INTERACTIVE: Duration = DAY;
+/// How long what was asked stands for a key, unless said otherwise (H9).
+pub(crate) const WINDOW: Duration = HOUR;
+
+/// What can be configured, from the least to the most.
+pub(crate) mod range {
+    use super::*;
+
+    pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=HOUR;
+    pub(crate) const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=HOUR;
+    pub(crate) const IDLE: RangeInclusive<Duration> = SECOND..=HOUR;
+    pub(crate) const ATTACH: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(600);
+    pub(crate) const GIVE_UP: RangeInclusive<Duration> =
+        Duration::from_millis(1)..=Duration::from_secs(7 * 86_400);
+    pub(crate) const MAX_RUN: RangeInclusive<Duration> = SECOND..=Duration::from_secs(30 * 86_400);
+    pub(crate) const QUIET: RangeInclusive<Duration> = Duration::ZERO..=DAY;
+    pub(crate) const DOUBT: RangeInclusive<Duration> = SECOND..=Duration::from_secs(3_650 * 86_400);
+    pub(crate) const RETENTION: RangeInclusive<Duration> = SECOND..=Duration::from_secs(3_650 * 86_400);
+    pub(crate) const WINDOW: RangeInclusive<Duration> = SECOND..=Duration::from_secs(7 * 86_400);
+    pub(crate) const LEASE: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
+    pub(crate) const BACKOFF: RangeInclusive<Duration> = Duration::from_millis(1)..=MINUTE;
+    pub(crate) const LEEWAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
+    pub(crate) const REMEMBER: RangeInclusive<Duration> = Duration::ZERO..=HOUR;
+    pub(crate) const CORS_MAX_AGE: RangeInclusive<Duration> = Duration::ZERO..=DAY;
+
+    pub(crate) const BODY: RangeInclusive<u64> = 0..=GIB;
+    pub(crate) const BODY_RATE: RangeInclusive<u64> = 1..=GIB;
+    pub(crate) const BUFFERED: RangeInclusive<u64> = MIB..=1024 * GIB;
+
+    pub(crate) const THREADS: RangeInclusive<i64> = 1..=1_024;
+    pub(crate) const CONNECTIONS: RangeInclusive<i64> = 1..=1_000_000;
+    pub(crate) const DETACHED: RangeInclusive<i64> = 0..=1_000_000;
+    pub(crate) const ATTEMPTS: RangeInclusive<i64> = 1..=10;
+    pub(crate) const TENANT: RangeInclusive<i64> = 0..=u32::MAX as i64;
+}

@@ -1,0 +1,143 @@
+//! One running hapax: a store, the edge in front of it and the admin listener beside it.
+//!
+//! `hapax serve` and `hapax demo` start the same node; they differ in where its settings come from and in what they print.
+
+mod answers;
+mod desk;
+mod secrets;
+mod watch;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_core::Retention;
+use hapax_exec::{Executor, Settings as ExecutorSettings};
+use hapax_gateway::Gateway;
+use hapax_gateway::settings::Settings;
+use hapax_store::{Lifecycle as _, Store};
+use hapax_tower::{Protect, Seal};
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch as signal};
+use tokio::task::JoinHandle;
+
+use crate::admin::{self, AdminState, AdminTokens, Readiness};
+use crate::cli::Failed;
+
+pub(crate) use answers::KeptAnswers;
+pub(crate) use desk::RegistryDesk;
+
+/// What a node is made of.
+pub(crate) struct Parts {
+    /// Where outcomes go while the ledger is away (L15).
+    pub(crate) spool: PathBuf,
+    /// What outcomes are sealed with (B9).
+    pub(crate) seal: Option<Arc<Seal>>,
+    /// What the edge does.
+    pub(crate) settings: Settings,
+    /// The admin listener and who may use it.
+    pub(crate) admin: (SocketAddr, AdminTokens),
+}
+
+/// A running node.
+pub(crate) struct Node {
+    store: Store,
+    gateway: Arc<Gateway<Store, Store>>,
+    admin_address: SocketAddr,
+    admin_stop: oneshot::Sender<()>,
+    admin: JoinHandle<std::io::Result<()>>,
+    watching: JoinHandle<()>,
+    settings: signal::Sender<Settings>,
+}
+
+impl Node {
+    /// Settles what an earlier process left, before anything is accepted (L15); then listens.
+    pub(crate) async fn start(store: Store, parts: Parts) -> Result<Self, Failed> {
+        let (address, tokens) = parts.admin;
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            Failed::unavailable(format!("the admin listener cannot have {address}: {error}"))
+        })?;
+        let admin_address = listener.local_addr().map_err(|error| Failed::unavailable(error.to_string()))?;
+        let spool = ExecutorSettings { spool: Some(parts.spool), ..ExecutorSettings::default() };
+        let executor = Executor::open(store.clone(), spool)
+            .await
+            .map_err(|error| Failed::unavailable(error.to_string()))?;
+        let leaf_key = secrets::leaf_key(&store, parts.seal.as_deref()).await?;
+        let protect = Protect::new(executor, leaf_key).sealed(parts.seal.clone());
+        let (settings, changed) = signal::channel(parts.settings.clone());
+        let gateway = Arc::new(Gateway::start(parts.settings, protect, store.clone()).await?);
+        let state = admin_state(&store, tokens, &gateway, parts.seal, &settings);
+        let (admin_stop, stopped) = oneshot::channel();
+        let admin = tokio::spawn(admin::serve(listener, state, async {
+            // The node is gone: then there is nothing to serve either.
+            let _ = stopped.await;
+        }));
+        let watching = tokio::spawn(watch::doubts(store.clone(), gateway.clone(), changed));
+        Ok(Node { store, gateway, admin_address, admin_stop, admin, watching, settings })
+    }
+
+    /// Where the edge listens.
+    pub(crate) fn edge(&self) -> SocketAddr {
+        self.gateway.address()
+    }
+
+    /// Where operators are served.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.admin_address
+    }
+
+    /// Goes on with other settings (P5).
+    pub(crate) async fn reload(&self, settings: Settings) -> Result<(), hapax_core::Error> {
+        self.gateway.reload(settings.clone()).await?;
+        self.settings.send_replace(settings);
+        Ok(())
+    }
+
+    /// Takes nothing new, finishes what is running, and closes the store. Says whether everything came to its end.
+    pub(crate) async fn drain(self, within: Duration) -> Result<bool, Failed> {
+        self.watching.abort();
+        let _ = self.watching.await;
+        let clean = self.gateway.drain(within).await;
+        // Operators can look until the end.
+        let _ = self.admin_stop.send(());
+        let _ = self.admin.await;
+        self.store.close().await?;
+        Ok(clean)
+    }
+}
+
+fn admin_state(
+    store: &Store,
+    tokens: AdminTokens,
+    gateway: &Arc<Gateway<Store, Store>>,
+    seal: Option<Arc<Seal>>,
+    settings: &signal::Sender<Settings>,
+) -> AdminState {
+    let keys = Arc::new(RegistryDesk::new(store.clone()));
+    let mut state = AdminState::new(store.clone(), tokens, keys, Arc::new(KeptAnswers::new(seal)));
+    let (routes, kept) = (settings.subscribe(), settings.subscribe());
+    state.retention = Arc::new(move |operation| {
+        let settings = kept.borrow();
+        let rules = settings.routes.iter().filter_map(|route| route.rule.as_ref());
+        rules
+            .filter(|rule| rule.operation.as_str() == operation)
+            .map(|rule| rule.retention)
+            .next()
+            .unwrap_or(Retention::For(crate::limits::SETTLED_RETENTION))
+    });
+    state.routes = Arc::new(move || watch::routes(&routes.borrow()));
+    state.docs = settings.borrow().edge.docs.clone();
+    let counting = gateway.clone();
+    state.metrics = Arc::new(move || counting.metrics().render());
+    let admitting = gateway.admission().clone();
+    state.ready = Arc::new(move || {
+        let reasons = if admitting.is_draining() {
+            vec!["this instance is about to end".to_owned()]
+        } else {
+            Vec::new()
+        };
+        Readiness { reasons }
+    });
+    state
+}

@@ -1,0 +1,207 @@
+//! Routes from an OpenAPI document, JSON or YAML (P4). They come as tables like those of `[[routes]]`, with JSON pointers
+//! for places, and are checked by the same code.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use saphyr::{LoadableYamlNode, Scalar, Yaml};
+use serde_json::{Map, Number, Value as Json};
+
+use super::{EXTENSION, METHODS, token};
+use crate::config::{
+    Entry, Node, Pattern, Place, Reader, Section, Table, Value, Within, read_file, route_fields,
+};
+use crate::limits;
+
+/// What an extension cannot say, because the document says it elsewhere.
+const NAMED_ELSEWHERE: [&str; 4] = ["method", "path", "operation", "upstream"];
+
+/// Reads one `[[openapi]]` section: a table for each operation with a policy.
+pub(crate) fn routes(section: &Section<'_>) -> Vec<Table> {
+    section.require("file", "name an OpenAPI document, JSON or YAML");
+    section.require("upstream", "say where these routes go: one of [upstreams]");
+    let prefix =
+        section.parsed("prefix", |text| Pattern::parse(text).map(|_| text.trim_end_matches('/').to_owned()));
+    let (Some(file), Some(upstream)) = (section.text("file"), section.text("upstream")) else {
+        return Vec::new();
+    };
+    let path = section.reader().path(file.value);
+    let document = match parse(&path) {
+        Ok(document) => document,
+        Err(what) => {
+            let what = format!("`file`: {} {what}", path.display());
+            section.reader().mistake(&file.at, what, "name a readable OpenAPI 3 document");
+            return Vec::new();
+        }
+    };
+    let upstream = Node { at: upstream.at, value: Value::Text(upstream.value.to_owned()) };
+    let prefix = prefix.map(|prefix| prefix.value).unwrap_or_default();
+    Document { reader: section.reader(), file: Arc::new(path), prefix, upstream }.routes(&document)
+}
+
+/// Reads a document; the error says what is wrong with it.
+pub(crate) fn parse(path: &Path) -> Result<Json, String> {
+    let text = read_file(path, limits::FILE_BYTES).map_err(|error| format!("cannot be read: {error}"))?;
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => serde_json::from_str(&text).map_err(|error| format!("is no JSON: {error}")),
+        Some("yaml" | "yml") => from_yaml(&text),
+        _ => Err("is neither .json nor .yaml".into()),
+    }
+}
+
+fn from_yaml(text: &str) -> Result<Json, String> {
+    let documents = Yaml::load_from_str(text).map_err(|error| format!("is no YAML: {error}"))?;
+    match &documents[..] {
+        [document] => yaml_value(document, 0),
+        _ => Err("does not hold exactly one YAML document".into()),
+    }
+}
+
+fn yaml_value(yaml: &Yaml<'_>, depth: usize) -> Result<Json, String> {
+    if depth > limits::YAML_DEPTH {
+        return Err("is nested too deeply".into());
+    }
+    Ok(match yaml {
+        Yaml::Value(Scalar::Null) => Json::Null,
+        Yaml::Value(Scalar::Boolean(flag)) => Json::Bool(*flag),
+        Yaml::Value(Scalar::Integer(number)) => Json::Number((*number).into()),
+        Yaml::Value(Scalar::FloatingPoint(number)) => {
+            Number::from_f64(number.0).map_or(Json::Null, Json::Number)
+        }
+        Yaml::Value(Scalar::String(text)) => Json::String(text.to_string()),
+        Yaml::Sequence(items) => {
+            Json::Array(items.iter().map(|item| yaml_value(item, depth + 1)).collect::<Result<_, _>>()?)
+        }
+        Yaml::Mapping(entries) => {
+            let member =
+                |(name, value): (&Yaml<'_>, &Yaml<'_>)| Ok((yaml_name(name)?, yaml_value(value, depth + 1)?));
+            Json::Object(entries.iter().map(member).collect::<Result<Map<_, _>, String>>()?)
+        }
+        Yaml::Tagged(_, inner) => yaml_value(inner, depth + 1)?,
+        Yaml::Representation(text, ..) => Json::String(text.to_string()),
+        Yaml::Alias(_) | Yaml::BadValue => return Err("holds an alias that leads nowhere".into()),
+    })
+}
+
+/// Status codes are written without quotes, and are names all the same.
+fn yaml_name(name: &Yaml<'_>) -> Result<String, String> {
+    match name {
+        Yaml::Value(Scalar::String(text)) => Ok(text.to_string()),
+        Yaml::Value(Scalar::Integer(number)) => Ok(number.to_string()),
+        Yaml::Value(Scalar::Boolean(flag)) => Ok(flag.to_string()),
+        _ => Err("has a member whose name is no text".into()),
+    }
+}
+
+/// A document that is being read.
+struct Document<'r> {
+    reader: &'r Reader<'r>,
+    file: Arc<PathBuf>,
+    prefix: String,
+    upstream: Node,
+}
+
+impl Document<'_> {
+    fn at(&self, pointer: String) -> Place {
+        Place { file: self.file.clone(), within: Within::Pointer(pointer) }
+    }
+
+    fn routes(&self, document: &Json) -> Vec<Table> {
+        if !document.get("openapi").and_then(Json::as_str).is_some_and(|version| version.starts_with("3.")) {
+            let what = "this is no OpenAPI 3 document";
+            self.reader.mistake(
+                &self.at("/openapi".into()),
+                what,
+                "say `openapi: 3.1.0` or another version 3",
+            );
+            return Vec::new();
+        }
+        let Some(paths) = document.get("paths").and_then(Json::as_object) else {
+            self.reader.mistake(&self.at("/paths".into()), "there are no paths", "add an object `paths`");
+            return Vec::new();
+        };
+        paths.iter().flat_map(|(path, item)| self.path(path, item)).collect()
+    }
+
+    fn path(&self, path: &str, item: &Json) -> Vec<Table> {
+        let pointer = format!("/paths/{}", token(path));
+        if item.get("$ref").is_some() {
+            let at = self.at(format!("{pointer}/$ref"));
+            self.reader.mistake(&at, "references to path items are not followed", "write the path item here");
+        }
+        let operations = METHODS.iter().filter_map(|method| Some((*method, item.get(method)?.as_object()?)));
+        operations
+            .filter_map(|(method, operation)| self.operation(path, &pointer, method, operation))
+            .collect()
+    }
+
+    /// An operation is a route if it has a policy.
+    fn operation(
+        &self,
+        path: &str,
+        pointer: &str,
+        method: &str,
+        operation: &Map<String, Json>,
+    ) -> Option<Table> {
+        let pointer = format!("{pointer}/{method}");
+        let extensions: Vec<_> = operation.iter().filter(|(name, _)| name.starts_with(EXTENSION)).collect();
+        if extensions.is_empty() {
+            return None;
+        }
+        let at = self.at(pointer.clone());
+        let text = |name: &str, text: String| Entry {
+            name: name.into(),
+            at: at.clone(),
+            node: Node { at: at.clone(), value: Value::Text(text) },
+        };
+        let mut entries = vec![
+            text("method", method.to_ascii_uppercase()),
+            text("path", format!("{}{path}", self.prefix)),
+            Entry { name: "upstream".into(), at: at.clone(), node: self.upstream.clone() },
+        ];
+        if let Some(id) = operation.get("operationId") {
+            entries.push(self.entry("operation", &format!("{pointer}/operationId"), id));
+        }
+        for (name, value) in extensions {
+            let field = name.strip_prefix(EXTENSION).unwrap_or_default().replace('-', "_");
+            let pointer = format!("{pointer}/{}", token(name));
+            if route_fields().contains(&field.as_str()) && !NAMED_ELSEWHERE.contains(&field.as_str()) {
+                entries.push(self.entry(&field, &pointer, value));
+            } else {
+                let what = format!("`{name}` says nothing about a route");
+                self.reader.mistake(
+                    &self.at(pointer),
+                    what,
+                    "use x-idempotency-policy, -retention and the like",
+                );
+            }
+        }
+        Some(Table { at, entries })
+    }
+
+    fn entry(&self, field: &str, pointer: &str, json: &Json) -> Entry {
+        let node = self.node(pointer, json);
+        Entry { name: field.to_owned(), at: node.at.clone(), node }
+    }
+
+    fn node(&self, pointer: &str, json: &Json) -> Node {
+        let at = self.at(pointer.to_owned());
+        let value = match json {
+            Json::String(text) => Value::Text(text.clone()),
+            Json::Bool(flag) => Value::Flag(*flag),
+            Json::Number(number) => number.as_i64().map_or(Value::Other("a float"), Value::Integer),
+            Json::Null => Value::Other("null"),
+            Json::Array(items) => {
+                let item = |(index, item)| self.node(&format!("{pointer}/{index}"), item);
+                Value::List(items.iter().enumerate().map(item).collect())
+            }
+            Json::Object(members) => {
+                let entries = members
+                    .iter()
+                    .map(|(name, value)| self.entry(name, &format!("{pointer}/{}", token(name)), value));
+                Value::Table(Table { at: at.clone(), entries: entries.collect() })
+            }
+        };
+        Node { at, value }
+    }
+}

@@ -1,0 +1,126 @@
+//! What an operation of the edge can answer on its own behalf: the problem responses of a document.
+//!
+//! Which status a code has is said in `hapax_tower::problem` alone; here it is said which codes an operation can meet.
+
+use std::collections::BTreeMap;
+
+use hapax_core::Policy;
+use hapax_gateway::settings::Route;
+use hapax_tower::Code;
+use serde_json::{Value as Json, json};
+
+use super::OURS;
+
+/// The codes that every operation can meet.
+const ANY: [Code; 14] = [
+    Code::RequestMalformed,
+    Code::PathMalformed,
+    Code::Unauthenticated,
+    Code::Forbidden,
+    Code::RequestTimeout,
+    Code::BodyTooLarge,
+    Code::HeadTooLarge,
+    Code::Overloaded,
+    Code::Draining,
+    Code::UpstreamUnreachable,
+    Code::UpstreamSuspended,
+    Code::UpstreamTimeout,
+    Code::TooMany,
+    Code::Internal,
+];
+/// Those that an operation under a key can meet as well.
+const KEYED: [Code; 9] = [
+    Code::KeyMalformed,
+    Code::KeyDuplicated,
+    Code::KeyReserved,
+    Code::InProgress,
+    Code::OutcomeUnknown,
+    Code::OutcomeNotKept,
+    Code::LedgerUnavailable,
+    Code::OutcomePending,
+    Code::AttemptFailed,
+];
+/// Those of a recall route.
+const RECALL: [Code; 12] = [
+    Code::RequestMalformed,
+    Code::PathMalformed,
+    Code::KeyMalformed,
+    Code::Unauthenticated,
+    Code::Forbidden,
+    Code::NotFound,
+    Code::InProgress,
+    Code::OutcomeUnknown,
+    Code::OutcomeNotKept,
+    Code::AttemptFailed,
+    Code::LedgerUnavailable,
+    Code::Overloaded,
+];
+
+/// The problem responses of a route, by status.
+pub(super) fn of_route(route: &Route) -> BTreeMap<String, Json> {
+    let mut codes: Vec<(u16, Code)> = ANY.map(with_status).to_vec();
+    match route.policy {
+        Policy::RequiredA => codes.push(with_status(Code::KeyMissing)),
+        Policy::RequiredB => codes.push(with_status(Code::TranslationFailed)),
+        Policy::Prohibited if !route.lenient => codes.push(with_status(Code::KeyProhibited)),
+        _ => {}
+    }
+    if let Some(rule) = &route.rule {
+        codes.extend(KEYED.map(with_status));
+        codes.push((rule.mismatch_status, Code::KeyReused));
+    }
+    grouped(codes)
+}
+
+/// The problem responses of a recall route, by status.
+pub(super) fn of_recall() -> BTreeMap<String, Json> {
+    grouped(RECALL.map(with_status).to_vec())
+}
+
+fn with_status(code: Code) -> (u16, Code) {
+    (code.status().as_u16(), code)
+}
+
+fn grouped(codes: Vec<(u16, Code)>) -> BTreeMap<String, Json> {
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    codes.into_iter().for_each(|(status, code)| by_status.entry(status).or_default().push(code));
+    by_status.into_iter().map(|(status, codes)| (status.to_string(), response(status, &codes))).collect()
+}
+
+fn response(status: u16, codes: &[Code]) -> Json {
+    let words: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
+    let titles: Vec<_> = codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.title())).collect();
+    let mut response = json!({
+        OURS: "problem",
+        "description": titles.join(". "),
+        "content": {"application/problem+json": {"schema": {
+            "allOf": [{"$ref": "#/components/schemas/Problem"}, {"properties": {"code": {"enum": words}}}],
+        }}},
+    });
+    if matches!(status, 409 | 429 | 503) {
+        response["headers"] = json!({"Retry-After": {
+            "description": "Seconds until the same request may be sent again",
+            "schema": {"type": "integer", "minimum": 1},
+        }});
+    }
+    response
+}
+
+/// The schema of every problem (H1).
+pub(super) fn schema() -> Json {
+    let words: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    json!({
+        OURS: "problem",
+        "type": "object",
+        "required": ["type", "title", "status", "code", "retryable"],
+        "properties": {
+            "type": {"type": "string", "format": "uri-reference"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "code": {"type": "string", "enum": words},
+            "retryable": {"type": "boolean"},
+            "detail": {"type": "string"},
+            "operation_id": {"type": "string"},
+        },
+    })
+}

@@ -1,0 +1,106 @@
+//! `hapax config` and `hapax openapi`, as they are called.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn hapax(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
+    command.args(arguments).env_clear().envs(variables.iter().copied());
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+const GIVEN: [(&str, &str); 2] =
+    [("HAPAX_JWT_SECRET", "not to be shown, whatever happens"), ("HAPAX_ADMIN_TOKEN", "nor this")];
+
+fn example() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hapax.toml").display().to_string()
+}
+
+#[test]
+fn config_check_says_ok_and_exits_with_0_p5() {
+    let output = hapax(&["config", "check", &example()], &GIVEN);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stdout).contains("hapax.toml: ok, 4 routes (3 keyed), 1 upstream, "), "{output:?}");
+    let json = hapax(&["config", "check", "--json", &example()], &GIVEN);
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&report["ok"], &report["routes"]), (&true.into(), &4.into()));
+}
+
+#[test]
+fn config_check_tells_every_mistake_and_exits_with_1_p5() {
+    let output = hapax(&["config", "check", &example()], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let lines: Vec<_> = text(&output.stdout).lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("hapax.toml:21:13: ") && lines[0].contains("HAPAX_ADMIN_TOKEN"), "{lines:?}");
+    assert!(lines[1].contains("HAPAX_JWT_SECRET"), "{lines:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let json = hapax(&["config", "check", "--json", &example()], &[]);
+    assert_eq!(json.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&report["mistakes"][0]["line"], &report["mistakes"][0]["column"]), (&21.into(), &13.into()));
+}
+
+#[test]
+fn config_show_prints_defaults_and_no_secrets() {
+    let output = hapax(&["config", "show", &example()], &GIVEN);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let shown = text(&output.stdout);
+    for part in [
+        "header_timeout = \"10s\"",
+        "token = \"(set)\"",
+        "secret = \"(set)\"",
+        "scope = \"subject\"",
+        "connect_timeout",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(GIVEN.iter().all(|(_, secret)| !shown.contains(secret)), "{shown}");
+    let json = hapax(&["config", "show", "--json", &example()], &GIVEN);
+    let shown: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(shown["routes"][0]["give_up"], "15m");
+    assert_eq!(hapax(&["config", "show", "no/such/file"], &[]).status.code(), Some(1));
+}
+
+#[test]
+fn openapi_is_printed_or_added_to_a_document_p4() {
+    let output = hapax(&["openapi", "--config", &example()], &GIVEN);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["paths"]["/api/v1/payments"]["post"]["x-idempotency-retention"], "7d");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("api.json");
+    std::fs::write(&path, r#"{"openapi": "3.1.0", "x-ours": 1, "paths": {"/other": {"get": {}}}}"#).unwrap();
+    let into = path.display().to_string();
+    let arguments = ["openapi", "--config", &example(), "--into", &into];
+    assert_eq!(hapax(&arguments, &GIVEN).status.code(), Some(0));
+    let first = std::fs::read_to_string(&path).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&first).unwrap();
+    assert_eq!((&document["x-ours"], document["paths"]["/other"]["get"].is_object()), (&1.into(), true));
+    assert!(document["paths"]["/api/v1/payments"]["post"]["responses"]["422"].is_object());
+    let at = |part: &str| first.find(part).unwrap();
+    assert!(
+        at("\"openapi\"") < at("\"x-ours\"") && at("\"x-ours\"") < at("\"paths\""),
+        "the order is kept: {first}"
+    );
+    assert_eq!(hapax(&arguments, &GIVEN).status.code(), Some(0));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), first, "a second run changes nothing");
+}
+
+#[test]
+fn openapi_leaves_alone_what_it_cannot_add_to_p4() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content, code) in
+        [("a.yaml", "openapi: 3.1.0", 2), ("b.json", "{\"swagger\": \"2.0\"}", 1), ("c.json", "{", 1)]
+    {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        let output =
+            hapax(&["openapi", "--config", &example(), "--into", &path.display().to_string()], &GIVEN);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+    }
+}

@@ -1,0 +1,68 @@
+//! `hapax keys`, run as an operator would run it (M2, A2).
+
+use serde_json::Value;
+
+use crate::claims_cli::{Told, hapax, told};
+use crate::office::{OPERATOR, Office, READER};
+
+async fn run(office: &Office, args: &[&str]) -> Told {
+    told(hapax(office, OPERATOR, args)).await
+}
+
+#[tokio::test]
+async fn a_key_is_made_in_the_fixed_form_listed_and_revoked_m2() {
+    let office = Office::embedded().await;
+    let none = run(&office, &["keys", "list"]).await;
+    assert!(none.code == 0 && none.err.contains("no keys yet"), "{}", none.err);
+    let make =
+        ["keys", "create", "--tenant", "acme", "--project", "prod", "--subject", "service:ci", "--json"];
+    let made = run(&office, &make).await;
+    assert_eq!(made.code, 0, "{}", made.err);
+    let made: Value = serde_json::from_str(&made.out).unwrap();
+    let mut names: Vec<_> = made.as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["id", "key"]);
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let listed = run(&office, &["keys", "list"]).await;
+    assert!(
+        listed.out.contains(id) && listed.out.contains("service:ci") && !listed.out.contains(key),
+        "{}",
+        listed.out
+    );
+    let plain =
+        run(&office, &["keys", "create", "--tenant", "acme", "--subject", "service:a", "--level", "tenant"])
+            .await;
+    assert!(plain.out.starts_with("hpx_") && plain.out.lines().count() == 1, "{}", plain.out);
+    assert!(plain.err.contains("not shown again"), "{}", plain.err);
+    assert_eq!(run(&office, &["keys", "revoke", id]).await.code, 0);
+    assert_eq!(run(&office, &["keys", "revoke", id]).await.code, 1);
+}
+
+#[tokio::test]
+async fn keys_that_could_not_work_are_misuse_with_or_without_a_server_m2() {
+    let office = Office::in_memory().await;
+    for args in [
+        &["keys", "create", "--tenant", "acme", "--subject", "service:ci"][..],
+        &["keys", "create", "--tenant", "A", "--project", "p", "--subject", "service:ci"],
+        &["keys", "create", "--tenant", "acme", "--project", "p", "--subject", "ci"],
+        &["keys", "create", "--tenant", "acme", "--project", "p", "--subject", "service:webhook-ingest"],
+        &[
+            "keys",
+            "create",
+            "--tenant",
+            "acme",
+            "--project",
+            "p",
+            "--subject",
+            "service:ci",
+            "--expires",
+            "soon",
+        ],
+        &["keys", "list", "--limit", "0"],
+    ] {
+        let refused = run(&office, args).await;
+        assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{args:?}: {}", refused.err);
+    }
+    let make = ["keys", "create", "--tenant", "acme", "--project", "p", "--subject", "service:ci"];
+    assert_eq!(told(hapax(&office, READER, &make)).await.code, 1);
+}

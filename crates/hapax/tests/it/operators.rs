@@ -1,0 +1,203 @@
+//! Operators at the command line, and callers at the edge of the same process: what one decides, the other sees.
+
+use serde_json::Value;
+
+use crate::claims_cli::Told;
+use crate::rig::caller::{self, ALICE};
+use crate::rig::process::eventually;
+use crate::rig::{Ground, Hapax, Kind, Who};
+
+async fn run(ground: &Ground, edge: &Hapax, args: &[&str]) -> Told {
+    let url = format!("http://{}", edge.admin);
+    ground.run(&[args, &["--admin", &url]].concat()).await
+}
+
+async fn json(ground: &Ground, edge: &Hapax, args: &[&str]) -> Value {
+    let told = run(ground, edge, &[args, &["--json"]].concat()).await;
+    assert_eq!(told.code, 0, "{args:?}: {}", told.err);
+    serde_json::from_str(&told.out).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_doubt_is_found_resolved_and_replayed_as_stated_l8() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    let unknown = edge.post("/charges", "k", "{}", "cut").await;
+    assert_eq!(unknown.problem(), (409, "outcome-unknown".into()));
+    let listed = json(&ground, &edge, &["claims", "list", "--state", "in_doubt"]).await;
+    let id = listed["claims"][0]["operation_id"].as_str().unwrap();
+    assert_eq!(Some(id), unknown.header("x-operation-id"), "the caller's receipt is what operators see");
+    assert_eq!(json(&ground, &edge, &["claims", "show", id]).await["state"], "in_doubt");
+    let body = ground.folder.path().join("answer.json");
+    std::fs::write(&body, r#"{"charged": true}"#).unwrap();
+    let resolve = [
+        "claims",
+        "resolve",
+        id,
+        "--settle-status",
+        "201",
+        "--settle-body",
+        &body.display().to_string(),
+        "--settle-header",
+        "Content-Type: application/json",
+        "--settle-header",
+        "Location: /charges/7",
+        "--reason",
+        "in the books",
+    ];
+    assert_eq!(run(&ground, &edge, &resolve).await.code, 0);
+    let stated = edge.post("/charges", "k", "{}", "").await;
+    assert_eq!(
+        (stated.status, stated.is_replay(), stated.text()),
+        (201, true, r#"{"charged": true}"#.into())
+    );
+    assert_eq!(
+        (stated.header("content-type"), stated.header("location")),
+        (Some("application/json"), Some("/charges/7"))
+    );
+    assert_eq!(stated.header("x-operation-id"), Some(id));
+    let recalled = edge.send(ALICE, "GET /charges/by-idempotency-key/k", &[], "").await;
+    assert_eq!(recalled.body, stated.body);
+    assert_eq!(run(&ground, &edge, &resolve).await.code, 1, "a second operator comes too late");
+    assert_eq!(ground.service.count(), 1);
+
+    // Reopened: the next request runs, and gets another answer.
+    assert_eq!(run(&ground, &edge, &["claims", "reopen", id, "--reason", "wrong books"]).await.code, 0);
+    assert_eq!(edge.post("/charges", "k", "{}", "").await.text(), "answer 2 to {}");
+    // Purged: the key is a new one, also for another request.
+    assert_eq!(run(&ground, &edge, &["claims", "purge", id, "--reason", "a test"]).await.code, 0);
+    assert_eq!(edge.post("/charges", "k", r#"{"other": 1}"#, "").await.text(), r#"answer 3 to {"other": 1}"#);
+    let audit = edge.ask("GET /v1/audit", "").await.json();
+    let verbs: Vec<_> =
+        audit["events"].as_array().unwrap().iter().map(|event| event["verb"].as_str().unwrap()).collect();
+    assert_eq!(verbs, ["purge", "reopen", "resolve-settle"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_released_doubt_runs_again_for_the_next_caller_l8() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    let unknown = edge.post("/charges", "k", "{}", "cut").await;
+    let id = unknown.header("x-operation-id").unwrap();
+    let early =
+        run(&ground, &edge, &["claims", "resolve", id, "--release", "--reason", "not in the books"]).await;
+    assert_eq!(early.code, 1, "the former call may still be under way: {}", early.err);
+    assert_eq!(edge.post("/charges", "k", "{}", "").await.problem(), (409, "outcome-unknown".into()));
+    let forced = ["claims", "resolve", id, "--release", "--force", "--reason", "not in the books"];
+    assert_eq!(run(&ground, &edge, &forced).await.code, 0);
+    let again = edge.post("/charges", "k", "{}", "").await;
+    assert_eq!((again.text(), again.header("x-operation-id")), ("answer 2 to {}".into(), Some(id)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_key_opens_the_edge_until_it_is_revoked_a2() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    let make = ["keys", "create", "--tenant", "acme", "--project", "web", "--subject", "service:ci"];
+    let made = json(&ground, &edge, &make).await;
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let ask = async |key: &str| {
+        let request = format!(
+            "POST /charges HTTP/1.1\r\nhost: edge\r\nauthorization: Bearer {key}\r\nidempotency-key: k\r\ncontent-length: 2\r\n\r\n{{}}"
+        );
+        caller::send(edge.edge, request.as_bytes()).await.unwrap()
+    };
+    assert_eq!(ask(key).await.status, 201);
+    let arrived = &ground.service.done()[0];
+    assert_eq!((arrived.header("x-subject"), arrived.header("authorization")), (Some("service:ci"), None));
+    assert_eq!(ask(&format!("{}x", &key[..key.len() - 1])).await.problem(), (401, "unauthenticated".into()));
+    let listed = json(&ground, &edge, &["keys", "list"]).await;
+    assert_eq!(listed["keys"][0]["id"], id);
+    let replay =
+        edge.send(Who("acme", "web", "service:ci"), "POST /charges", &[("idempotency-key", "k")], "{}").await;
+    assert!(replay.is_replay(), "one subject, however it comes in");
+    assert_eq!(run(&ground, &edge, &["keys", "revoke", id]).await.code, 0);
+    // Within the few seconds that keys are remembered for.
+    let revoked = std::time::Instant::now();
+    eventually("the key stops working", async || ask(key).await.status == 401).await;
+    assert!(revoked.elapsed() < std::time::Duration::from_secs(10), "{:?}", revoked.elapsed());
+    assert_eq!(ground.service.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_of_a_subject_is_erased_and_nothing_else_b9() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    let others = [Who("acme", "web", "user:bob"), Who("globex", "web", "user:alice")];
+    for number in 0..450 {
+        let key = format!("k-{number}");
+        let path = if number % 2 == 0 { "/charges" } else { "/notes" };
+        assert_eq!(edge.post(path, &key, r#"{"iban": "erase-me"}"#, "").await.status, 201);
+    }
+    for who in others {
+        edge.send(who, "POST /charges", &[("idempotency-key", "k-0")], r#"{"iban": "keep-me"}"#).await;
+    }
+    assert_eq!(edge.post("/charges", "doubt", "{}", "cut").await.status, 409);
+    let before = ground.service.count();
+    let erase = [
+        "claims",
+        "erase",
+        "--tenant",
+        "acme",
+        "--subject",
+        "user:alice",
+        "--reason",
+        "asked to be forgotten",
+        "--json",
+    ];
+    let told = run(&ground, &edge, &erase).await;
+    let counted: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!((&counted["erased"], &counted["left"]), (&450.into(), &1.into()), "{}", told.err);
+    assert!(
+        told.code == 1 && told.err.contains("in doubt"),
+        "what is left must be come back to: {}",
+        told.err
+    );
+    for (path, key) in [("/charges", "k-0"), ("/notes", "k-449"), ("/charges", "k-200")] {
+        let gone = edge.post(path, key, r#"{"iban": "erase-me"}"#, "").await;
+        assert_eq!(gone.problem(), (409, "outcome-not-kept".into()), "{key}");
+    }
+    for who in others {
+        let kept =
+            edge.send(who, "POST /charges", &[("idempotency-key", "k-0")], r#"{"iban": "keep-me"}"#).await;
+        assert!(kept.is_replay(), "{who:?}: {kept:?}");
+    }
+    assert_eq!(ground.service.count(), before, "keys stay used up");
+    // The doubt is resolved: then nothing is left, and what was erased is not counted again.
+    let id = edge.claims("in_doubt").await[0]["operation_id"].as_str().unwrap().to_owned();
+    let settle = ["claims", "resolve", &id, "--settle-status", "201", "--reason", "done"];
+    assert_eq!(run(&ground, &edge, &settle).await.code, 0);
+    let told = run(&ground, &edge, &erase).await;
+    let counted: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!((told.code, &counted["erased"], &counted["left"]), (0, &1.into(), &0.into()), "{}", told.err);
+    let misspelt = ["claims", "erase", "--tenant", "acme", "--subject", "alice", "--reason", "x"];
+    assert_eq!(run(&ground, &edge, &misspelt).await.code, 2, "no subject is written like this");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_examines_what_a_configuration_names_m6() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    let config = ground.write("hapax").display().to_string();
+    let absent = ground.run(&["doctor", "--config", &config, "--json"]).await;
+    assert_eq!((absent.code, crate::doctor::level(&absent, "store").as_str()), (0, "warn"), "{}", absent.err);
+    assert!(!ground.folder.path().join("data").exists(), "nothing is made");
+    let edge = ground.serve().await;
+    edge.post("/charges", "k", "{}", "cut").await;
+    let beside = ground.run(&["doctor", "--config", &config, "--json"]).await;
+    assert_eq!(beside.code, 0, "{} {}", beside.out, beside.err);
+    for (what, level) in
+        [("configuration", "ok"), ("seal", "warn"), ("store", "ok"), ("records", "ok"), ("claims", "warn")]
+    {
+        assert_eq!(crate::doctor::level(&beside, what), level, "{what}: {}", beside.out);
+    }
+    ground.routes.push_str("[[routes]]\ncolour = 1\n");
+    ground.write("hapax");
+    let wrong = ground.run(&["doctor", "--config", &config]).await;
+    assert_eq!(wrong.code, 1);
+    let told: Vec<_> = wrong.out.lines().filter(|line| line.starts_with("fail  configuration")).collect();
+    assert!(
+        told.len() > 1 && told.iter().any(|line| line.contains("colour")),
+        "every mistake: {}",
+        wrong.out
+    );
+}

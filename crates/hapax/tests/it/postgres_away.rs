@@ -1,0 +1,72 @@
+//! PostgreSQL dies in the middle of everything, and comes back.
+
+use crate::rig::Ground;
+use crate::rig::postgres::Server;
+use crate::rig::process::eventually;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_ledger_the_edge_does_nothing_and_loses_nothing_l14_l15() {
+    let mut server = Server::start(&[]);
+    let mut ground = Ground::at(server.url()).await;
+    ground.lease = "30s";
+    let edge = ground.serve().await;
+    let kept = edge.post("/charges", "before", "{}", "").await;
+    assert_eq!(kept.status, 201);
+    ground.service.hold();
+    let running = edge.begin("/charges", "running", "{}", "");
+    ground.service.reached(2).await;
+    server.fall();
+    let waiting = edge.begin("/charges", "running", "{}", "");
+    let refused = [edge.begin("/charges", "new", "{}", ""), edge.begin("/notes", "new", "{}", "")];
+    for refused in refused {
+        let refused = refused.await.unwrap().unwrap();
+        assert_eq!(refused.problem(), (503, "ledger-unavailable".into()), "{refused:?}");
+        assert!(refused.header("retry-after").is_some());
+    }
+    assert_eq!(ground.service.count(), 2, "nothing is done that cannot be claimed");
+    // What was under way has an answer now, and nowhere to record it but on this machine.
+    ground.service.let_go();
+    let pending = running.await.unwrap().unwrap();
+    assert_eq!(pending.problem(), (503, "outcome-pending".into()), "{pending:?}");
+    let waiting = waiting.await.unwrap().unwrap();
+    assert!(waiting.status != 201 || waiting.text() == "answer 2 to {}", "{waiting:?}");
+    let spool = ground.folder.path().join("hapax-spool");
+    assert!(crate::rig::holds(&spool, b"answer 2 to {}"), "it is on disk before the caller is told");
+    server.rise(&[]);
+    eventually("the retry gets the first answer", async || {
+        let got = edge.post("/charges", "running", "{}", "").await;
+        assert!(got.status == 201 || got.status == 503, "{got:?}");
+        got.status == 201 && got.text() == "answer 2 to {}"
+    })
+    .await;
+    eventually("the spool is empty", async || std::fs::read_dir(&spool).unwrap().next().is_none()).await;
+    assert_eq!(edge.post("/charges", "before", "{}", "").await.kept(), kept.kept());
+    assert_eq!(ground.service.count(), 2, "nothing ran twice");
+    assert_eq!(edge.post("/charges", "new", "{}", "").await.text(), "answer 3 to {}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spooled_outcome_outlives_its_process_too_l15() {
+    let mut server = Server::start(&[]);
+    let mut ground = Ground::at(server.url()).await;
+    let edge = ground.serve().await;
+    ground.service.hold();
+    let running = edge.begin("/charges", "k", "{}", "");
+    ground.service.reached(1).await;
+    server.fall();
+    ground.service.let_go();
+    assert_eq!(running.await.unwrap().unwrap().problem(), (503, "outcome-pending".into()));
+    edge.kill();
+    // Without the ledger it does not start: whatever it accepted, it could not protect.
+    let refused = ground.run(&["serve", "--config", &ground.write("hapax").display().to_string()]).await;
+    assert_eq!(refused.code, 3, "{}", refused.err);
+    // Another instance beside it, with another ledger, must not take what waits for this one.
+    let other = std::mem::replace(&mut ground.store, "memory:".into());
+    ground.serve_as("other").await.kill();
+    ground.store = other;
+    server.rise(&[]);
+    let edge = ground.serve().await;
+    let got = edge.post("/charges", "k", "{}", "").await;
+    assert_eq!((got.status, got.is_replay(), got.text()), (201, true, "answer 1 to {}".into()));
+    assert_eq!(ground.service.count(), 1);
+}

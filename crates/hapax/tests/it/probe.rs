@@ -1,0 +1,253 @@
+//! `hapax probe`, run as a user would run it: against hapax's own edge, against servers with one planted fault each, and
+//! against nothing. Nothing is sent anywhere but to this machine.
+
+mod peers;
+mod planted;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use planted::{Fault, Planted};
+use serde_json::Value;
+
+/// Runs the probe to its end.
+fn probe(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hapax"))
+        .arg("probe")
+        .args(args)
+        .stdin(Stdio::null())
+        .env("http_proxy", "http://127.0.0.1:1")
+        .output()
+        .unwrap()
+}
+
+/// Runs it and reads its JSON.
+fn probed(args: &[&str]) -> (Option<i32>, Value) {
+    let done = probe(&[args, &["--json"]].concat());
+    let told = String::from_utf8(done.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+    (done.status.code(), serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}\n{errors}")))
+}
+
+/// The rows of this level.
+fn rows(report: &Value, level: &str) -> Vec<String> {
+    let rows = report["rows"].as_array().unwrap().iter();
+    rows.filter(|row| row["level"] == level).map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn seen<'a>(report: &'a Value, id: &str) -> &'a str {
+    let row = report["rows"].as_array().unwrap().iter().find(|row| row["id"] == id).unwrap();
+    row["seen"].as_str().unwrap()
+}
+
+/// The usual probe of a planted server.
+fn probe_planted(server: &Planted) -> (Option<i32>, Value) {
+    probed(&[
+        &server.url("/charges"),
+        "--body-json",
+        r#"{"amount": 10}"#,
+        "--header",
+        "Authorization: alice",
+        "--other-header",
+        "Authorization: bob",
+        "--other-path",
+        "/refunds",
+        "--race",
+        "10",
+    ])
+}
+
+#[test]
+fn a_sound_server_passes_and_gets_no_more_requests_than_was_said_m5() {
+    let server = Planted::start(Fault::None);
+    let (code, report) = probe_planted(&server);
+    assert_eq!((code, &report["verdict"]), (Some(0), &Value::from("pass")), "{report:#}");
+    assert_eq!(rows(&report, "not-tested"), Vec::<String>::new(), "{report:#}");
+    assert_eq!(report["requests"]["sent"], server.requests(), "what is sent is what is counted");
+    assert!(server.requests() <= report["requests"]["at_most"].as_u64().unwrap());
+    assert_eq!(report["schema"], 1);
+    assert_eq!(report["executions_told_apart"], true);
+}
+
+#[test]
+fn each_planted_fault_fails_on_its_own_row_m5() {
+    for (fault, row) in [
+        (Fault::OldAnswer, "other-body"),
+        (Fault::LeaksToOthers, "other-caller"),
+        (Fault::IgnoresPath, "other-path"),
+        (Fault::EmptySuccess, "race"),
+        (Fault::EmptyIsShared, "empty"),
+        (Fault::FirstLineWins, "duplicated"),
+        (Fault::LongIs500, "too-long"),
+        (Fault::QuotesAreKept, "forms"),
+    ] {
+        let server = Planted::start(fault);
+        let (code, report) = probe_planted(&server);
+        assert_eq!((code, rows(&report, "fail")), (Some(1), vec![row.to_owned()]), "{fault:?}: {report:#}");
+        assert_eq!(report["verdict"], "fail");
+    }
+}
+
+#[test]
+fn a_server_that_runs_always_fails_wherever_a_key_should_have_mattered_m5() {
+    let server = Planted::start(Fault::RunsAlways);
+    let (code, report) = probe_planted(&server);
+    assert_eq!(code, Some(1));
+    let wanted =
+        ["replay", "other-body", "other-body-in-flight", "malformed", "forms", "duplicated", "too-long"];
+    let failed = rows(&report, "fail");
+    assert!(wanted.iter().all(|row| failed.contains(&(*row).to_owned())), "{report:#}");
+    assert!(seen(&report, "race").starts_with("10 different answers"), "{report:#}");
+}
+
+#[test]
+fn answers_that_are_all_alike_prove_little_and_the_probe_says_so_m5() {
+    let server = Planted::start(Fault::SaysNothing);
+    let (code, report) = probe_planted(&server);
+    assert_eq!(code, Some(0), "{report:#}");
+    assert_eq!(report["executions_told_apart"], false);
+    let warned = rows(&report, "warn");
+    for row in ["distinct", "replay", "race", "forms", "other-caller"] {
+        assert!(warned.contains(&row.to_owned()), "{row}: {report:#}");
+    }
+}
+
+#[test]
+fn without_an_accepted_request_nothing_is_claimed_m5() {
+    let server = Planted::start(Fault::None);
+    let (code, report) = probed(&[&server.url("/nowhere")]);
+    assert_eq!((code, rows(&report, "fail")), (Some(1), vec!["first".to_owned()]), "{report:#}");
+    assert_eq!(rows(&report, "not-tested").len(), report["rows"].as_array().unwrap().len() - 1);
+    assert_eq!(server.requests(), 2, "the quoted form and the bare one");
+}
+
+#[test]
+fn people_get_a_table_and_ci_gets_junit_m5() {
+    let server = Planted::start(Fault::OldAnswer);
+    let folder = tempfile::tempdir().unwrap();
+    let junit = folder.path().join("probe.xml");
+    let secret = "Authorization: very-secret";
+    let args = ["--body-json", r#"{"amount": 10}"#, "--race", "2", "--header", secret, "--junit"];
+    let done = probe(&[&[server.url("/charges").as_str()], &args[..], &[junit.to_str().unwrap()]].concat());
+    let (table, errors) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    let xml = std::fs::read_to_string(junit).unwrap();
+    assert_eq!(done.status.code(), Some(1));
+    assert!(table.contains("fail        the key with another body"), "{table}");
+    assert!(table.contains("not-tested  another caller's key"), "{table}");
+    assert!(table.lines().last().unwrap().starts_with("verdict: fail (1 fail"), "{table}");
+    assert!(errors.starts_with("This sends at most "), "{errors}");
+    assert!(xml.contains("failures=\"1\"") && xml.matches("<testcase").count() == 19, "{xml}");
+    assert!(xml.contains("probe.other-caller") && xml.matches("<skipped").count() == 2, "{xml}");
+    for told in [table, errors, xml] {
+        assert!(!told.contains("very-secret"), "{told}");
+    }
+}
+
+#[test]
+fn nothing_is_sent_to_another_machine_unless_somebody_agrees_m5() {
+    // An address that belongs to nobody (RFC 5737): even a broken refusal would reach nobody.
+    let done = probe(&["http://192.0.2.1/charges", "--timeout", "100ms"]);
+    let told = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(2), "{told}");
+    assert!(told.contains("--yes") && told.contains("nothing was sent"), "{told}");
+}
+
+#[test]
+fn an_api_that_is_not_there_is_unavailable_m5() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let done = probe(&[&format!("http://127.0.0.1:{port}/charges"), "--json"]);
+    assert_eq!(done.status.code(), Some(3));
+    assert!(String::from_utf8(done.stderr).unwrap().contains("cannot be reached"));
+    assert!(done.stdout.is_empty());
+}
+
+#[test]
+fn misuse_is_told_before_anything_is_sent_m5() {
+    let server = Planted::start(Fault::None);
+    let url = server.url("/charges");
+    for args in [
+        &["--race", "201"][..],
+        &["--race", "1"],
+        &["--timeout", "soon"],
+        &["--timeout", "2h"],
+        &["--method", "GET"],
+        &["--body-json", "{"],
+        &["--other-body-json", "{"],
+        &["--body", "/no/such/file"],
+        &["--header", "no colon"],
+        &["--header", "Idempotency-Key: mine"],
+        &["--other-path", "http://example.com/"],
+        &["--other-path", "//example.com/"],
+    ] {
+        let done = probe(&[&[url.as_str()], args].concat());
+        assert_eq!(done.status.code(), Some(2), "{args:?}");
+    }
+    for url in ["charges", "ftp://127.0.0.1/", "http://me:secret@127.0.0.1/"] {
+        assert_eq!(probe(&[url]).status.code(), Some(2), "{url}");
+    }
+    assert_eq!(server.requests(), 0);
+}
+
+/// hapax's own edge, as the demo starts it; killed when the test ends.
+struct Demo {
+    process: Child,
+    guide: String,
+}
+
+impl Demo {
+    fn start() -> Demo {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_hapax"))
+            .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let output = process.stdout.take().unwrap();
+        std::thread::spawn(move || {
+            let mut guide = String::new();
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                guide.push_str(&line);
+                guide.push('\n');
+                if line.starts_with("Ctrl-C") {
+                    let _ = sender.send(std::mem::take(&mut guide));
+                }
+            }
+        });
+        let guide = receiver.recv_timeout(Duration::from_secs(60)).expect("the demo says what to try");
+        Demo { process, guide }
+    }
+
+    /// What follows this word in the guide.
+    fn after(&self, word: &str) -> &str {
+        let at = self.guide.find(word).unwrap() + word.len();
+        self.guide[at..].split_whitespace().next().unwrap()
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn the_edge_passes_with_no_warning_m5() {
+    let demo = Demo::start();
+    let caller = |variable: &str| format!("Authorization: Bearer {}", demo.after(&format!("{variable}=")));
+    let (code, report) = probed(&[
+        &format!("{}/charges", demo.after("edge ")),
+        "--body-json",
+        r#"{"amount": 10}"#,
+        "--header",
+        &caller("ALICE"),
+        "--other-header",
+        &caller("BOB"),
+    ]);
+    assert_eq!((code, &report["verdict"]), (Some(0), &Value::from("pass")), "{report:#}");
+    // The edge answers everybody in a race, so that there is no 409 to look at; and the demo has one operation.
+    assert_eq!(rows(&report, "not-tested"), ["other-path", "retry-after"], "{report:#}");
+}

@@ -1,0 +1,249 @@
+//! `hapax serve` as whoever operates it knows it: how it starts, reloads, refuses and ends (M1, M2, P5, H11, K6).
+
+use crate::claims_cli::told;
+use crate::rig::caller::ALICE;
+use crate::rig::process::eventually;
+use crate::rig::{Ground, Hapax, Kind, hapax};
+
+const ROUTE: &str = r#"
+[[routes]]
+method = "POST"
+path = "/refunds"
+operation = "refund"
+policy = "REQUIRED_A"
+upstream = "service"
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_says_what_must_be_known_when_it_starts_b1_b9() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    edge.tells("the embedded store is for a single instance only").await;
+    edge.tells("outcomes are kept unencrypted: see [seal]").await;
+    edge.tells("serving").await;
+    let health = edge.ask("GET /healthz", "").await;
+    assert_eq!((health.status, health.json()["status"].as_str()), (200, Some("ok")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_to_end_it_finishes_what_runs_takes_nothing_new_and_exits_with_0_h11() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let mut edge = ground.serve().await;
+    ground.service.hold();
+    let running = edge.begin("/charges", "running", "{}", "");
+    let left = edge.begin("/charges", "left", "{}", "");
+    ground.service.reached(2).await;
+    // Its caller hangs up; the work goes on and is waited for (H5).
+    left.abort();
+    edge.terminate();
+    edge.tells("finishing what is running").await;
+    eventually("it is not ready any more, or gone", async || {
+        let refused = edge.begin("/charges", "new", "{}", "").await.unwrap();
+        refused.is_none_or(|refused| refused.problem() == (503, "draining".into()))
+    })
+    .await;
+    ground.service.let_go();
+    let answer = running.await.unwrap().expect("what runs is answered");
+    assert_eq!((answer.status, answer.text().starts_with("answer")), (201, true));
+    assert_eq!(edge.ended().await.code(), Some(0), "{}", edge.told());
+    edge.tells("everything came to its end").await;
+    assert_eq!(ground.service.count(), 2, "nothing new was done");
+    let edge = ground.serve().await;
+    for key in ["running", "left"] {
+        assert!(edge.post("/charges", key, "{}", "").await.is_replay(), "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_brings_a_new_route_and_drops_no_request_p5() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    assert_eq!(edge.post("/refunds", "k", "{}", "").await.problem(), (404, "not-found".into()));
+    ground.service.hold();
+    let running = edge.begin("/charges", "k", "{}", "");
+    ground.service.reached(1).await;
+    ground.routes.push_str(ROUTE);
+    ground.write("hapax");
+    edge.reload();
+    edge.tells("the configuration was reloaded").await;
+    ground.service.let_go();
+    assert_eq!(running.await.unwrap().unwrap().status, 201);
+    assert_eq!(edge.post("/refunds", "k", "{}", "").await.status, 201);
+    // A broken file changes nothing, and says so; with what is wrong, and where.
+    let whole = ground.configuration();
+    std::fs::write(ground.folder.path().join("hapax.toml"), format!("{whole}\ncolour = 1\n[[routes]]\n"))
+        .unwrap();
+    edge.reload();
+    edge.tells("the configuration was not reloaded").await;
+    assert!(edge.told().contains("hapax.toml:"), "{}", edge.told());
+    assert!(edge.post("/refunds", "k", "{}", "").await.is_replay());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_while_it_reloads_is_heard_h11() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let mut edge = ground.serve().await;
+    // A configuration that is still being written: the reload waits for the end of it.
+    let path = ground.folder.path().join("hapax.toml");
+    std::fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    edge.reload();
+    let writer =
+        tokio::task::spawn_blocking(move || std::fs::File::options().write(true).open(path).unwrap());
+    let mut writer = writer.await.unwrap();
+    edge.terminate();
+    // Long enough to have been heard by whoever listens.
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    std::io::Write::write_all(&mut writer, ground.configuration().as_bytes()).unwrap();
+    drop(writer);
+    assert_eq!(edge.ended().await.code(), Some(0));
+    edge.tells("the configuration was reloaded").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mistakes_are_listed_and_the_exit_code_is_1_p5() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    ground.routes.push_str(
+        "[[routes]]\nmethod = \"POST\"\npath = \"/x\"\npolcy = \"ACCEPTED\"\nupstream = \"nobody\"\n",
+    );
+    let config = ground.write("hapax").display().to_string();
+    let refused = ground.run(&["serve", "--config", &config]).await;
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""));
+    for part in ["polcy", "policy", "nobody", "hapax.toml:"] {
+        assert!(refused.err.contains(part), "{part}: {}", refused.err);
+    }
+    assert!(refused.err.lines().count() >= 2, "all of them: {}", refused.err);
+    let mut bare = hapax(&["serve", "--config", &config]);
+    bare.env_remove("HAPAX_ADMIN_TOKEN");
+    assert!(told(bare).await.err.contains("HAPAX_ADMIN_TOKEN"), "a missing variable is told by name");
+    assert!(
+        !ground.folder.path().join("data").exists(),
+        "no store is made for a configuration that is wrong"
+    );
+    assert_eq!(ground.run(&["serve", "--config", "no/such/file.toml"]).await.code, 1);
+    assert_eq!(ground.run(&["serve"]).await.code, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_instance_on_one_embedded_store_is_refused_b8() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    let second = ground.run(&["serve", "--config", &ground.write("second").display().to_string()]).await;
+    assert_eq!(second.code, 3);
+    assert!(second.err.contains("another process"), "{}", second.err);
+    assert_eq!(edge.post("/charges", "k", "{}", "").await.status, 201, "the first one goes on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_is_taken_is_told_and_nothing_is_served_m1() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    let other = Ground::new(Kind::Embedded).await;
+    for (listener, taken) in [("edge", edge.edge), ("admin", edge.admin)] {
+        let path = other.write("other");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let at = text.find(&format!("[{listener}]")).unwrap();
+        let text = format!("{}{}", &text[..at], text[at..].replacen("127.0.0.1:0", &taken.to_string(), 1));
+        std::fs::write(&path, text).unwrap();
+        let refused = other.run(&["serve", "--config", &path.display().to_string()]).await;
+        assert_eq!((refused.code, refused.out.as_str()), (3, ""), "{listener}: {}", refused.err);
+        assert!(refused.err.contains(&taken.to_string()), "{listener}: {}", refused.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_claims_rest_on_cannot_be_changed_but_under_a_new_name_k6() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    ground.routes.push_str(ROUTE);
+    let edge = ground.serve().await;
+    assert_eq!(edge.post("/refunds", "k", "{}", "").await.status, 201);
+    // Neither by a reload ...
+    ground.routes = format!("{ROUTE}fingerprint = \"json\"\n");
+    let config = ground.write("hapax").display().to_string();
+    edge.reload();
+    edge.tells("the configuration was not reloaded").await;
+    assert!(edge.post("/refunds", "k", "{}", "").await.is_replay());
+    edge.kill();
+    // ... nor by a start.
+    let refused = ground.run(&["serve", "--config", &config]).await;
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(refused.err.contains("\"refund\"") && refused.err.contains("was = "), "{}", refused.err);
+    ground.routes =
+        format!("{}fingerprint = \"json\"\nwas = \"refund\"\n", ROUTE.replace("\"refund\"", "\"refund.v2\""));
+    let edge = ground.serve().await;
+    assert_eq!(edge.post("/refunds", "new", "{}", "").await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_listener_serves_what_belongs_to_another_m1() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    for path in ["/v1/claims", "/v1/keys", "/v1/audit", "/metrics", "/healthz", "/readyz", "/openapi.json"] {
+        let refused = edge.send(ALICE, &format!("GET {path}"), &[], "").await;
+        assert_eq!(refused.problem(), (404, "not-found".into()), "{path} at the edge");
+        assert_eq!(edge.ask(&format!("GET {path}"), "").await.status, 200, "{path} at the admin listener");
+    }
+    for (method, path) in [
+        ("GET", "/charges"),
+        ("POST", "/charges"),
+        ("GET", "/operations/op_1"),
+        ("GET", "/charges/by-idempotency-key/k"),
+    ] {
+        assert_eq!(
+            edge.ask(&format!("{method} {path}"), "").await.status,
+            404,
+            "{path} at the admin listener"
+        );
+    }
+    assert_eq!(ground.service.count(), 0);
+    let bare = b"GET /v1/claims HTTP/1.1\r\nhost: admin\r\n\r\n";
+    let refused = crate::rig::caller::send(edge.admin, bare).await.unwrap();
+    assert_eq!(refused.problem(), (401, "unauthenticated".into()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_is_sealed_and_opens_with_its_key_only_b9() {
+    const KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
+    const OTHER: &str = "0202020202020202020202020202020202020202020202020202020202020202";
+    let secret = r#"{"card": "4242-secret-4242"}"#;
+    let mut ground = Ground::new(Kind::Embedded).await;
+    let plain = ground.serve().await;
+    assert_eq!(plain.post("/charges", "plain", secret, "").await.status, 201);
+    plain.kill();
+    let data = ground.folder.path().join("data");
+    assert!(crate::rig::holds(&data, b"4242-secret-4242"), "the control: without a seal it can be read");
+    std::fs::remove_dir_all(&data).unwrap();
+
+    ground.sections = "[seal]\nkey_env = [\"SEAL_A\"]\n".into();
+    let edge = Hapax::start(&ground.write("hapax"), &[("SEAL_A", KEY)]).await;
+    let first = edge.post("/charges", "k", secret, "").await;
+    assert!(first.text().contains("4242-secret-4242"));
+    assert!(edge.post("/charges", "k", secret, "").await.is_replay());
+    edge.kill();
+    assert!(!crate::rig::holds(&data, b"4242-secret-4242"), "not in any file of the store");
+    let edge = Hapax::start(&ground.write("hapax"), &[("SEAL_A", KEY)]).await;
+    assert_eq!(edge.post("/charges", "k", secret, "").await.kept(), first.clone().kept());
+    edge.kill();
+    // Without the key, or with another one, it does not start.
+    let sealed = std::mem::take(&mut ground.sections);
+    let keyless = ground.run(&["serve", "--config", &ground.write("keyless").display().to_string()]).await;
+    assert!(keyless.code == 3 && keyless.err.contains("[seal]"), "{}", keyless.err);
+    ground.sections = sealed;
+    let mut wrong = hapax(&["serve", "--config", &ground.write("hapax").display().to_string()]);
+    wrong.env("SEAL_A", OTHER);
+    let wrong = told(wrong).await;
+    assert!(wrong.code == 3 && wrong.err.contains("sealed with a key that is not known"), "{}", wrong.err);
+    // A new key in front: old answers open, and the old key is not needed for anything new.
+    ground.sections = "[seal]\nkey_env = [\"SEAL_B\", \"SEAL_A\"]\n".into();
+    let edge = Hapax::start(&ground.write("hapax"), &[("SEAL_A", KEY), ("SEAL_B", OTHER)]).await;
+    assert_eq!(edge.post("/charges", "k", secret, "").await.kept(), first.kept());
+    assert_eq!(edge.post("/charges", "new", secret, "").await.status, 201);
+    edge.kill();
+    ground.sections = "[seal]\nkey_env = \"SEAL_B\"\n".into();
+    let edge = Hapax::start(&ground.write("hapax"), &[("SEAL_B", OTHER)]).await;
+    assert!(edge.post("/charges", "new", secret, "").await.is_replay());
+    let lost = edge.post("/charges", "k", secret, "").await;
+    assert_eq!(lost.problem(), (500, "internal".into()));
+    assert!(lost.text().contains("a key that is not known"), "{}", lost.text());
+    assert_eq!(ground.service.count(), 3, "an answer that cannot be read is no reason to run again");
+}
