@@ -2,6 +2,8 @@
 //! same in `target/bench/NAME.json`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing what was measured is what it is for")]
 
+mod client;
+mod edge;
 mod embedded;
 mod load;
 mod pgbench;
@@ -13,6 +15,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use report::Report;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+/// Counts, for the measurement of the edge that asks for it; the others hardly allocate while they measure.
+#[global_allocator]
+pub(crate) static ALLOCATOR: &StatsAlloc<std::alloc::System> = &INSTRUMENTED_SYSTEM;
 
 /// Measures hapax side by side with something else.
 #[derive(Parser)]
@@ -26,6 +33,13 @@ struct Cli {
 enum Bench {
     /// Claim and settle on the embedded store and on PostgreSQL.
     Ledger(LedgerArgs),
+    /// The edge beside nginx.
+    Edge(edge::Args),
+    /// The client's middleware beside bare reqwest.
+    Client(client::Args),
+    /// The gateway whose allocations are counted; started by `edge`.
+    #[command(hide = true)]
+    CountedGateway { service: std::net::SocketAddr },
 }
 
 /// How the ledger is measured.
@@ -52,16 +66,36 @@ pub(crate) struct LedgerArgs {
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    let Bench::Ledger(args) = Cli::parse().bench;
-    // One core for the callers, the other for the store: what a request core and a store thread have in production.
+    let bench = Cli::parse().bench;
+    // One core for the callers, the other for what is measured: what a request core and a store thread have in production.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };
-    let mut report = Report::new("ledger");
-    match runtime.block_on(ledger(&args, &mut report)).and_then(|()| report.finish()) {
+    match runtime.block_on(run(bench)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&*error),
+    }
+}
+
+async fn run(bench: Bench) -> Result<(), Failure> {
+    match bench {
+        Bench::Ledger(args) => {
+            let mut report = Report::new("ledger");
+            ledger(&args, &mut report).await?;
+            report.finish()
+        }
+        Bench::Edge(args) => {
+            let mut report = Report::new("edge");
+            edge::measure(&args, &mut report).await?;
+            report.finish()
+        }
+        Bench::Client(args) => {
+            let mut report = Report::new("client");
+            client::measure(&args, &mut report).await?;
+            report.finish()
+        }
+        Bench::CountedGateway { service } => edge::counted::serve(service).await,
     }
 }
 

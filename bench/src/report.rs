@@ -22,7 +22,8 @@ impl Report {
     /// A figure of this machine on this day.
     pub(crate) fn figure(&mut self, name: &str, value: f64, unit: &str) {
         println!("  {name:<58} {:>14} {unit}", rounded(value));
-        self.figures.insert(format!("{name} [{unit}]"), value);
+        let name = if unit.is_empty() { name.to_owned() } else { format!("{name} [{unit}]") };
+        self.figures.insert(name, value);
     }
 
     /// A ratio to something else in the same run, beside what the contract asks for.
@@ -30,6 +31,20 @@ impl Report {
         let mark = if value >= wanted { "" } else { "   <-- below" };
         println!("  {name:<58} {value:>14.2} ×    (wanted: {wanted} ×){mark}");
         self.ratios.insert(name.to_owned(), value);
+    }
+
+    /// A ratio that should not be greater.
+    pub(crate) fn ratio_at_most(&mut self, name: &str, value: f64, wanted: f64) {
+        let mark = if value <= wanted { "" } else { "   <-- above" };
+        println!("  {name:<58} {value:>14.3} ×    (wanted: at most {wanted} ×){mark}");
+        self.ratios.insert(name.to_owned(), value);
+    }
+
+    /// A count that should not be greater.
+    pub(crate) fn at_most(&mut self, name: &str, value: f64, wanted: f64) {
+        let mark = if value <= wanted { "" } else { "   <-- above" };
+        println!("  {name:<58} {value:>14.1}      (wanted: at most {wanted}){mark}");
+        self.figures.insert(name.to_owned(), value);
     }
 
     pub(crate) fn heading(&self, text: &str) {

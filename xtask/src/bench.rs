@@ -2,24 +2,27 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::postgres::{Programs, Server};
-use crate::{process, workspace};
+use crate::{debian, process, workspace};
 
 /// The measurements that compare with PostgreSQL.
 const NEED_POSTGRES: &[&str] = &["ledger"];
+/// Those that compare the program itself with nginx.
+const NEED_NGINX: &[&str] = &["edge"];
 
 /// Run one measurement of `bench/` in a release build.
 ///
 /// The figures go to target/bench/NAME.json. The measurement `ledger` gets a private PostgreSQL, and `pgbench`
-/// on its PATH; the server is stopped and deleted afterwards.
+/// on its PATH; the server is stopped and deleted afterwards. `edge` measures the program, which is built for it, beside
+/// nginx, which is installed when it is missing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The measurement, for example `ledger`
+    /// The measurement, for example `ledger` or `edge`
     name: String,
     /// What the measurement takes itself
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -41,6 +44,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             );
         }
         server.insert(Server::start(&programs)?).set_env(&mut command);
+    }
+
+    if NEED_NGINX.contains(&args.name.as_str()) {
+        let by_hand = "install nginx (Debian: apt-get install nginx) and put it on the PATH";
+        if !process::succeeds(Command::new("nginx").arg("-v")) {
+            debian::install("nginx", "nginx", by_hand)?;
+        }
+        let mut build = workspace::cargo();
+        build.args(["build", "--release", "--package", "hapax", "--package", "hapax-bench"]);
+        ensure!(process::run(&mut build)?.success(), "the program cannot be built");
     }
 
     let began = SystemTime::now();

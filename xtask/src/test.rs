@@ -4,24 +4,27 @@
 //! says what to do. All steps run even when an early one fails, so that one run shows everything there is to mend.
 
 mod count;
+mod npm;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
 use crate::postgres::{BIN_DIR_VAR, Programs, Server, URL_VAR};
-use crate::{process, tidy, workspace};
+use crate::{debian, process, tidy, workspace};
 use count::{Count, Runner};
+use npm::{FOLDER_VAR, NEEDS_NPM};
 
 /// What every test that needs a server has in its path, by convention; `--quick` leaves those out.
 const NEEDS_SERVER: &str = "postgres";
 
 /// Run every check and every test: format, clippy, tests on a private PostgreSQL, doc tests, tidy.
 ///
-/// Installs what is missing (rustfmt, clippy, PostgreSQL), starts a private PostgreSQL on a free port, and stops and
+/// Installs what is missing (rustfmt, clippy, PostgreSQL, peers from npm), starts a private PostgreSQL on a free port, and stops and
 /// deletes it at the end. The tests run with cargo-nextest where it is installed and with `cargo test` otherwise.
 /// The last line is "N passed, N failed"; the exit code is 0 only if every step passed and tests did run.
 #[derive(Debug, clap::Args)]
@@ -30,7 +33,7 @@ const NEEDS_SERVER: &str = "postgres";
   cargo xtask test --quick
   cargo xtask test -- second_caller      only tests whose name has this in it; no doc tests")]
 pub(crate) struct Args {
-    /// Only format, clippy, and the tests that need no server (without `postgres` in their path)
+    /// Only format, clippy, and the tests that need nothing else (without `postgres` or `npm` in their path)
     #[arg(long)]
     quick: bool,
     /// Arguments for the test runner, after `--`; doc tests are then not run
@@ -42,6 +45,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut steps = Steps::default();
     steps.run("rust tools", install_rust_tools);
+    steps.run("programs for tests", install_programs);
     steps.run("format", || {
         all_well(workspace::cargo().args(["fmt", "--all", "--check"]), "run `cargo fmt --all`")
     });
@@ -62,27 +66,41 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         });
         let server =
             programs.and_then(|programs| steps.run("PostgreSQL server", || Server::start(&programs)));
-        if let Some(server) = server {
+        let peers = steps.run("peers from npm", npm::find_or_install);
+        if let (Some(server), Some(peers)) = (server, peers) {
             println!("{}", server.url());
-            run_tests(args, Some(&server), &mut steps, &mut count);
+            run_tests(args, Some(&Needed { server, peers }), &mut steps, &mut count);
         }
         steps.run("tidy", tidy::check_checkout);
     }
     Ok(steps.finish(&count))
 }
 
-fn run_tests(args: &Args, server: Option<&Server>, steps: &mut Steps, count: &mut Count) {
+/// What tests need beside themselves.
+struct Needed {
+    server: Server,
+    peers: PathBuf,
+}
+
+impl Needed {
+    fn set_env(&self, command: &mut Command) {
+        self.server.set_env(command);
+        command.env(FOLDER_VAR, &self.peers);
+    }
+}
+
+fn run_tests(args: &Args, needed: Option<&Needed>, steps: &mut Steps, count: &mut Count) {
     let runner = Runner::of_this_machine();
     steps.run(&format!("tests ({runner})"), || {
-        count_tests(&mut test_command(runner, args), runner, args, server, count)
+        count_tests(&mut test_command(runner, args), runner, args, needed, count)
     });
     if args.runner_args.is_empty() {
         let mut command = workspace::cargo();
         command.args(["test", "--doc", "--workspace", "--all-features", "--no-fail-fast"]);
         if args.quick {
-            command.args(["--", "--skip", NEEDS_SERVER]);
+            command.args(["--", "--skip", NEEDS_SERVER, "--skip", NEEDS_NPM]);
         }
-        steps.run("doc tests", || count_tests(&mut command, Runner::CargoTest, args, server, count));
+        steps.run("doc tests", || count_tests(&mut command, Runner::CargoTest, args, needed, count));
     } else {
         println!("\ndoc tests are not run: there are arguments for the runner");
     }
@@ -106,11 +124,11 @@ fn test_command(runner: Runner, args: &Args) -> Command {
         command.arg("--workspace");
     }
     if args.quick && runner == Runner::Nextest {
-        command.arg("--filterset").arg(format!("not test({NEEDS_SERVER})"));
+        command.arg("--filterset").arg(format!("not (test({NEEDS_SERVER}) or test({NEEDS_NPM}))"));
     }
     command.args(for_runner).arg("--").args(for_binaries);
     if args.quick && runner == Runner::CargoTest {
-        command.args(["--skip", NEEDS_SERVER]);
+        command.args(["--skip", NEEDS_SERVER, "--skip", NEEDS_NPM]);
     }
     command
 }
@@ -125,12 +143,12 @@ fn count_tests(
     command: &mut Command,
     runner: Runner,
     args: &Args,
-    server: Option<&Server>,
+    needed: Option<&Needed>,
     total: &mut Count,
 ) -> Result<()> {
-    match server {
-        Some(server) => server.set_env(command),
-        None => drop(command.env_remove(URL_VAR).env_remove(BIN_DIR_VAR)),
+    match needed {
+        Some(needed) => needed.set_env(command),
+        None => drop(command.env_remove(URL_VAR).env_remove(BIN_DIR_VAR).env_remove(FOLDER_VAR)),
     }
     let mut count = Count::default();
     let status = process::run_and_read(command, |line| runner.read(line, &mut count));
@@ -147,6 +165,14 @@ fn count_tests(
         );
     }
     Ok(())
+}
+
+/// What tests call as a user would: the demo's guide is run with it.
+fn install_programs() -> Result<()> {
+    if process::succeeds(Command::new("curl").arg("--version")) {
+        return Ok(());
+    }
+    debian::install("curl", "curl", "install curl (Debian: apt-get install curl) and put it on the PATH")
 }
 
 fn install_rust_tools() -> Result<()> {
@@ -248,8 +274,10 @@ mod tests {
 
     #[test]
     fn quick_leaves_out_what_needs_a_server_whatever_the_runner() {
-        assert!(words(true, Runner::Nextest, &[]).ends_with("--workspace --filterset not test(postgres) --"));
-        assert!(words(true, Runner::CargoTest, &[]).ends_with("--workspace -- --skip postgres"));
+        assert!(
+            words(true, Runner::Nextest, &[]).ends_with("--filterset not (test(postgres) or test(npm)) --")
+        );
+        assert!(words(true, Runner::CargoTest, &[]).ends_with("--workspace -- --skip postgres --skip npm"));
     }
 
     #[test]
@@ -257,7 +285,7 @@ mod tests {
         let cargo = words(true, Runner::CargoTest, &["-p", "hapax-core", "once", "--", "--nocapture"]);
         assert_eq!(
             cargo,
-            "test --tests --all-features --no-fail-fast -p hapax-core once -- --nocapture --skip postgres"
+            "test --tests --all-features --no-fail-fast -p hapax-core once -- --nocapture --skip postgres --skip npm"
         );
     }
 

@@ -3,12 +3,11 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Result, bail, ensure};
 
 use super::BIN_DIR_VAR;
-use crate::process;
+use crate::debian;
 
 /// Where Debian keeps the server programs, off the PATH, one directory per major version.
 const DEBIAN_VERSIONS: &str = "/usr/lib/postgresql";
@@ -41,7 +40,7 @@ impl Programs {
         if let Some(found) = Programs::find() {
             return Ok(found);
         }
-        install_with_apt()?;
+        debian::install("PostgreSQL", "postgresql", BY_HAND)?;
         match Programs::find() {
             Some(found) => Ok(found),
             None => bail!("the package `postgresql` is installed but its programs are not found: {BY_HAND}"),
@@ -76,30 +75,6 @@ fn newest_under(versions: &Path) -> Option<PathBuf> {
         has_all(&bin_dir).then_some((major, bin_dir))
     });
     installed.max_by_key(|(major, _)| *major).map(|(_, bin_dir)| bin_dir)
-}
-
-fn install_with_apt() -> Result<()> {
-    println!("PostgreSQL is not here; installing the Debian package `postgresql`");
-    ensure!(
-        process::succeeds(Command::new("apt-get").arg("--version")),
-        "PostgreSQL is missing and there is no apt-get: {BY_HAND}"
-    );
-    let root = rustix::process::geteuid().is_root();
-    ensure!(
-        root || process::succeeds(Command::new("sudo").args(["-n", "true"])),
-        "PostgreSQL is missing, and installing it takes root or a `sudo` that asks for no password: {BY_HAND}"
-    );
-    for arguments in [&["update"][..], &["install", "--yes", "--no-install-recommends", "postgresql"]] {
-        // `env` as a program: sudo does not pass variables on.
-        let mut apt = if root { Command::new("env") } else { Command::new("sudo") };
-        if !root {
-            apt.args(["-n", "env"]);
-        }
-        apt.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"]);
-        let status = process::run(apt.args(arguments))?;
-        ensure!(status.success(), "`apt-get {}` failed ({status}): {BY_HAND}", arguments.join(" "));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,235 @@
+//! The processes that are measured: nginx as a service and as the other proxy, and the hapax program itself.
+//!
+//! The proxies have one core, the service and the load the other one. All of them are stopped when they are dropped.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+
+/// The admin token of this benchmark: it listens on this machine only.
+const TOKEN: &str = "bench";
+
+/// A core, as `taskset` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Core(pub(crate) usize);
+
+/// Whether a line is written for each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Log {
+    Each,
+    None,
+}
+
+/// A process that ends with its value.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    /// With which API key it is called.
+    pub(crate) api_key: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// nginx that answers everything with 1 KiB.
+    pub(crate) fn service(folder: &Path, core: Core) -> Result<Self, Failure> {
+        let location = format!("location / {{ return 200 '{}'; }}", "x".repeat(1_024));
+        nginx(&folder.join("service"), core, Log::None, "", &location)
+    }
+
+    /// nginx as a proxy; what is under `/kept` it answers itself.
+    pub(crate) fn nginx(folder: &Path, core: Core, service: SocketAddr, log: Log) -> Result<Self, Failure> {
+        let upstream = format!(
+            "upstream service {{ server {service}; keepalive 1024; keepalive_requests 1000000000; }}"
+        );
+        let locations = format!(
+            "location / {{ proxy_pass http://service; proxy_http_version 1.1; proxy_set_header Connection '';\n\
+             proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n\
+             proxy_set_header X-Forwarded-Proto $scheme; }}\n\
+             location /kept {{ return 200 '{}'; }}",
+            "x".repeat(1_024)
+        );
+        nginx(&folder.join(format!("nginx-{log:?}")), core, log, &upstream, &locations)
+    }
+
+    /// The hapax program as people start it.
+    pub(crate) fn hapax(
+        folder: &Path,
+        core: Core,
+        service: SocketAddr,
+        store: &str,
+        log: Log,
+    ) -> Result<Self, Failure> {
+        fs::create_dir_all(folder)?;
+        let file = folder.join("hapax.toml");
+        fs::write(&file, configuration(service, store, log))?;
+        let program = program()?;
+        let mut child = pinned(core, &program)
+            .arg("serve")
+            .arg("--config")
+            .arg(&file)
+            .env("HAPAX_ADMIN_TOKEN", TOKEN)
+            .env_remove("HAPAX_LOG")
+            .env_remove("HAPAX_STORE")
+            .stdout(Stdio::piped())
+            .stderr(File::create(folder.join("log"))?)
+            .spawn()?;
+        let mut told = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut told)?;
+        }
+        let mut server =
+            Server { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), api_key: String::new() };
+        let mut urls =
+            told.split("http://").skip(1).map(|rest| rest.trim_end_matches(&[' ', '(', ')', '\n', ':'][..]));
+        let (Some(edge), Some(admin)) = (urls.next(), urls.next()) else {
+            let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
+            return Err(format!("hapax did not say where it listens: {told}{log}").into());
+        };
+        server.address = edge.split(' ').next().unwrap_or_default().parse()?;
+        server.api_key = api_key(&program, admin)?;
+        Ok(server)
+    }
+
+    /// Resident memory in MiB.
+    pub(crate) fn resident(&self) -> Result<f64, Failure> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib: f64 = line.and_then(|line| line.trim().strip_suffix(" kB")).unwrap_or("0").parse()?;
+        Ok(kib / 1_024.0)
+    }
+
+    /// Seconds on a core so far.
+    pub(crate) fn busy(&self) -> Result<f64, Failure> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+        // User and system time, in hundredths of a second on every Linux.
+        Ok((ticks(11) + ticks(12)) / 100.0)
+    }
+}
+
+/// The program beside this one, from the same build.
+fn program() -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe()?.with_file_name("hapax");
+    match program.is_file() {
+        true => Ok(program),
+        false => Err(format!("{} is missing: run `cargo xtask bench edge`", program.display()).into()),
+    }
+}
+
+fn pinned(core: Core, program: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.arg("--cpu-list").arg(core.0.to_string()).arg(program).stdin(Stdio::null());
+    command
+}
+
+fn configuration(service: SocketAddr, store: &str, log: Log) -> String {
+    let level = if log == Log::Each { "info" } else { "warn" };
+    format!(
+        r#"
+[edge]
+listen = "127.0.0.1:0"
+threads = 1
+max_connections = 40000
+
+[admin]
+listen = "127.0.0.1:0"
+token_env = "HAPAX_ADMIN_TOKEN"
+
+[store]
+url = "{store}"
+
+[log]
+level = "{level}"
+
+[auth.api_keys]
+enabled = true
+
+[upstreams.service]
+url = "http://{service}"
+
+[[routes]]
+method = "GET"
+path = "/items/{{id}}"
+policy = "PROHIBITED"
+upstream = "service"
+
+[[routes]]
+method = "POST"
+path = "/items/{{id}}"
+policy = "PROHIBITED"
+upstream = "service"
+
+[[routes]]
+method = "POST"
+path = "/charges"
+operation = "bench.charge"
+policy = "REQUIRED_A"
+upstream = "service"
+"#
+    )
+}
+
+fn api_key(program: &Path, admin: &str) -> Result<String, Failure> {
+    let output = Command::new(program)
+        .args([
+            "keys",
+            "create",
+            "--tenant",
+            "acme",
+            "--project",
+            "shop",
+            "--subject",
+            "user:bench",
+            "--json",
+        ])
+        .args(["--admin", &format!("http://{admin}")])
+        .env("HAPAX_ADMIN_TOKEN", TOKEN)
+        .output()?;
+    let made: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .map_err(|_| format!("no API key was made: {}", String::from_utf8_lossy(&output.stderr)))?;
+    Ok(made["key"].as_str().ok_or("an API key was made and not told")?.to_owned())
+}
+
+fn nginx(folder: &Path, core: Core, log: Log, before: &str, locations: &str) -> Result<Server, Failure> {
+    fs::create_dir_all(folder)?;
+    let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+    let access = if log == Log::Each { "access.log" } else { "off" };
+    let configuration = format!(
+        "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
+         worker_rlimit_nofile 16384; events {{ worker_connections 8192; }}\n\
+         http {{ access_log {access}; keepalive_requests 1000000000; client_body_temp_path body;\n\
+         proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
+         {before}\nserver {{ listen {address} backlog=8192; {locations} }} }}\n"
+    );
+    let file = folder.join("nginx.conf");
+    fs::write(&file, configuration)?;
+    let child = pinned(core, Path::new("nginx"))
+        .arg("-p")
+        .arg(fs::canonicalize(folder)?)
+        .args(["-e", "error.log", "-c", "nginx.conf"])
+        .stderr(File::create(folder.join("stderr"))?)
+        .spawn()
+        .map_err(|error| format!("nginx cannot be started with taskset: {error}"))?;
+    let server = Server { child, address, api_key: "none".into() };
+    let began = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        if began.elapsed() > Duration::from_secs(10) {
+            return Err(format!("nginx does not listen; see {}", folder.join("stderr").display()).into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(server)
+}
