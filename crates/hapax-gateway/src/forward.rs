@@ -51,7 +51,8 @@ pub(crate) fn headers(from: &HeaderMap, came: &Came, scope: &Scope) -> HeaderMap
     let mut headers = HeaderMap::with_capacity(from.len() + ADDED);
     let connection = from.contains_key(CONNECTION);
     for (name, value) in from {
-        if !stays_here(name, value, came.trusted) && !(connection && is_named_by_connection(from, name)) {
+        let named = connection && is_named_by_connection(from, name);
+        if !named && !stays_here(name, value, came.trusted) {
             headers.append(name, value.clone());
         }
     }

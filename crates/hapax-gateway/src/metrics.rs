@@ -58,11 +58,14 @@ struct Answered {
     status: u16,
 }
 
+/// The labels of each project of one tenant.
+type Projects = HashMap<Option<Project>, (Text, Text)>;
+
 /// Everything that the edge counts.
 #[derive(Debug)]
 pub struct Metrics {
     registry: RwLock<Registry>,
-    known: RwLock<HashMap<Tenant, HashMap<Option<Project>, (Text, Text)>>>,
+    known: RwLock<HashMap<Tenant, Projects>>,
     present: Family<Present, Counter>,
     missing: Family<Missing, Counter>,
     invalid: Family<Invalid, Counter>,

@@ -42,6 +42,15 @@ impl Caller {
         }
     }
 
+    /// The scope that a trusted peer names in a key (K3). Whoever shows credentials through that peer speaks for itself alone.
+    pub(crate) fn speaks_for(&self, scope: Scope, width: Width, level: Level) -> Result<Scope, Problem> {
+        match self {
+            Caller::Edge => Ok(scope),
+            Caller::Known(_) if self.scope(level)?.narrowed(width) == scope.narrowed(width) => Ok(scope),
+            Caller::Known(_) => Err(Problem::new(Code::Forbidden)),
+        }
+    }
+
     /// The scope of this caller on a route of this level (A6).
     pub(crate) fn scope(&self, level: Level) -> Result<Scope, Problem> {
         match self {

@@ -136,7 +136,9 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             .inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
         let ignored = found == Found::Ignored;
         let (scope, width, key) = match found {
-            Found::Namespaced(scope, width, key) => (scope, width, Some(key)),
+            Found::Namespaced(scope, width, key) => {
+                (caller.speaks_for(scope, width, route.level)?, width, Some(key))
+            }
             Found::Key(key) => (caller.scope(route.level)?, Width::Subject, Some(key)),
             Found::None | Found::Ignored => (caller.scope(route.level)?, Width::Subject, None),
         };

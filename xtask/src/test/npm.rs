@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::{process, workspace};
+use crate::{debian, process, workspace};
 
 /// Where tests find them.
 pub(super) const FOLDER_VAR: &str = "HAPAX_TEST_NPM";
@@ -25,10 +25,14 @@ pub(super) fn find_or_install() -> Result<PathBuf> {
     }
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("package.json"), "{\"private\": true}\n")?;
+    let by_hand = "install Node.js with npm 9 or later (Debian: apt-get install npm)";
+    if !process::succeeds(Command::new("npm").arg("--version")) {
+        debian::install("npm", "npm", by_hand)?;
+    }
     let mut npm = Command::new("npm");
     npm.current_dir(&folder).args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]).args(PACKAGES);
     let installed = process::run(&mut npm).is_ok_and(|status| status.success());
-    ensure!(installed, "npm cannot install {}: install Node.js with npm 9 or later", PACKAGES.join(" and "));
+    ensure!(installed, "npm cannot install {}: {by_hand}", PACKAGES.join(" and "));
     std::fs::write(done, wanted)?;
     Ok(folder)
 }

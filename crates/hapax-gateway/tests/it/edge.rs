@@ -201,3 +201,21 @@ async fn a_drain_finishes_what_is_running_and_takes_nothing_new() {
     assert_eq!(answered.expect("the running request is answered").status, 201);
     assert!(tokio::net::TcpStream::connect(world.gateway.address()).await.is_err());
 }
+
+#[tokio::test]
+async fn a_trusted_peer_names_the_scope_in_the_key_and_nobody_speaks_for_others_through_it_k3() {
+    let world = World::with(|settings| settings.auth.trusted = vec!["127.0.0.1/32".parse().unwrap()]).await;
+    let key = [("idempotency-key", "t-globex:web:user:eve:k-1")];
+    let told = world.ask("POST /charges", "", &key, "{}").await;
+    assert_eq!((told.status, world.service.last().header("x-tenant-id").unwrap()), (201, "globex".into()));
+    assert!(world.ask("POST /charges", "", &key, "{}").await.is_replay());
+    let forged = world.ask("POST /charges", &world.alice, &key, "{}").await;
+    assert_eq!((forged.status, forged.code().as_str()), (403, "forbidden"));
+    let own = [("idempotency-key", "t-acme:web:user:alice:k-1")];
+    assert_eq!(world.ask("POST /charges", &world.alice, &own, "{}").await.status, 201);
+    assert_eq!(
+        world.ask("POST /charges", "", &[("idempotency-key", "k-1")], "{}").await.code(),
+        "unauthenticated"
+    );
+    assert_eq!(world.service.count(), 2);
+}
