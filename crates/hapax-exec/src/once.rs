@@ -105,6 +105,8 @@ impl<L: Ledger> Executor<L> {
                         // It will not run anything: what it was asked need not be kept while it waits (L9).
                         work = None;
                         call.rehash = None;
+                        call.leaves = None;
+                        drop(request);
                     }
                     match self.attach(claim, call.attach, operation_id).await {
                         Err(error)
