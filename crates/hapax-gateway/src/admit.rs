@@ -1,4 +1,4 @@
-//! Step 4: is there room for this request (H12, FINDINGS of the edge's memory)?
+//! Step 4: is there room for this request (H12)?
 //!
 //! Bytes are counted while they are held. Beyond the bound nothing new is let in; what is in already may finish. One
 //! tenant's share is bounded apart, so that one cannot take everybody's.
