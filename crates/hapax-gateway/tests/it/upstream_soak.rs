@@ -16,6 +16,8 @@ use crate::raw;
 
 const CALLERS: usize = 32;
 const CALLS: usize = 60;
+/// Calls one after the other, with a pause: of eight connections that are kept, one is hung up on.
+const ALONE: usize = 500;
 
 /// Numbers that look random and are the same in every run.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -89,9 +91,23 @@ async fn every_call_gets_its_own_answer_or_says_that_it_has_none() {
         answered <= served && served <= answered + lost,
         "{answered} answered, {lost} lost, {served} seen"
     );
+    // A service that hangs up while nobody calls: the next call finds that out, and takes another connection.
+    for number in 0..ALONE {
+        let request = Request::post(format!("/alone/{number}")).body(Outgoing::Empty).unwrap();
+        match pool.send(request).await {
+            Ok(response) => drop(response.into_body().collect().await.unwrap()),
+            Err(failed) => {
+                assert_eq!(failed.kind, FailedKind::Closed, "{failed}");
+                lost += 1;
+            }
+        }
+        if pool.counts().stale > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
     let counts = pool.counts();
-    // Whether a kept connection is seen to be closed before it is needed or only then is a matter of time.
-    assert!(counts.reused > 0, "{counts:?}");
+    assert!(counts.reused > 0 && counts.stale > 0, "{counts:?}");
     assert_eq!((counts.failed, counts.open), (lost, counts.idle), "{counts:?}");
 }
 
