@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hapax_core::Tenant;
-use hapax_tower::protect::Room;
+use hapax_tower::Room;
 use hapax_tower::{Calls, Code, Problem};
 
 use crate::limits;

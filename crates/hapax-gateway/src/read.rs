@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hapax_tower::protect::Room as _;
+use hapax_tower::Room as _;
 use hapax_tower::{Code, Problem};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;

@@ -30,10 +30,11 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::answer::{EPOCH, IDEMPOTENCY_KEY, IGNORED};
+use crate::asked::Asked;
 use crate::body::Body;
 use crate::key::{self, Found};
 use crate::problem::{Code, OPERATION_ID, Problem};
-use crate::protect::{Asked, Protect, SendError};
+use crate::protect::{Protect, SendError};
 use crate::rule::Rule;
 
 /// Says whose a request is, from its head; `None` refuses it. Whoever authenticates has run before.

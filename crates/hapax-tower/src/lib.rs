@@ -6,6 +6,7 @@
 //! claimed and settled is `hapax-exec`'s affair, and which status an answer has is said in [`problem`] alone.
 
 pub mod answer;
+mod asked;
 pub mod body;
 mod detach;
 pub mod judge;
@@ -17,12 +18,15 @@ pub mod problem;
 pub mod protect;
 pub mod rule;
 pub mod seal;
+mod take;
 
 pub use answer::Answer;
+pub use asked::{Asked, Identified};
 pub use body::Body;
 pub use detach::Calls;
 pub use layer::{IdempotencyLayer, Idempotent};
 pub use problem::{Code, Problem};
-pub use protect::{Answered, Asked, Event, Identified, Protect, SendError};
+pub use protect::{Answered, Event, Protect, SendError};
 pub use rule::{Keep, On5xx, Rule};
 pub use seal::Seal;
+pub use take::Room;

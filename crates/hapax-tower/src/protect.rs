@@ -4,33 +4,30 @@
 //! behind and returns its answer. What is claimed, waited for, settled or left in doubt is decided by
 //! [`Executor::once`]; which status a caller without an answer gets is decided by [`Problem`].
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
-    ClaimId, Doubt, Executed, Fingerprint, Identity, Key, LazyLeaves, LeafKey, Ledger, OperationId, Outcome,
-    Recipe, RequestParts, Retention, Scope, Source, Timestamp, Width,
+    ClaimId, Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome,
+    Recipe, Retention, Timestamp, Width,
 };
 use hapax_exec::{Attach, Attempt, Call, Done, Ended, Executor, How, Reason, Reconciled};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
-use http::{Method, Response, StatusCode, Uri, response};
-use http_body_util::BodyExt as _;
+use http::{Response, StatusCode};
 
-use crate::answer::{self, Answer, BODY_NOT_KEPT, DERIVED, EXPIRES, REPLAYED};
+use crate::answer::{self, Answer, DERIVED, EXPIRES, REPLAYED};
+use crate::asked::{self, Asked, Identified};
 use crate::body::Body;
-use crate::detach::{Attended, Begun, Calls};
-use crate::judge::{Judged, judge};
+use crate::detach::{Attended, Calls};
 use crate::limits;
 use crate::prefer::Prefer;
 use crate::problem::{Code, OPERATION_ID, Problem};
-use crate::rule::{Keep, Rule};
 use crate::seal::Seal;
+use crate::take::{First, Progress, Room, Undone, take};
 
 /// Protects requests. Cheap to clone.
 pub struct Protect<L> {
@@ -43,53 +40,6 @@ struct Shared {
     seal: Option<Arc<Seal>>,
     docs: String,
     calls: Calls,
-}
-
-/// What is asked, and by whom.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    /// How it is protected.
-    pub rule: Arc<Rule>,
-    /// Whose it is.
-    pub scope: Scope,
-    /// How much of the scope counts, where a peer has already dropped some of it; otherwise the rule's.
-    pub width: Width,
-    /// Its key; `None` where what is asked is the key (H9).
-    pub key: Option<Key>,
-    /// The method.
-    pub method: Method,
-    /// Path and query.
-    pub uri: Uri,
-    /// The headers.
-    pub headers: Arc<HeaderMap>,
-    /// The body.
-    pub body: Bytes,
-    /// Where outcomes are fetched by operation id, such as `/operations`; without it nothing is answered early (H6).
-    pub operations: Option<Arc<str>>,
-}
-
-impl Asked {
-    /// The same, with its fingerprint and its identity.
-    pub fn identified(self) -> Identified {
-        let fingerprint = fingerprint(&self, &self.rule.recipe);
-        let identity = identify(&self, &fingerprint);
-        Identified { asked: self, fingerprint, identity }
-    }
-}
-
-/// What is asked, with its fingerprint and its identity.
-#[derive(Clone, Debug)]
-pub struct Identified {
-    asked: Asked,
-    fingerprint: Fingerprint,
-    identity: Identity,
-}
-
-impl Identified {
-    /// Its identity in the ledger.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
 }
 
 /// How a caller came by its answer, for logs and counters.
@@ -115,17 +65,6 @@ pub struct Answered<B> {
     pub operation_id: Option<OperationId>,
 }
 
-/// Counts the bytes that a call holds in memory.
-pub trait Room {
-    /// Counts more of them.
-    fn grow(&mut self, bytes: usize);
-}
-
-/// Nobody counts.
-impl Room for () {
-    fn grow(&mut self, _: usize) {}
-}
-
 /// Why a service's answer did not come.
 #[derive(Clone, Debug)]
 pub struct SendError {
@@ -135,46 +74,6 @@ pub struct SendError {
     pub cause: String,
     /// The claim waits for somebody's decision whatever the rule says (P6).
     pub paused: bool,
-}
-
-/// What the work has come to so far, shared with whoever waits for it.
-struct Progress<B> {
-    /// Set when the work begins.
-    operation: OnceLock<Option<OperationId>>,
-    /// Set when the work will not be done by this call.
-    idle: AtomicBool,
-    /// The answer for the first caller alone.
-    first: Mutex<Option<First<B>>>,
-}
-
-impl<B> Begun for Progress<B> {
-    fn begun(&self) -> bool {
-        self.operation.get().is_some()
-    }
-}
-
-impl<B> Progress<B> {
-    /// Whether the ledger has said what becomes of this call. From then on nobody needs what was asked.
-    fn decided(&self) -> bool {
-        self.begun() || self.idle.load(Ordering::SeqCst)
-    }
-}
-
-/// Goes with the work: notices when that is let go of without having begun.
-struct Undone<B>(Arc<Progress<B>>);
-
-impl<B> Drop for Undone<B> {
-    fn drop(&mut self) {
-        if !self.0.begun() {
-            self.0.idle.store(true, Ordering::SeqCst);
-        }
-    }
-}
-
-/// The answer for the first caller, and what was kept of it: it counts only if the ledger has just that.
-struct First<B> {
-    response: Response<Body<B>>,
-    kept: Option<Outcome>,
 }
 
 impl<L: Ledger> Protect<L> {
@@ -258,11 +157,7 @@ impl<L: Ledger> Protect<L> {
         let prefer = Prefer::of(&asked.headers);
         let derived = asked.key.is_none();
         let call = self.call(&asked, identity.clone(), fingerprint, prefer, reconcile);
-        let progress = Arc::new(Progress {
-            operation: OnceLock::new(),
-            idle: AtomicBool::new(false),
-            first: Mutex::new(None),
-        });
+        let progress = Arc::new(Progress::new());
         let running = {
             let (executor, shared) = (self.executor.clone(), self.shared.clone());
             let (progress, rule, claim) = (progress.clone(), asked.rule.clone(), identity.claim_id());
@@ -290,8 +185,8 @@ impl<L: Ledger> Protect<L> {
         let operations = asked.operations.take();
         let early = if prefer.respond_async { operations.as_deref() } else { None };
         let mut answered = match wait(attended, &progress, &mut asked, early).await {
-            Waited::Done(Ok(done)) => self.hand_out(&identity, done, take_first(&progress)),
-            Waited::Done(Err(error)) => self.explain(&asked, &identity, &error, take_first(&progress)),
+            Waited::Done(Ok(done)) => self.hand_out(&identity, done, progress.take_first()),
+            Waited::Done(Err(error)) => self.explain(&asked, &identity, &error, progress.take_first()),
             Waited::TooLong(operation_id) => self.problem(
                 Problem::new(Code::UpstreamTimeout).about(operation_id).retry_after(limits::RETRY_AFTER),
             ),
@@ -353,7 +248,7 @@ impl<L: Ledger> Protect<L> {
         let again = asked.clone();
         call.rehash(move |id| {
             let known = [Recipe::raw(), Recipe::json(), Recipe::form(), Recipe::none()];
-            known.iter().find(|recipe| recipe.id() == id).map(|recipe| self::fingerprint(&again, recipe))
+            known.iter().find(|recipe| recipe.id() == id).map(|recipe| asked::fingerprint(&again, recipe))
         })
     }
 
@@ -505,148 +400,6 @@ pub enum Told {
 pub type Reconcile =
     Box<dyn Fn(Attempt) -> std::pin::Pin<Box<dyn Future<Output = Told> + Send>> + Send + Sync>;
 
-/// What makes this request the same as another one.
-fn fingerprint(asked: &Asked, recipe: &Recipe) -> Fingerprint {
-    let headers: Vec<(&str, &[u8])> = recipe
-        .headers()
-        .iter()
-        .flat_map(|name| asked.headers.get_all(name).iter().map(|value| (name.as_str(), value.as_bytes())))
-        .collect();
-    recipe.fingerprint(&RequestParts {
-        method: asked.method.as_str(),
-        path: asked.uri.path(),
-        query: asked.uri.query().unwrap_or_default(),
-        content_type: asked.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()),
-        headers: &headers,
-        body: &asked.body,
-    })
-}
-
-fn identify(asked: &Asked, fingerprint: &Fingerprint) -> Identity {
-    let (source, key) = match &asked.key {
-        Some(key) => (Source::Header, key.clone()),
-        None => (Source::Derived, derived_key(fingerprint)),
-    };
-    let width = asked.width.max(asked.rule.width);
-    Identity::new(source, asked.scope.clone(), width, asked.rule.operation.clone(), key)
-}
-
-fn derived_key(fingerprint: &Fingerprint) -> Key {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(64);
-    for byte in fingerprint.digest {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Key::new(text).expect("64 hexadecimal digits are a key")
-}
-
-/// Takes a service's answer: judges it, keeps what is to be kept, and lays the first caller's answer aside.
-async fn take<B>(
-    response: Response<B>,
-    rule: &Rule,
-    sealing: Option<(&Seal, ClaimId)>,
-    progress: &Progress<B>,
-    room: &mut impl Room,
-) -> Ended
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
-{
-    let (mut head, body) = response.into_parts();
-    let judged = judge(head.status, &head.headers, rule);
-    let status = head.status;
-    answer::clean(&mut head.headers);
-    let lay_aside = |head: response::Parts, body: Body<B>, kept: Option<Outcome>| {
-        let first = First { response: Response::from_parts(head, body), kept };
-        *progress.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(first);
-    };
-    match judged {
-        Judged::Succeeded | Judged::Refused => {}
-        Judged::Released => {
-            lay_aside(head, Body::stream(body), None);
-            return Ended::NotRun(format!("the service answered {status}"));
-        }
-        Judged::Unknown => return Ended::Unknown(format!("the service answered {status}")),
-        Judged::Doubted => return Ended::Doubt(Doubt::Stated, format!("the service answered {status}")),
-    }
-    let settle = |bytes: Bytes| match judged {
-        Judged::Refused => Outcome::Refused(bytes),
-        _ => Outcome::Succeeded(bytes),
-    };
-    let keep = |head: &response::Parts, body: Option<&[u8]>| {
-        let mut headers = head.headers.clone();
-        answer::keep_for_others(&mut headers);
-        if body.is_none() {
-            headers.insert(BODY_NOT_KEPT, HeaderValue::from_static("true"));
-        }
-        let encoded = answer::encode(head.status, &headers, body);
-        match sealing {
-            Some((seal, claim)) => seal.seal(&claim, &encoded),
-            None => encoded,
-        }
-    };
-    match rule.keep {
-        Keep::Full => {}
-        Keep::Head => {
-            let outcome = settle(keep(&head, None));
-            lay_aside(head, Body::stream(body), Some(outcome.clone()));
-            return Ended::Settled(outcome);
-        }
-        Keep::Fact => {
-            let outcome = Outcome::NotKept { status: status.as_u16() };
-            lay_aside(head, Body::stream(body), Some(outcome.clone()));
-            return Ended::Settled(outcome);
-        }
-    }
-    match read(body, rule.max_kept_response, room).await {
-        Ok(Read::Whole(bytes)) => {
-            let outcome = settle(keep(&head, Some(&bytes)));
-            lay_aside(head, Body::whole(bytes), Some(outcome.clone()));
-            Ended::Settled(outcome)
-        }
-        Ok(Read::TooLong(first, rest)) => {
-            let outcome = Outcome::NotKept { status: status.as_u16() };
-            lay_aside(head, Body::Stream { first, rest }, Some(outcome.clone()));
-            Ended::Settled(outcome)
-        }
-        Err(error) => Ended::Unknown(format!("the service's answer broke off: {error}")),
-    }
-}
-
-enum Read<B> {
-    Whole(Bytes),
-    TooLong(VecDeque<Bytes>, B),
-}
-
-/// Reads a body to its end, or until it is longer than what is kept.
-async fn read<B>(mut body: B, most: usize, room: &mut impl Room) -> Result<Read<B>, B::Error>
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-{
-    let mut chunks: VecDeque<Bytes> = VecDeque::new();
-    let mut length = 0;
-    if body.size_hint().lower() > most as u64 {
-        return Ok(Read::TooLong(chunks, body));
-    }
-    while let Some(frame) = body.frame().await {
-        let Ok(chunk) = frame?.into_data() else { continue };
-        length += chunk.len();
-        room.grow(chunk.len());
-        if !chunk.is_empty() {
-            chunks.push_back(chunk);
-        }
-        if length > most {
-            return Ok(Read::TooLong(chunks, body));
-        }
-    }
-    if chunks.len() <= 1 {
-        return Ok(Read::Whole(chunks.pop_front().unwrap_or_default()));
-    }
-    let mut whole = BytesMut::with_capacity(length);
-    chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
-    Ok(Read::Whole(whole.freeze()))
-}
-
 enum Waited<'a, T> {
     Done(T),
     TooLong(Option<OperationId>),
@@ -683,10 +436,6 @@ async fn wait<'a, F: Future + Send + 'static, B>(
         }
     })
     .await
-}
-
-fn take_first<B>(progress: &Progress<B>) -> Option<First<B>> {
-    progress.first.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// The receipt: which operation, and until when its answer is kept (H3, H8).

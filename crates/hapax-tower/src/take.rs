@@ -1,0 +1,187 @@
+//! Taking a service's answer: how much of it is kept, and what its first caller gets.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use hapax_core::{ClaimId, Doubt, OperationId, Outcome};
+use hapax_exec::Ended;
+use http::header::HeaderValue;
+use http::{Response, response};
+use http_body_util::BodyExt as _;
+
+use crate::answer::{self, BODY_NOT_KEPT};
+use crate::body::Body;
+use crate::detach::Begun;
+use crate::judge::{Judged, judge};
+use crate::rule::{Keep, Rule};
+use crate::seal::Seal;
+
+/// Counts the bytes that a call holds in memory.
+pub trait Room {
+    /// Counts more of them.
+    fn grow(&mut self, bytes: usize);
+}
+
+/// Nobody counts.
+impl Room for () {
+    fn grow(&mut self, _: usize) {}
+}
+
+/// What the work has come to so far, shared with whoever waits for it.
+pub(crate) struct Progress<B> {
+    /// Set when the work begins.
+    pub(crate) operation: OnceLock<Option<OperationId>>,
+    /// Set when the work will not be done by this call.
+    idle: AtomicBool,
+    /// The answer for the first caller alone.
+    first: Mutex<Option<First<B>>>,
+}
+
+impl<B> Begun for Progress<B> {
+    fn begun(&self) -> bool {
+        self.operation.get().is_some()
+    }
+}
+
+impl<B> Progress<B> {
+    /// Nothing has begun.
+    pub(crate) fn new() -> Self {
+        Progress { operation: OnceLock::new(), idle: AtomicBool::new(false), first: Mutex::new(None) }
+    }
+
+    /// The answer for the first caller, if there is one.
+    pub(crate) fn take_first(&self) -> Option<First<B>> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether the ledger has said what becomes of this call. From then on nobody needs what was asked.
+    pub(crate) fn decided(&self) -> bool {
+        self.begun() || self.idle.load(Ordering::SeqCst)
+    }
+}
+
+/// Goes with the work: notices when that is let go of without having begun.
+pub(crate) struct Undone<B>(pub(crate) Arc<Progress<B>>);
+
+impl<B> Drop for Undone<B> {
+    fn drop(&mut self) {
+        if !self.0.begun() {
+            self.0.idle.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The answer for the first caller, and what was kept of it: it counts only if the ledger has just that.
+pub(crate) struct First<B> {
+    pub(crate) response: Response<Body<B>>,
+    pub(crate) kept: Option<Outcome>,
+}
+
+/// Takes a service's answer: judges it, keeps what is to be kept, and lays the first caller's answer aside.
+pub(crate) async fn take<B>(
+    response: Response<B>,
+    rule: &Rule,
+    sealing: Option<(&Seal, ClaimId)>,
+    progress: &Progress<B>,
+    room: &mut impl Room,
+) -> Ended
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let (mut head, body) = response.into_parts();
+    let judged = judge(head.status, &head.headers, rule);
+    let status = head.status;
+    answer::clean(&mut head.headers);
+    let lay_aside = |head: response::Parts, body: Body<B>, kept: Option<Outcome>| {
+        let first = First { response: Response::from_parts(head, body), kept };
+        *progress.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(first);
+    };
+    match judged {
+        Judged::Succeeded | Judged::Refused => {}
+        Judged::Released => {
+            lay_aside(head, Body::stream(body), None);
+            return Ended::NotRun(format!("the service answered {status}"));
+        }
+        Judged::Unknown => return Ended::Unknown(format!("the service answered {status}")),
+        Judged::Doubted => return Ended::Doubt(Doubt::Stated, format!("the service answered {status}")),
+    }
+    let settle = |bytes: Bytes| match judged {
+        Judged::Refused => Outcome::Refused(bytes),
+        _ => Outcome::Succeeded(bytes),
+    };
+    let keep = |head: &response::Parts, body: Option<&[u8]>| {
+        let mut headers = head.headers.clone();
+        answer::keep_for_others(&mut headers);
+        if body.is_none() {
+            headers.insert(BODY_NOT_KEPT, HeaderValue::from_static("true"));
+        }
+        let encoded = answer::encode(head.status, &headers, body);
+        match sealing {
+            Some((seal, claim)) => seal.seal(&claim, &encoded),
+            None => encoded,
+        }
+    };
+    match rule.keep {
+        Keep::Full => {}
+        Keep::Head => {
+            let outcome = settle(keep(&head, None));
+            lay_aside(head, Body::stream(body), Some(outcome.clone()));
+            return Ended::Settled(outcome);
+        }
+        Keep::Fact => {
+            let outcome = Outcome::NotKept { status: status.as_u16() };
+            lay_aside(head, Body::stream(body), Some(outcome.clone()));
+            return Ended::Settled(outcome);
+        }
+    }
+    match read(body, rule.max_kept_response, room).await {
+        Ok(Read::Whole(bytes)) => {
+            let outcome = settle(keep(&head, Some(&bytes)));
+            lay_aside(head, Body::whole(bytes), Some(outcome.clone()));
+            Ended::Settled(outcome)
+        }
+        Ok(Read::TooLong(first, rest)) => {
+            let outcome = Outcome::NotKept { status: status.as_u16() };
+            lay_aside(head, Body::Stream { first, rest }, Some(outcome.clone()));
+            Ended::Settled(outcome)
+        }
+        Err(error) => Ended::Unknown(format!("the service's answer broke off: {error}")),
+    }
+}
+
+enum Read<B> {
+    Whole(Bytes),
+    TooLong(VecDeque<Bytes>, B),
+}
+
+/// Reads a body to its end, or until it is longer than what is kept.
+async fn read<B>(mut body: B, most: usize, room: &mut impl Room) -> Result<Read<B>, B::Error>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let mut chunks: VecDeque<Bytes> = VecDeque::new();
+    let mut length = 0;
+    if body.size_hint().lower() > most as u64 {
+        return Ok(Read::TooLong(chunks, body));
+    }
+    while let Some(frame) = body.frame().await {
+        let Ok(chunk) = frame?.into_data() else { continue };
+        length += chunk.len();
+        room.grow(chunk.len());
+        if !chunk.is_empty() {
+            chunks.push_back(chunk);
+        }
+        if length > most {
+            return Ok(Read::TooLong(chunks, body));
+        }
+    }
+    if chunks.len() <= 1 {
+        return Ok(Read::Whole(chunks.pop_front().unwrap_or_default()));
+    }
+    let mut whole = BytesMut::with_capacity(length);
+    chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
+    Ok(Read::Whole(whole.freeze()))
+}
