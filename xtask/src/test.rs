@@ -4,7 +4,7 @@
 //! says what to do. All steps run even when an early one fails, so that one run shows everything there is to mend.
 
 mod count;
-mod npm;
+mod peers;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,15 +17,24 @@ use anyhow::{Result, bail, ensure};
 use crate::postgres::{BIN_DIR_VAR, Programs, Server, URL_VAR};
 use crate::{debian, process, tidy, workspace};
 use count::{Count, Runner};
-use npm::{FOLDER_VAR, NEEDS_NPM};
 
-/// What every test that needs a server has in its path, by convention; `--quick` leaves those out.
+/// What every test that needs a server has in its path, by convention.
 const NEEDS_SERVER: &str = "postgres";
+
+/// What `--quick` leaves out: every test with one of these words in its path.
+fn left_out() -> impl Iterator<Item = &'static str> {
+    std::iter::once(NEEDS_SERVER).chain(peers::NEEDS)
+}
+
+/// The same for a test binary.
+fn skips() -> impl Iterator<Item = &'static str> {
+    left_out().flat_map(|word| ["--skip", word])
+}
 
 /// Run every check and every test: format, clippy, tests on a private PostgreSQL, doc tests, tidy.
 ///
-/// Installs what is missing (rustfmt, clippy, PostgreSQL, peers from npm), starts a private PostgreSQL on a free port, and stops and
-/// deletes it at the end. The tests run with cargo-nextest where it is installed and with `cargo test` otherwise.
+/// Installs what is missing (rustfmt, clippy, PostgreSQL, peers from npm and for Python), starts a private PostgreSQL on a free
+/// port, and stops and deletes it at the end. The tests run with cargo-nextest where it is installed and with `cargo test` otherwise.
 /// The last line is "N passed, N failed"; the exit code is 0 only if every step passed and tests did run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -33,7 +42,7 @@ const NEEDS_SERVER: &str = "postgres";
   cargo xtask test --quick
   cargo xtask test -- second_caller      only tests whose name has this in it; no doc tests")]
 pub(crate) struct Args {
-    /// Only format, clippy, and the tests that need nothing else (without `postgres` or `npm` in their path)
+    /// Only format, clippy, and the tests that need nothing else (without `postgres`, `npm` or `python` in their path)
     #[arg(long)]
     quick: bool,
     /// Arguments for the test runner, after `--`; doc tests are then not run
@@ -66,10 +75,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         });
         let server =
             programs.and_then(|programs| steps.run("PostgreSQL server", || Server::start(&programs)));
-        let peers = steps.run("peers from npm", npm::find_or_install);
-        if let (Some(server), Some(peers)) = (server, peers) {
+        let npm = steps.run("peers from npm", peers::npm);
+        let python = steps.run("peers for Python", peers::python);
+        if let (Some(server), Some(npm), Some(python)) = (server, npm, python) {
             println!("{}", server.url());
-            run_tests(args, Some(&Needed { server, peers }), &mut steps, &mut count);
+            run_tests(args, Some(&Needed { server, npm, python }), &mut steps, &mut count);
         }
         steps.run("tidy", tidy::check_checkout);
     }
@@ -79,13 +89,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// What tests need beside themselves.
 struct Needed {
     server: Server,
-    peers: PathBuf,
+    npm: PathBuf,
+    python: PathBuf,
 }
 
 impl Needed {
     fn set_env(&self, command: &mut Command) {
         self.server.set_env(command);
-        command.env(FOLDER_VAR, &self.peers);
+        command.env(peers::NPM_VAR, &self.npm).env(peers::PYTHON_VAR, &self.python);
     }
 }
 
@@ -98,7 +109,7 @@ fn run_tests(args: &Args, needed: Option<&Needed>, steps: &mut Steps, count: &mu
         let mut command = workspace::cargo();
         command.args(["test", "--doc", "--workspace", "--all-features", "--no-fail-fast"]);
         if args.quick {
-            command.args(["--", "--skip", NEEDS_SERVER, "--skip", NEEDS_NPM]);
+            command.arg("--").args(skips());
         }
         steps.run("doc tests", || count_tests(&mut command, Runner::CargoTest, args, needed, count));
     } else {
@@ -124,11 +135,12 @@ fn test_command(runner: Runner, args: &Args) -> Command {
         command.arg("--workspace");
     }
     if args.quick && runner == Runner::Nextest {
-        command.arg("--filterset").arg(format!("not (test({NEEDS_SERVER}) or test({NEEDS_NPM}))"));
+        let words: Vec<_> = left_out().map(|word| format!("test({word})")).collect();
+        command.arg("--filterset").arg(format!("not ({})", words.join(" or ")));
     }
     command.args(for_runner).arg("--").args(for_binaries);
     if args.quick && runner == Runner::CargoTest {
-        command.args(["--skip", NEEDS_SERVER, "--skip", NEEDS_NPM]);
+        command.args(skips());
     }
     command
 }
@@ -148,7 +160,9 @@ fn count_tests(
 ) -> Result<()> {
     match needed {
         Some(needed) => needed.set_env(command),
-        None => drop(command.env_remove(URL_VAR).env_remove(BIN_DIR_VAR).env_remove(FOLDER_VAR)),
+        None => [URL_VAR, BIN_DIR_VAR, peers::NPM_VAR, peers::PYTHON_VAR]
+            .into_iter()
+            .for_each(|variable| drop(command.env_remove(variable))),
     }
     let mut count = Count::default();
     let status = process::run_and_read(command, |line| runner.read(line, &mut count));
@@ -275,9 +289,13 @@ mod tests {
     #[test]
     fn quick_leaves_out_what_needs_a_server_whatever_the_runner() {
         assert!(
-            words(true, Runner::Nextest, &[]).ends_with("--filterset not (test(postgres) or test(npm)) --")
+            words(true, Runner::Nextest, &[])
+                .ends_with("--filterset not (test(postgres) or test(npm) or test(python)) --")
         );
-        assert!(words(true, Runner::CargoTest, &[]).ends_with("--workspace -- --skip postgres --skip npm"));
+        assert!(
+            words(true, Runner::CargoTest, &[])
+                .ends_with("--workspace -- --skip postgres --skip npm --skip python")
+        );
     }
 
     #[test]
@@ -285,7 +303,7 @@ mod tests {
         let cargo = words(true, Runner::CargoTest, &["-p", "hapax-core", "once", "--", "--nocapture"]);
         assert_eq!(
             cargo,
-            "test --tests --all-features --no-fail-fast -p hapax-core once -- --nocapture --skip postgres --skip npm"
+            "test --tests --all-features --no-fail-fast -p hapax-core once -- --nocapture --skip postgres --skip npm --skip python"
         );
     }
 

@@ -1,0 +1,118 @@
+//! Programs of others that tests run, from npm and for Python: installed once, below the directory that Cargo builds into.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use crate::{debian, process, workspace};
+
+/// Where tests find those from npm.
+pub(super) const NPM_VAR: &str = "HAPAX_TEST_NPM";
+/// Where they find the virtual environment of Python.
+pub(super) const PYTHON_VAR: &str = "HAPAX_TEST_PYTHON";
+/// What every test that needs some of them has in its path, by convention; `--quick` leaves those out.
+pub(super) const NEEDS: [&str; 2] = ["npm", "python"];
+
+// Exact versions: tests say what they do. All of them run on the Node.js and the Python of Debian 12.
+const FROM_NPM: [&str; 3] = ["express@5.3.0", "express-idempotency@1.0.6", "stripe@22.6.2"];
+const FOR_PYTHON: [&str; 2] = ["stripe==16.1.0", "httpx==0.28.1"];
+
+/// The folder with all those from npm, installed if need be.
+pub(super) fn npm() -> Result<PathBuf> {
+    let folder = workspace::target_dir().join("npm-peers");
+    once(&folder, &FROM_NPM, || {
+        let by_hand = "install Node.js 18 or later with npm 9 or later (Debian: apt-get install npm)";
+        if !process::succeeds(Command::new("npm").arg("--version")) {
+            debian::install("npm", "npm", by_hand)?;
+        }
+        std::fs::write(folder.join("package.json"), "{\"private\": true}\n")?;
+        let mut npm = Command::new("npm");
+        npm.current_dir(&folder).args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]);
+        let installed = process::run(npm.args(FROM_NPM)).is_ok_and(|status| status.success());
+        ensure!(installed, "npm cannot install {}: {by_hand}", FROM_NPM.join(" and "));
+        Ok(())
+    })?;
+    Ok(folder)
+}
+
+/// The virtual environment with all those for Python, made if need be.
+pub(super) fn python() -> Result<PathBuf> {
+    let folder = workspace::target_dir().join("python-peers");
+    let python = folder.join("bin/python");
+    if !process::succeeds(Command::new(&python).arg("--version")) {
+        // The Python it was made from is gone, or it was never made.
+        forget(&folder)?;
+    }
+    once(&folder, &FOR_PYTHON, || {
+        let by_hand = "install Python 3.9 or later with venv (Debian: apt-get install python3-venv)";
+        if !process::succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"])) {
+            debian::install("python3 with venv", "python3-venv", by_hand)?;
+        }
+        let mut venv = Command::new("python3");
+        let made = process::run(venv.args(["-m", "venv", "--clear"]).arg(&folder))?;
+        ensure!(made.success(), "python3 cannot make a virtual environment ({made}): {by_hand}");
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(FOR_PYTHON);
+        let installed = process::run(&mut pip)?;
+        ensure!(installed.success(), "pip cannot install {} ({installed})", FOR_PYTHON.join(" and "));
+        Ok(())
+    })?;
+    Ok(folder)
+}
+
+/// What says that a folder has everything it should have.
+fn mark(folder: &Path) -> PathBuf {
+    folder.join("installed")
+}
+
+fn forget(folder: &Path) -> Result<()> {
+    match std::fs::remove_file(mark(folder)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Installs packages into a folder that does not have exactly these.
+fn once(folder: &Path, packages: &[&str], install: impl FnOnce() -> Result<()>) -> Result<()> {
+    let wanted = packages.join("\n");
+    if std::fs::read_to_string(mark(folder)).is_ok_and(|found| found == wanted) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(folder)?;
+    install()?;
+    // Written last, so that half an installation is not taken for a whole one.
+    std::fs::write(mark(folder), wanted)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn packages_are_installed_once_and_again_when_others_are_wanted_or_half_of_them_came() {
+        let folder = std::env::temp_dir().join(format!("hapax-xtask-peers-{}", std::process::id()));
+        let mut times = 0;
+        let mut ask = |packages: &[&str]| {
+            once(&folder, packages, || {
+                times += 1;
+                Ok(())
+            })
+            .unwrap();
+            times
+        };
+        assert_eq!([ask(&["a==1"]), ask(&["a==1"]), ask(&["a==2"]), ask(&["a==2"])], [1, 1, 2, 2]);
+        assert!(once(&folder, &["a==3"], || bail!("planted")).is_err());
+        let mut again = false;
+        once(&folder, &["a==3"], || {
+            again = true;
+            Ok(())
+        })
+        .unwrap();
+        assert!(again);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
