@@ -160,9 +160,11 @@ fn count_tests(
 ) -> Result<()> {
     match needed {
         Some(needed) => needed.set_env(command),
-        None => [URL_VAR, BIN_DIR_VAR, peers::NPM_VAR, peers::PYTHON_VAR]
-            .into_iter()
-            .for_each(|variable| drop(command.env_remove(variable))),
+        None => {
+            for variable in [URL_VAR, BIN_DIR_VAR, peers::NPM_VAR, peers::PYTHON_VAR] {
+                command.env_remove(variable);
+            }
+        }
     }
     let mut count = Count::default();
     let status = process::run_and_read(command, |line| runner.read(line, &mut count));

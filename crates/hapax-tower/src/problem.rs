@@ -191,6 +191,27 @@ impl Code {
         self.row().3
     }
 
+    /// What clients of other APIs call problems of this kind, in their `error.type`.
+    fn kind(self) -> &'static str {
+        match (self, self.row().0) {
+            (
+                Self::KeyMissing
+                | Self::KeyMalformed
+                | Self::KeyDuplicated
+                | Self::KeyReserved
+                | Self::KeyProhibited
+                | Self::KeyReused,
+                _,
+            )
+            | (_, 409) => "idempotency_error",
+            (_, 401) => "authentication_error",
+            (_, 403) => "permission_error",
+            (_, 429) => "rate_limit_error",
+            (_, 500..) => "api_error",
+            _ => "invalid_request_error",
+        }
+    }
+
     /// Whether every such answer says when to come back (H2).
     fn tells_when(self) -> bool {
         matches!(self.row().0, 409 | 429 | 503) && self.is_retryable()
@@ -278,6 +299,11 @@ impl Problem {
         body.insert("status".into(), self.status.as_u16().into());
         body.insert("code".into(), self.code.as_str().into());
         body.insert("retryable".into(), self.code.is_retryable().into());
+        // Clients of many APIs look for this member and for nothing else: without it, one of them takes any JSON for success
+        // (ADR 16).
+        let message = self.detail.as_deref().unwrap_or(self.code.title());
+        let error = json!({"type": self.code.kind(), "code": self.code.as_str(), "message": message});
+        body.insert("error".into(), error);
         if let Some(detail) = self.detail {
             body.insert("detail".into(), detail.into());
         }

@@ -35,6 +35,8 @@ pub(crate) async fn check<L: hapax_core::Ledger>(world: &World<L>, got: &Got, st
     let page = format!("/.well-known/hapax/errors/{code}");
     assert_eq!((&body["status"], &body["type"]), (&status.into(), &page.as_str().into()), "{body}");
     assert_eq!(got.header("link"), Some(format!("<{page}>; rel=\"describedby\"").as_str()));
+    assert_eq!(body["error"]["code"], code, "for clients that look for `error` only: {body}");
+    assert!(body["error"]["type"].is_string() && body["error"]["message"].is_string(), "{body}");
     let retryable = RETRYABLE.contains(&code);
     assert_eq!(body["retryable"], retryable, "{code}");
     if retryable && [409, 429, 503].contains(&status) {

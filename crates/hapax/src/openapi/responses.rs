@@ -112,13 +112,22 @@ pub(super) fn schema() -> Json {
     json!({
         OURS: "problem",
         "type": "object",
-        "required": ["type", "title", "status", "code", "retryable"],
+        "required": ["type", "title", "status", "code", "retryable", "error"],
         "properties": {
             "type": {"type": "string", "format": "uri-reference"},
             "title": {"type": "string"},
             "status": {"type": "integer"},
-            "code": {"type": "string", "enum": words},
+            "code": {"type": "string", "enum": words.clone()},
             "retryable": {"type": "boolean"},
+            "error": {
+                "type": "object",
+                "required": ["type", "code", "message"],
+                "properties": {
+                    "type": {"type": "string"},
+                    "code": {"type": "string", "enum": words},
+                    "message": {"type": "string"},
+                },
+            },
             "detail": {"type": "string"},
             "operation_id": {"type": "string"},
         },
