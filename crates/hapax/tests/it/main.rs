@@ -11,6 +11,7 @@ mod demo;
 mod described;
 mod doctor;
 mod fire;
+mod foreign;
 mod keys_cli;
 mod office;
 mod operators;

@@ -2,9 +2,11 @@
 //! process, where it survives and counts, and callers that send bytes on sockets.
 
 pub(crate) mod caller;
+pub(crate) mod cutter;
 pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod service;
+mod wire;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::Hapax;
+use super::wire::Message;
 
 /// How long an answer may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -109,28 +110,9 @@ pub(crate) async fn send(to: SocketAddr, bytes: &[u8]) -> Option<Got> {
 }
 
 async fn read(stream: &mut TcpStream) -> Option<Got> {
-    let mut buffer = Vec::new();
-    let end = loop {
-        if let Some(at) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
-            break at + 4;
-        }
-        if stream.read_buf(&mut buffer).await.ok()? == 0 {
-            return None;
-        }
-    };
-    let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
-    let mut lines = head.lines();
-    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
-    let fields = lines.filter_map(|line| line.split_once(':'));
-    let headers: Vec<_> =
-        fields.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
-    let mut got = Got { status, headers, body: buffer.split_off(end) };
-    let length = got.header("content-length").map_or(0, |length| length.parse::<usize>().unwrap());
-    assert!(got.header("transfer-encoding").is_none(), "this caller reads no chunks: {got:?}");
-    while got.body.len() < length {
-        if stream.read_buf(&mut got.body).await.ok()? == 0 {
-            return None;
-        }
-    }
-    Some(got)
+    let message = Message::read(stream, &mut Vec::new()).await?;
+    let status = message.head.split(' ').nth(1)?.parse().ok()?;
+    let headers =
+        message.headers().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
+    Some(Got { status, headers, body: message.body })
 }

@@ -1,32 +1,34 @@
 //! The service behind: it lives in the test's process, so that it survives whoever is killed, and counts what is done.
 //!
 //! It answers as the header `x-do` says: `status=N`, `pause=MS`, `cut` (done, but the connection breaks), `binary`. A request
-//! counts as done when it has arrived; while the test holds the service, answers wait.
+//! counts as done when it has arrived; while the test holds the service, answers wait. On one path it takes and answers charges
+//! as Stripe's API does.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+use super::wire::Message;
 
 /// Something that was done.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
-    head: String,
+    message: Message,
     pub(crate) body: String,
 }
 
 impl Done {
     /// Whether it was asked for on this path.
     pub(crate) fn is_on(&self, path: &str) -> bool {
-        self.head.split(' ').nth(1) == Some(path)
+        self.message.head.split(' ').nth(1) == Some(path)
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        fields.filter(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
+        self.message.header(name)
     }
 }
 
@@ -83,7 +85,9 @@ impl Service {
 
     async fn connection(self, mut stream: TcpStream) {
         let mut buffer = Vec::new();
-        while let Some(done) = read(&mut stream, &mut buffer).await {
+        while let Some(message) = Message::read(&mut stream, &mut buffer).await {
+            let body = String::from_utf8_lossy(&message.body).into_owned();
+            let done = Done { message, body };
             let number = {
                 let mut all = self.done.lock().unwrap();
                 all.push(done.clone());
@@ -98,28 +102,6 @@ impl Service {
     }
 }
 
-async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Done> {
-    let end = loop {
-        if let Some(at) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
-            break at + 4;
-        }
-        if stream.read_buf(buffer).await.ok()? == 0 {
-            return None;
-        }
-    };
-    let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
-    buffer.drain(..end);
-    let mut done = Done { head, body: String::new() };
-    let length = done.header("content-length").map_or(0, |length| length.parse().unwrap());
-    while buffer.len() < length {
-        if stream.read_buf(buffer).await.ok()? == 0 {
-            return None;
-        }
-    }
-    done.body = String::from_utf8_lossy(&buffer.drain(..length).collect::<Vec<_>>()).into_owned();
-    Some(done)
-}
-
 /// Answers; says whether the connection goes on.
 async fn answer(stream: &mut TcpStream, done: &Done, number: usize) -> bool {
     let told = done.header("x-do").unwrap_or_default();
@@ -132,15 +114,33 @@ async fn answer(stream: &mut TcpStream, done: &Done, number: usize) -> bool {
         return false;
     }
     let status = tell("status").unwrap_or("201");
-    let body = match is_told("binary") {
-        true => (0..=255).collect(),
-        false => format!("answer {number} to {}", done.body).into_bytes(),
+    let (media_type, body) = match is_told("binary") {
+        true => ("text/plain", (0..=255).collect()),
+        false if done.is_on(STRIPE_CHARGES) => ("application/json", stripe_charge(&done.body, number)),
+        false => ("text/plain", format!("answer {number} to {}", done.body).into_bytes()),
     };
     let head = format!(
-        "HTTP/1.1 {status} Told\r\nlocation: /charges/{number}\r\nx-custom: one\r\nx-custom: two\r\ncontent-type: text/plain\r\n\
+        "HTTP/1.1 {status} Told\r\nlocation: /charges/{number}\r\nx-custom: one\r\nx-custom: two\r\ncontent-type: {media_type}\r\n\
          set-cookie: session={number}\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     let bytes = [head.as_bytes(), &body].concat();
     stream.write_all(&bytes).await.is_ok()
+}
+
+/// Where Stripe's clients make charges.
+pub(crate) const STRIPE_CHARGES: &str = "/v1/charges";
+
+/// A charge as Stripe's clients read it, of what they send as a form.
+fn stripe_charge(form: &str, number: usize) -> Vec<u8> {
+    let field = |name: &str| form.split('&').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+    let amount: u64 = field("amount").expect("a charge has an amount").parse().unwrap();
+    let charge = serde_json::json!({
+        "id": format!("ch_{number}"),
+        "object": "charge",
+        "amount": amount,
+        "currency": field("currency"),
+        "status": "succeeded",
+    });
+    charge.to_string().into_bytes()
 }
