@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args as ClapArgs;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use reqwest::Url;
+use reqwest::{Certificate, Url};
 
 use super::{Failed, say};
 use crate::config::units;
@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// Another path that takes the same request, to see whether keys are told apart.
     #[arg(long, value_name = "PATH")]
     other_path: Option<String>,
+    /// Certificates to trust instead of the system's, PEM; for https.
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
     /// How many requests are sent at once with one key.
     #[arg(long, value_name = "N", default_value_t = 20)]
     race: usize,
@@ -125,6 +128,7 @@ fn prepare(args: &Args, url: &Url) -> Result<(Client, Options, usize), Failed> {
         method: method(&args.method)?,
         headers: headers("--header", &args.header)?,
         media_type,
+        trusted: args.cacert.as_deref().map(|file| certificates(url, file)).transpose()?,
         timeout: timeout(&args.timeout)?,
         at_most,
     })
@@ -151,6 +155,18 @@ fn other_url(url: &Url, path: &str) -> Result<Url, Failed> {
     match path.starts_with('/') && other.origin() == url.origin() {
         true => Ok(other),
         false => Err(bad()),
+    }
+}
+
+fn certificates(url: &Url, file: &Path) -> Result<Vec<Certificate>, Failed> {
+    let bad = |why: String| Failed::misuse(format!("--cacert {}: {why}", file.display()));
+    if url.scheme() != "https" {
+        return Err(bad("only an https:// URL has certificates".into()));
+    }
+    let pem = read(file).map_err(|error| bad(error.to_string()))?;
+    match Certificate::from_pem_bundle(&pem) {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        _ => Err(bad("there are no certificates in PEM in it".into())),
     }
 }
 

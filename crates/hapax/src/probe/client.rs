@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use reqwest::{Request, Url, redirect, retry};
+use reqwest::{Certificate, Request, Url, redirect, retry};
 
 use super::answer::Answer;
 use crate::limits;
@@ -70,6 +70,8 @@ pub(crate) struct Options {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) media_type: &'static str,
+    /// Instead of the system's.
+    pub(crate) trusted: Option<Vec<Certificate>>,
     pub(crate) timeout: Duration,
     pub(crate) at_most: usize,
 }
@@ -77,7 +79,7 @@ pub(crate) struct Options {
 impl Client {
     /// Nothing is sent yet.
     pub(crate) fn new(options: Options) -> Result<Client, String> {
-        let Options { url, method, headers, media_type, timeout, at_most } = options;
+        let Options { url, method, headers, media_type, trusted, timeout, at_most } = options;
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("hapax-probe/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
@@ -92,6 +94,9 @@ impl Client {
             let here = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
             let here = here.map(|address| SocketAddr::new(address, port));
             builder = builder.no_proxy().resolve_to_addrs("localhost", &here);
+        }
+        if let Some(trusted) = trusted {
+            builder = builder.tls_certs_only(trusted);
         }
         let http = builder.build().map_err(|error| why(&error))?;
         let ends = Instant::now() + limits::PROBE_TIME;

@@ -42,7 +42,8 @@ impl Hapax {
         let line = tokio::task::spawn_blocking(move || receiver.recv_timeout(PATIENCE)).await.unwrap();
         let Ok(line) = line else { panic!("it does not start: {}", told.lock().unwrap()) };
         let (edge, admin) = line
-            .strip_prefix("hapax serves on http://")
+            .strip_prefix("hapax serves on http")
+            .and_then(|rest| rest.strip_prefix("://").or_else(|| rest.strip_prefix("s://")))
             .and_then(|rest| rest.strip_suffix(')')?.split_once(" (admin: http://"))
             .unwrap_or_else(|| panic!("another line than scripts wait for: {line}"));
         Hapax { process, edge: edge.parse().unwrap(), admin: admin.parse().unwrap(), told }
