@@ -27,6 +27,12 @@ impl IdempotencyKey {
         }
     }
 
+    /// The text, without copying it.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn into_string(self) -> String {
+        self.0
+    }
+
     /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0

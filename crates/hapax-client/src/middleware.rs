@@ -82,7 +82,7 @@ impl Middleware for SafeRetries {
         if changes
             && !wants_none
             && !request.headers().contains_key(KEY)
-            && let Ok(key) = HeaderValue::try_from(IdempotencyKey::fresh().as_str())
+            && let Ok(key) = HeaderValue::try_from(IdempotencyKey::fresh().into_string())
         {
             request.headers_mut().insert(KEY, key);
         }
@@ -95,20 +95,20 @@ impl Middleware for SafeRetries {
             let answered = next.clone().run(request, extensions).await;
             let Some(again) = again else { return answered };
             let left = ends.saturating_duration_since(Instant::now());
-            let (what, pause, answered) = match answered {
+            let (pause, answered) = match answered {
                 Ok(response) => {
                     let (response, retryable) = self.look_at(response).await?;
-                    let status = response.status();
-                    let answered = Some((status, response.headers()));
-                    let pause =
-                        retryable.then(|| decide::pause(&self.policy, attempt, answered, left)).flatten();
-                    (format!("status {}", status.as_u16()), pause, Ok(response))
+                    let told = Some((response.status(), response.headers()));
+                    let pause = retryable.then(|| decide::pause(&self.policy, attempt, told, left)).flatten();
+                    (pause, Ok(response))
                 }
-                Err(error) => {
-                    ("no answer".to_owned(), decide::pause(&self.policy, attempt, None, left), Err(error))
-                }
+                Err(error) => (decide::pause(&self.policy, attempt, None, left), Err(error)),
             };
             let Some(pause) = pause else { return answered };
+            let what = match answered {
+                Ok(response) => format!("status {}", response.status().as_u16()),
+                Err(_) => "no answer".to_owned(),
+            };
             decide::tell(&what, attempt, pause);
             tokio::time::sleep(pause).await;
             request = again;
