@@ -12,6 +12,7 @@ mod leaves;
 mod multipart;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use std::fmt;
 

@@ -16,7 +16,7 @@ use crate::Error;
 use crate::limits::{MAX_JSON_DEPTH, MAX_POINTER_BYTES};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Why bytes or a value have no canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,13 +87,16 @@ fn read(text: &[u8], fractions: Fractions) -> Result<Value, NotIJson> {
     let seed = Strict { depth: 0, refused: &refused };
     let value = seed.deserialize(&mut reader).map_err(|_| refused.get().unwrap_or(NotIJson::Unreadable))?;
     reader.end().map_err(|_| NotIJson::Unreadable)?;
-    if numbers(text)
-        .all(|number| (fractions == Fractions::Rounded && !is_integer(number)) || is_exact(number))
-    {
-        Ok(value)
-    } else {
-        Err(NotIJson::InexactNumber)
-    }
+    let survives = match fractions {
+        Fractions::Rounded => numbers(text).all(|number| !is_integer(number) || is_exact(number)),
+        Fractions::Exact => is_lossless(text),
+    };
+    if survives { Ok(value) } else { Err(NotIJson::InexactNumber) }
+}
+
+/// Whether every number of JSON text that is known to be well-formed is the same decimal number in its canonical form.
+pub(crate) fn is_lossless(text: &[u8]) -> bool {
+    numbers(text).all(is_exact)
 }
 
 /// Reads one value, refusing duplicate names and deep nesting on the way.
@@ -208,14 +211,14 @@ fn is_number_byte(byte: u8) -> bool {
 
 /// What follows the string whose opening quote was just passed.
 fn after_string(mut rest: &[u8]) -> &[u8] {
-    loop {
-        match rest {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        match &rest[at..] {
             [b'\\', _, tail @ ..] => rest = tail,
-            [b'"', tail @ ..] => return tail,
-            [_, tail @ ..] => rest = tail,
-            [] => return rest,
+            [_, tail @ ..] => return tail,
+            [] => break,
         }
     }
+    &[]
 }
 
 fn is_integer(number: &[u8]) -> bool {
@@ -341,11 +344,13 @@ impl fmt::Debug for Pointer {
 /// Appends one reference token to a pointer.
 pub(crate) fn push_token(pointer: &mut String, name: &str) {
     pointer.push('/');
-    for c in name.chars() {
-        match c {
-            '~' => pointer.push_str("~0"),
-            '/' => pointer.push_str("~1"),
-            _ => pointer.push(c),
+    for part in name.split_inclusive(['~', '/']) {
+        match part.strip_suffix('~') {
+            Some(plain) => pointer.extend([plain, "~0"]),
+            None => match part.strip_suffix('/') {
+                Some(plain) => pointer.extend([plain, "~1"]),
+                None => pointer.push_str(part),
+            },
         }
     }
 }

@@ -1,68 +1,95 @@
 //! Enough about a JSON body to say later where another one differs, and too little to read it (H10).
 //!
 //! For each leaf (a scalar, or an empty array or object) two short keyed hashes are kept: of its pointer, and
-//! of its pointer with its value. Names and values are never stored. Who may be told the result is decided
+//! of its pointer with its value. Names and values are never stored. Every new claim pays for this and hardly any needs
+//! it, so the hash is SipHash, which is made for short texts under a secret key. Who may be told the result is decided
 //! elsewhere.
 
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::Hasher as _;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
-use serde_json::Value;
 use sha2::Sha256;
+use siphasher::sip::SipHasher24;
 
+use super::walk::{Leaf, Visit, walk};
 use crate::Error;
-use crate::json::{self, Pointer};
+use crate::json::Pointer;
 use crate::limits::{MAX_LEAVES, MAX_LEAVES_COMPARED, MAX_POINTERS_TOLD};
 
 /// The first byte of stored leaves.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// The second byte: whether all leaves of the body are there.
 const WHOLE: u8 = 0;
 const TRUNCATED: u8 = 1;
 const HEADER_BYTES: usize = 2;
-const HASH_BYTES: usize = 8;
-const ENTRY_BYTES: usize = 2 * HASH_BYTES;
-
-type Hash = [u8; HASH_BYTES];
+const ENTRY_BYTES: usize = 16;
+/// Leaves that there is room for from the beginning.
+const COMMON_LEAVES: usize = 32;
 
 /// The secret of the keyed hashes: without it, stored leaves cannot be tested against guesses.
 #[derive(Clone)]
-pub struct LeafKey(Hmac<Sha256>);
+pub struct LeafKey {
+    mac: Hmac<Sha256>,
+    pointers: SipHasher24,
+    values: SipHasher24,
+}
 
 impl LeafKey {
     /// A key of 32 random bytes.
     pub fn new(bytes: [u8; 32]) -> LeafKey {
-        LeafKey(Hmac::new_from_slice(&bytes).expect("HMAC takes a key of any length"))
+        let mac = Hmac::new_from_slice(&bytes).expect("HMAC takes a key of any length");
+        let derived = |what| {
+            let mut key = [0; 16];
+            key.copy_from_slice(&digest(&mac, &[what])[..16]);
+            SipHasher24::new_with_key(&key)
+        };
+        LeafKey { pointers: derived("pointer"), values: derived("value"), mac }
     }
 
     /// A short keyed digest of a caller's key, for logs: the same key of the same tenant is recognised, and cannot be
     /// guessed from it (O2).
     pub fn log_digest(&self, tenant: &str, key: &str) -> String {
-        let digest = self.hash(b"log", tenant, key.as_bytes());
+        let digest = digest(&self.mac, &["log", tenant, key]);
         digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn pointer_hash(&self, pointer: &str) -> Hash {
-        self.hash(b"pointer", pointer, b"")
+    fn pointer_hash(&self, pointer: &str) -> u64 {
+        self.pointers.hash(pointer.as_bytes())
     }
 
-    fn value_hash(&self, pointer: &str, value: &[u8]) -> Hash {
-        self.hash(b"value", pointer, value)
-    }
-
-    fn hash(&self, what: &[u8], pointer: &str, value: &[u8]) -> Hash {
-        let mut mac = self.0.clone();
-        for part in [what, pointer.as_bytes(), value] {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
+    /// Of a value at its place, so that equal values in two places do not look equal.
+    fn value_hash(&self, place: u64, leaf: Leaf<'_>) -> u64 {
+        let mut hasher = self.values;
+        hasher.write(&place.to_be_bytes());
+        match leaf {
+            Leaf::Null => hasher.write(&[0]),
+            Leaf::Bool(value) => hasher.write(&[1, u8::from(value)]),
+            Leaf::Number(value) => {
+                hasher.write(&[2]);
+                hasher.write(&value.to_bits().to_be_bytes());
+            }
+            Leaf::Text(text) => {
+                hasher.write(&[3]);
+                hasher.write(text.as_bytes());
+            }
+            Leaf::EmptyArray => hasher.write(&[4]),
+            Leaf::EmptyObject => hasher.write(&[5]),
         }
-        let mut hash = Hash::default();
-        hash.copy_from_slice(&mac.finalize().into_bytes()[..HASH_BYTES]);
-        hash
+        hasher.finish()
     }
+}
+
+fn digest(mac: &Hmac<Sha256>, parts: &[&str]) -> [u8; 32] {
+    let mut mac = mac.clone();
+    for part in parts {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part.as_bytes());
+    }
+    mac.finalize().into_bytes().into()
 }
 
 impl fmt::Debug for LeafKey {
@@ -78,17 +105,15 @@ pub struct Leaves(Bytes);
 impl Leaves {
     /// Hashes the leaves of a body; `None` if it is not JSON that can be compared.
     pub fn of_json(body: &[u8], key: &LeafKey, ignored: &[Pointer]) -> Option<Leaves> {
-        let document = document(body, ignored)?;
-        let mut entries = Vec::new();
-        let whole = walk(&document, MAX_LEAVES, &mut |pointer, value| {
-            entries.push((key.pointer_hash(pointer), key.value_hash(pointer, value)));
-        });
+        let mut kept = Kept { key, entries: Vec::with_capacity(COMMON_LEAVES) };
+        let whole = walk(body, ignored, MAX_LEAVES, &mut kept)?;
+        let mut entries = kept.entries;
         entries.sort_unstable();
-        entries.dedup();
-        let mut bytes = vec![VERSION, if whole { WHOLE } else { TRUNCATED }];
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + entries.len() * ENTRY_BYTES);
+        bytes.extend([VERSION, if whole { WHOLE } else { TRUNCATED }]);
         for (pointer, value) in entries {
-            bytes.extend(pointer);
-            bytes.extend(value);
+            bytes.extend(pointer.to_be_bytes());
+            bytes.extend(value.to_be_bytes());
         }
         Some(Leaves(bytes.into()))
     }
@@ -129,22 +154,35 @@ impl Leaves {
 
     /// Says where another body differs from the one these leaves were taken from.
     pub fn explain(&self, new_body: &[u8], key: &LeafKey, ignored: &[Pointer]) -> Explanation {
-        let Some(document) = document(new_body, ignored) else { return Explanation::default() };
-        let mut comparison = Comparison::with(self);
-        let whole = walk(&document, MAX_LEAVES_COMPARED, &mut |pointer, value| {
-            comparison.see(pointer, key.pointer_hash(pointer), || key.value_hash(pointer, value));
-        });
-        comparison.concluded(whole)
+        let mut comparison = Comparison::with(self, key);
+        match walk(new_body, ignored, MAX_LEAVES_COMPARED, &mut comparison) {
+            Some(whole) => comparison.concluded(whole),
+            None => Explanation::default(),
+        }
     }
 
-    fn entries(&self) -> impl Iterator<Item = (Hash, Hash)> + '_ {
+    fn entries(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let entries = self.0.get(HEADER_BYTES..).unwrap_or_default();
         entries.as_chunks::<ENTRY_BYTES>().0.iter().map(|entry| {
-            let (mut pointer, mut value) = (Hash::default(), Hash::default());
-            pointer.copy_from_slice(&entry[..HASH_BYTES]);
-            value.copy_from_slice(&entry[HASH_BYTES..]);
-            (pointer, value)
+            let both = u128::from_be_bytes(*entry);
+            ((both >> 64) as u64, both as u64)
         })
+    }
+}
+
+/// Leaves of a body that is new.
+struct Kept<'a> {
+    key: &'a LeafKey,
+    entries: Vec<(u64, u64)>,
+}
+
+impl Visit for Kept<'_> {
+    fn place(&self, pointer: &str) -> u64 {
+        self.key.pointer_hash(pointer)
+    }
+
+    fn leaf(&mut self, _: &str, place: u64, leaf: Leaf<'_>) {
+        self.entries.push((place, self.key.value_hash(place, leaf)));
     }
 }
 
@@ -210,27 +248,34 @@ pub struct Explanation {
 /// The leaves of the first body, while those of the new one are held against them.
 struct Comparison<'a> {
     first: &'a Leaves,
-    known: Vec<(Hash, Hash)>,
-    seen: HashSet<Hash>,
+    key: &'a LeafKey,
+    known: Vec<(u64, u64)>,
+    seen: HashSet<u64>,
     told: Explanation,
     overflowed: bool,
 }
 
-impl<'a> Comparison<'a> {
-    fn with(first: &'a Leaves) -> Self {
-        let known = first.entries().collect();
-        Comparison { first, known, seen: HashSet::new(), told: Explanation::default(), overflowed: false }
+impl Visit for Comparison<'_> {
+    fn place(&self, pointer: &str) -> u64 {
+        self.key.pointer_hash(pointer)
     }
 
-    fn see(&mut self, pointer: &str, hash: Hash, value_hash: impl FnOnce() -> Hash) {
-        let start = self.known.partition_point(|(known, _)| *known < hash);
-        let Some((_, kept)) = self.known.get(start).filter(|(known, _)| *known == hash) else {
+    fn leaf(&mut self, pointer: &str, place: u64, leaf: Leaf<'_>) {
+        let start = self.known.partition_point(|(known, _)| *known < place);
+        let Some((_, kept)) = self.known.get(start).filter(|(known, _)| *known == place) else {
             return self.tell(Heading::Added, pointer);
         };
-        if *kept != value_hash() {
+        if *kept != self.key.value_hash(place, leaf) {
             self.tell(Heading::Changed, pointer);
         }
-        self.seen.insert(hash);
+        self.seen.insert(place);
+    }
+}
+
+impl<'a> Comparison<'a> {
+    fn with(first: &'a Leaves, key: &'a LeafKey) -> Self {
+        let (known, told) = (first.entries().collect(), Explanation::default());
+        Comparison { first, key, known, seen: HashSet::new(), told, overflowed: false }
     }
 
     fn tell(&mut self, heading: Heading, pointer: &str) {
@@ -262,49 +307,4 @@ impl<'a> Comparison<'a> {
 enum Heading {
     Changed,
     Added,
-}
-
-fn document(body: &[u8], ignored: &[Pointer]) -> Option<Value> {
-    let mut document = json::read_lossless(body).ok()?;
-    ignored.iter().for_each(|pointer| pointer.remove_from(&mut document));
-    Some(document)
-}
-
-/// Visits at most `limit` leaves with their pointers and canonical values; says whether those were all.
-fn walk(document: &Value, limit: usize, visit: &mut impl FnMut(&str, &[u8])) -> bool {
-    let mut left = limit;
-    let mut pointer = String::new();
-    walk_from(document, &mut pointer, &mut left, visit)
-}
-
-fn walk_from(
-    value: &Value,
-    pointer: &mut String,
-    left: &mut usize,
-    visit: &mut impl FnMut(&str, &[u8]),
-) -> bool {
-    let parent = pointer.len();
-    let mut child = |name: &str, value: &Value| {
-        json::push_token(pointer, name);
-        let whole = walk_from(value, pointer, left, visit);
-        pointer.truncate(parent);
-        whole
-    };
-    match value {
-        Value::Object(members) if !members.is_empty() => {
-            members.iter().all(|(name, value)| child(name, value))
-        }
-        Value::Array(items) if !items.is_empty() => {
-            items.iter().enumerate().all(|(index, item)| child(&index.to_string(), item))
-        }
-        leaf => {
-            // A document that was read without loss has a canonical form for each of its values.
-            let Some((fewer, canonical)) = left.checked_sub(1).zip(json::canonical_value(leaf).ok()) else {
-                return false;
-            };
-            *left = fewer;
-            visit(pointer, &canonical);
-            true
-        }
-    }
 }

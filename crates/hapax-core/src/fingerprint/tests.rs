@@ -424,11 +424,12 @@ fn stored_leaves_are_read_back_strictly() {
     assert_eq!(Leaves::from_bytes(bytes.clone()).unwrap(), leaves);
     let (head, entries) = bytes.split_at(2);
     let (first, second) = entries.split_at(16);
-    let corrupt: [Vec<u8>; 8] = [
+    let corrupt: [Vec<u8>; 9] = [
         vec![],
-        vec![1],
+        vec![2],
         vec![0, 0],
-        vec![1, 2],
+        vec![1, 0],
+        vec![2, 2],
         bytes[..bytes.len() - 1].to_vec(),
         [head, second, first].concat(),
         [head, first, first].concat(),
@@ -437,6 +438,87 @@ fn stored_leaves_are_read_back_strictly() {
     for bytes in corrupt {
         assert_eq!(Leaves::from_bytes(bytes).unwrap_err().kind(), Kind::Corrupt);
     }
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let number = prop_oneof![
+        (-9_000_000_000_000_000_i64..9_000_000_000_000_000).prop_map(Value::from),
+        any::<f64>()
+            .prop_filter_map("finite", |double| serde_json::Number::from_f64(double).map(Value::from)),
+        Just(json!(-0.0)),
+    ];
+    let scalar = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        number,
+        "[a-c/~\"\\\\é😀]{0,3}".prop_map(Value::from),
+    ];
+    scalar.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map("[ab/~0]{0,2}", inner, 0..4)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+/// The same document, its members the other way round and its text spaced out.
+fn reversed(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().rev();
+            let members: Vec<_> =
+                members.map(|(name, value)| format!("{} : {}", json!(name), reversed(value))).collect();
+            format!("{{ {} }}", members.join(" ,\n"))
+        }
+        Value::Array(items) => {
+            format!("[ {} ]", items.iter().map(reversed).collect::<Vec<_>>().join(" , "))
+        }
+        scalar => scalar.to_string(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn two_bodies_have_the_same_leaves_if_they_have_the_same_canonical_form_h10(
+        (a, b) in (any_json(), any_json()),
+    ) {
+        let leaves = |text: &str| Leaves::of_json(text.as_bytes(), &leaf_key(), &[]);
+        let canonical = |value: &Value| json::canonicalize(value.to_string().as_bytes()).unwrap();
+        prop_assert_eq!(leaves(&a.to_string()), leaves(&reversed(&a)));
+        prop_assert_eq!(leaves(&a.to_string()) == leaves(&b.to_string()), canonical(&a) == canonical(&b));
+    }
+
+    #[test]
+    fn ignored_parts_are_left_out_just_as_they_are_of_the_fingerprint_h10(
+        document in any_json(), pointer in "(/[ab0]){1,3}",
+    ) {
+        let pointer = Pointer::new(pointer).unwrap();
+        let mut without = document.clone();
+        pointer.remove_from(&mut without);
+        let leaves = Leaves::of_json(document.to_string().as_bytes(), &leaf_key(), &[pointer]);
+        prop_assert_eq!(leaves, Leaves::of_json(without.to_string().as_bytes(), &leaf_key(), &[]));
+    }
+
+    #[test]
+    fn leaves_are_kept_of_what_can_be_compared_as_json_and_of_nothing_else_h10(
+        text in "[\\[\\]{}:,\"\\\\ab01.eE+\\- ]{0,14}|\\{\"a\":(1|1e1|\"\\\\ud800\"|9007199254740993|0.1000000000000000055),\"(a|b)\":2\\}",
+    ) {
+        let leaves = Leaves::of_json(text.as_bytes(), &leaf_key(), &[]);
+        prop_assert_eq!(leaves.is_some(), json::read_lossless(text.as_bytes()).is_ok(), "{}", text);
+    }
+}
+
+#[test]
+fn a_body_that_is_nested_too_deep_has_no_leaves() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let leaves = |depth| Leaves::of_json(nested(depth).as_bytes(), &leaf_key(), &[]);
+    let deepest = crate::limits::MAX_JSON_DEPTH;
+    assert!(leaves(deepest).is_some());
+    assert!(leaves(deepest + 1).is_none());
+    let ignored = pointers(&["/a"]);
+    let twice = br#"{"a": {"b": 1, "b": 2}}"#;
+    assert!(Leaves::of_json(twice, &leaf_key(), &ignored).is_none(), "also where it is ignored");
 }
 
 #[test]

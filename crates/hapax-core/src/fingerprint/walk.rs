@@ -1,0 +1,229 @@
+//! Visits the leaves of JSON text in one pass, without building the document.
+//!
+//! What is refused is just what [`json`] refuses, so that a body whose leaves are kept is one that has a canonical form.
+//! What a leaf is hashed to is decided by whoever visits it.
+
+use std::fmt::{self, Write as _};
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use crate::json::{self, NotIJson, Pointer};
+use crate::limits::MAX_JSON_DEPTH;
+
+/// A value without parts.
+#[derive(Clone, Copy)]
+pub(super) enum Leaf<'a> {
+    Null,
+    Bool(bool),
+    /// Without the sign of a zero, which means nothing.
+    Number(f64),
+    Text(&'a str),
+    EmptyArray,
+    EmptyObject,
+}
+
+/// Who is shown the leaves.
+pub(super) trait Visit {
+    /// Tells places apart; the pointer is that of a member, an item or a leaf.
+    fn place(&self, pointer: &str) -> u64;
+
+    /// A leaf and its place.
+    fn leaf(&mut self, pointer: &str, place: u64, leaf: Leaf<'_>);
+}
+
+/// Shows at most `limit` leaves that are not ignored, in the order of the text; says whether those were all. `None` if the
+/// text has no canonical form, whatever was shown until then.
+pub(super) fn walk(text: &[u8], ignored: &[Pointer], limit: usize, visit: &mut impl Visit) -> Option<bool> {
+    let root = visit.place("");
+    let mut walk = Walk {
+        visit,
+        ignored,
+        pointer: String::with_capacity(64),
+        members: Vec::new(),
+        unseen: 0,
+        left: limit,
+        whole: true,
+    };
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    Value { walk: &mut walk, place: root, depth: 0 }.deserialize(&mut reader).ok()?;
+    reader.end().ok()?;
+    json::is_lossless(text).then_some(walk.whole)
+}
+
+struct Walk<'w, V> {
+    visit: &'w mut V,
+    ignored: &'w [Pointer],
+    /// The place that is being read.
+    pointer: String,
+    /// The places of the members of all objects that have begun and not ended.
+    members: Vec<u64>,
+    /// How many ignored parts the reader is in.
+    unseen: usize,
+    left: usize,
+    whole: bool,
+}
+
+impl<V: Visit> Walk<'_, V> {
+    fn leaf(&mut self, place: u64, leaf: Leaf<'_>) {
+        if self.unseen > 0 {
+            return;
+        }
+        match self.left.checked_sub(1) {
+            Some(fewer) => {
+                self.left = fewer;
+                self.visit.leaf(&self.pointer, place, leaf);
+            }
+            None => self.whole = false,
+        }
+    }
+
+    fn is_ignored(&self) -> bool {
+        self.ignored.iter().any(|pointer| pointer.as_str() == self.pointer)
+    }
+}
+
+/// One value, to be read.
+struct Value<'a, 'w, V> {
+    walk: &'a mut Walk<'w, V>,
+    place: u64,
+    depth: usize,
+}
+
+impl<V: Visit> Value<'_, '_, V> {
+    fn leaf<E>(self, leaf: Leaf<'_>) -> Result<(), E> {
+        self.walk.leaf(self.place, leaf);
+        Ok(())
+    }
+
+    fn deeper<E: Error>(&self) -> Result<usize, E> {
+        if self.depth == MAX_JSON_DEPTH {
+            return Err(E::custom(NotIJson::TooDeep));
+        }
+        Ok(self.depth + 1)
+    }
+}
+
+impl<'de, V: Visit> DeserializeSeed<'de> for Value<'_, '_, V> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, V: Visit> Visitor<'de> for Value<'_, '_, V> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.leaf(Leaf::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.leaf(Leaf::Bool(value))
+    }
+
+    // An integer that a double cannot hold is refused at the end.
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.leaf(Leaf::Number(value as f64))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.leaf(Leaf::Number(value as f64))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        if !value.is_finite() {
+            return Err(E::custom(NotIJson::Unreadable));
+        }
+        self.leaf(Leaf::Number(value + 0.0))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.leaf(Leaf::Text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let depth = self.deeper()?;
+        let parent = self.walk.pointer.len();
+        let walk = self.walk;
+        let mut count = 0_usize;
+        loop {
+            // Writing into a string does not fail.
+            let _ = write!(walk.pointer, "/{count}");
+            let place = walk.visit.place(&walk.pointer);
+            let ignored = walk.is_ignored();
+            walk.unseen += usize::from(ignored);
+            let item = items.next_element_seed(Value { walk: &mut *walk, place, depth })?;
+            walk.unseen -= usize::from(ignored);
+            if item.is_some() && ignored {
+                // So that the pointers to the items behind it stay true.
+                walk.leaf(place, Leaf::Null);
+            }
+            walk.pointer.truncate(parent);
+            if item.is_none() {
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            walk.leaf(self.place, Leaf::EmptyArray);
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let depth = self.deeper()?;
+        let parent = self.walk.pointer.len();
+        let walk = self.walk;
+        let first = walk.members.len();
+        let mut seen = 0_usize;
+        while let Some(()) = members.next_key_seed(Name(&mut walk.pointer))? {
+            let place = walk.visit.place(&walk.pointer);
+            walk.members.push(place);
+            let ignored = walk.is_ignored();
+            walk.unseen += usize::from(ignored);
+            members.next_value_seed(Value { walk: &mut *walk, place, depth })?;
+            walk.unseen -= usize::from(ignored);
+            seen += usize::from(!ignored);
+            walk.pointer.truncate(parent);
+        }
+        let places = &mut walk.members[first..];
+        places.sort_unstable();
+        if places.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(A::Error::custom(NotIJson::DuplicateName));
+        }
+        walk.members.truncate(first);
+        if seen == 0 {
+            walk.leaf(self.place, Leaf::EmptyObject);
+        }
+        Ok(())
+    }
+}
+
+/// The name of a member, to be read onto the end of a pointer.
+struct Name<'a>(&'a mut String);
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<(), E> {
+        json::push_token(self.0, name);
+        Ok(())
+    }
+}
