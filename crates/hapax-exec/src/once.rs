@@ -6,6 +6,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ impl<L: Ledger> Executor<L> {
         F: FnOnce(Attempt) -> Fut,
         Fut: Future<Output = Ended>,
     {
-        let Some(identity) = call.identity.clone() else { return pass_through(work).await };
+        let Some(identity) = call.identity.clone() else { return Box::pin(pass_through(work)).await };
         let claim = identity.claim_id();
         let (mut call, mut work) = (call, Some(work));
         let mut retries = match call.on_release {
@@ -94,7 +95,8 @@ impl<L: Ledger> Executor<L> {
                     let held =
                         Held { identity: &identity, request, grant, call: &call, asked_at, unbroken_until };
                     let Some(work) = work else { break };
-                    return self.hold(held, work).await;
+                    // Most calls do not come here, and need not carry along what the work takes.
+                    return Box::pin(self.hold(held, work)).await;
                 }
                 Verdict::Replay(kept) => return Ok(done(kept, How::Replayed)),
                 Verdict::Held { operation_id, .. } if call.attach == Attach::Reject => {
@@ -197,7 +199,10 @@ impl<L: Ledger> Executor<L> {
         }
         lease.dispatched();
         fail::fail_point!("once.dispatching");
-        let ended = run(async { work(held.attempt()).await }, held.time_left()).await;
+        let ended = {
+            let work = pin!(AssertUnwindSafe(async { work(held.attempt()).await }).catch_unwind());
+            run(work, held.time_left()).await
+        };
         fail::fail_point!("once.worked");
         self.conclude(held, lease, ended).await
     }
@@ -416,8 +421,10 @@ fn done(kept: Kept, how: How) -> Done {
 }
 
 /// Runs the work. A panic, or the end of its time, leaves it unknown whether the work was done.
-async fn run(work: impl Future<Output = Ended>, time_left: Option<Duration>) -> Ended {
-    let work = AssertUnwindSafe(work).catch_unwind();
+async fn run(
+    work: Pin<&mut impl Future<Output = std::thread::Result<Ended>>>,
+    time_left: Option<Duration>,
+) -> Ended {
     let ended = match time_left {
         None => work.await,
         Some(left) => match tokio::time::timeout(left, work).await {

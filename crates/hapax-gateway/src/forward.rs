@@ -10,12 +10,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hapax_core::{Executed, Identity, Rerun, Scope, Width};
 use hapax_exec::Attempt;
-use hapax_tower::SendError;
 use hapax_tower::answer::{EPOCH, IDEMPOTENCY_KEY, is_hop_by_hop, is_ours};
 use hapax_tower::problem::OPERATION_ID;
 use hapax_tower::protect::operation_header;
+use hapax_tower::{Asked, SendError};
 use http::header::{ACCEPT_ENCODING, CONNECTION, COOKIE, FORWARDED, HeaderMap, HeaderName, HeaderValue};
-use http::uri::{Authority, PathAndQuery};
+use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
 
 use crate::limits;
@@ -42,7 +42,7 @@ pub(crate) struct Came {
     /// Whether that peer is believed when it says where a request came from.
     pub(crate) trusted: bool,
     /// For which host.
-    pub(crate) authority: Authority,
+    pub(crate) host: HeaderValue,
 }
 
 /// The headers that go on: without what concerns one connection, without what only hapax may say, with who asks. `Host` and
@@ -133,7 +133,7 @@ fn is_api_key(value: &[u8]) -> bool {
 
 /// `Forwarded` and its older relatives, behind what a trusted peer has said.
 fn say_where_from(headers: &mut HeaderMap, came: &Came) {
-    let (proto, host) = (if came.tls { "https" } else { "http" }, came.authority.as_str());
+    let (proto, host) = (if came.tls { "https" } else { "http" }, came.host.to_str().unwrap_or_default());
     let mut chain = before(headers, &FORWARDED);
     // Writing into a string does not fail.
     let _ = match came.peer {
@@ -152,9 +152,7 @@ fn say_where_from(headers: &mut HeaderMap, came: &Came) {
     let said = headers.get(&FORWARDED_PROTO).cloned();
     headers.insert(FORWARDED_PROTO, said.unwrap_or_else(|| HeaderValue::from_static(proto)));
     let said = headers.get(&FORWARDED_HOST).cloned();
-    if let Some(host) = said.or_else(|| HeaderValue::from_str(host).ok()) {
-        headers.insert(FORWARDED_HOST, host);
-    }
+    headers.insert(FORWARDED_HOST, said.unwrap_or_else(|| came.host.clone()));
 }
 
 /// What comes before our own entry of a list: what a trusted peer has said, as nothing else is left in the headers.
@@ -201,31 +199,26 @@ pub(crate) fn upstream_key(
 
 /// A keyed request as it came. What goes on is written when it is known that it does: most retries never leave.
 pub(crate) struct Inbound {
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
-    pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) asked: Arc<Asked>,
     pub(crate) came: Came,
-    pub(crate) scope: Scope,
     pub(crate) key: Option<HeaderValue>,
-    pub(crate) body: Bytes,
-    pub(crate) rerun: Rerun,
 }
 
 impl Inbound {
     /// The headers that go on.
     pub(crate) fn headers(&self) -> HeaderMap {
-        headers(&self.headers, &self.came, &self.scope)
+        headers(&self.asked.headers, &self.came, &self.asked.scope)
     }
 
     /// What goes on to this service.
     pub(crate) fn outbound(self, upstream: &Upstream) -> Outbound {
         Outbound {
-            uri: target(&self.uri, upstream),
+            uri: target(&self.asked.uri, upstream),
             headers: self.headers(),
-            method: self.method,
+            method: self.asked.method.clone(),
+            body: self.asked.body.clone(),
+            rerun: self.asked.rule.rerun,
             key: self.key,
-            body: self.body,
-            rerun: self.rerun,
         }
     }
 }

@@ -22,14 +22,14 @@ const OVERRIDES: [HeaderName; 6] = [
     HeaderName::from_static("x-original-method"),
 ];
 
-/// Checks a head; returns the authority that the caller meant.
-pub(crate) fn check(head: &request::Parts) -> Result<Authority, Problem> {
+/// Checks a head; returns the host, with its port perhaps, that the caller meant.
+pub(crate) fn check(head: &request::Parts) -> Result<HeaderValue, Problem> {
     check_size(head)?;
     if head.method == Method::CONNECT || head.method == Method::TRACE {
         let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
         return Err(Problem::new(Code::MethodNotAllowed).header(ALLOW, methods));
     }
-    let authority = authority(head)?;
+    let host = host(head)?;
     path(&head.uri)?;
     framing(head)?;
     if head.headers.keys().any(is_override) {
@@ -43,7 +43,7 @@ pub(crate) fn check(head: &request::Parts) -> Result<Authority, Problem> {
     {
         return Err(malformed("the only expectation that can be met is 100-continue"));
     }
-    Ok(authority)
+    Ok(host)
 }
 
 /// Many servers read `_` in a name as `-`.
@@ -67,33 +67,35 @@ fn check_size(head: &request::Parts) -> Result<(), Problem> {
     }
 }
 
-/// Exactly one authority: from `Host`, from `:authority`, or from both if they agree.
-fn authority(head: &request::Parts) -> Result<Authority, Problem> {
+/// Exactly one host: from `Host`, from `:authority`, or from both if they agree.
+fn host(head: &request::Parts) -> Result<HeaderValue, Problem> {
     let mut hosts = head.headers.get_all(HOST).iter();
-    let host = hosts.next().map(|host| Authority::try_from(host.as_bytes()));
+    let host = hosts.next();
     if hosts.next().is_some() {
         return Err(malformed("there is more than one Host"));
     }
-    let host = host.transpose().ok().filter(|host| host.as_ref().is_none_or(is_plain));
-    let Some(host) = host else { return Err(malformed("the Host cannot be read")) };
-    let asked = head.uri.authority();
+    if host.is_some_and(|host| !host.to_str().is_ok_and(is_plain)) {
+        return Err(malformed("the Host cannot be read"));
+    }
+    let asked = head.uri.authority().map(Authority::as_str);
     if asked.is_some_and(|asked| !is_plain(asked)) {
         return Err(malformed("the host of the target cannot be read"));
     }
     match (host, asked) {
-        (Some(host), Some(asked)) if !host.as_str().eq_ignore_ascii_case(asked.as_str()) => {
+        (Some(host), Some(asked)) if !host.as_bytes().eq_ignore_ascii_case(asked.as_bytes()) => {
             Err(malformed("the target names another host than Host does"))
         }
-        (Some(host), _) => Ok(host),
-        (None, Some(asked)) if head.version >= Version::HTTP_2 => Ok(asked.clone()),
+        (Some(host), _) => Ok(host.clone()),
+        (None, Some(asked)) if head.version >= Version::HTTP_2 => {
+            HeaderValue::from_str(asked).map_err(|_| malformed("the host of the target cannot be read"))
+        }
         (None, _) => Err(malformed("there is no Host")),
     }
 }
 
 /// A name or an address, and a port perhaps: nothing that could be taken for user information, a list, or the end of a quoted
 /// word by whoever is told of it.
-fn is_plain(authority: &Authority) -> bool {
-    let text = authority.as_str();
+fn is_plain(text: &str) -> bool {
     let (host, port) = match (text.rfind(':'), text.ends_with(']')) {
         (Some(colon), false) => (&text[..colon], Some(&text[colon + 1..])),
         _ => (text, None),
@@ -116,7 +118,7 @@ fn path(uri: &Uri) -> Result<(), Problem> {
         return refused("the path does not start with a slash");
     }
     let mut rest = path.as_bytes();
-    let mut decoded_path = Vec::with_capacity(path.len());
+    let mut decoded_path = Vec::new();
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
         match byte {
@@ -136,6 +138,8 @@ fn path(uri: &Uri) -> Result<(), Problem> {
             b'\\' => return refused("the path holds a backslash"),
             b';' => return refused("the path holds a parameter"),
             0..=0x20 | 0x7f.. => return refused("the path holds a character that must be encoded"),
+            // What comes before the first escape is ASCII, and of no account to what follows it.
+            _ if decoded_path.is_empty() => {}
             _ => decoded_path.push(byte),
         }
     }
@@ -242,6 +246,7 @@ mod tests {
             "/%e0%80%af",
             "/%ff",
             "/%e4",
+            "/%c3a%a4",
         ] {
             assert_eq!(code(bad, &[]), Some(Code::PathMalformed), "{bad}");
         }

@@ -107,8 +107,8 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let peer = seen.peer.ip();
 
         // 1. Accept: a head that can be read in exactly one way.
-        let (mut head, body) = request.into_parts();
-        let authority = head::check(&head)?;
+        let (head, body) = request.into_parts();
+        let host = head::check(&head)?;
 
         // 2. Route: exactly one, or none.
         let target = match plan.table.find(&head.method, head.uri.path()) {
@@ -143,7 +143,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             Found::None | Found::Ignored => (caller.scope(route.level)?, Width::Subject, None),
         };
         (seen.scope, seen.key) = (Some(scope.clone()), key.clone());
-        let came = Came { peer, tls, trusted, authority };
+        let came = Came { peer, tls, trusted, host };
         let pool = self.pools.of(&route.upstream)?;
         let protected = route.rule.as_ref().filter(|rule| key.is_some() || rule.derived.is_some());
         let Some(rule) = protected.cloned() else {
@@ -162,31 +162,12 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
 
         // 5. Read and identify: the whole body, and what makes this request the same as another one.
         let body = read::whole(body, rule.max_request_body, edge, &mut room).await?;
-        let headers = Arc::new(std::mem::take(&mut head.headers));
-        let asked = Asked {
-            rule: rule.clone(),
-            scope: scope.clone(),
-            width,
-            key: key.clone(),
-            method: head.method.clone(),
-            uri: head.uri.clone(),
-            headers: headers.clone(),
-            body: body.clone(),
-            operations: Some(edge.operations_prefix.clone()),
-        }
-        .identified();
+        let operations = Some(edge.operations_prefix.clone());
+        let (method, uri, headers) = (head.method, head.uri, head.headers);
+        let asked = Asked { rule, scope, width, key, method, uri, headers, body, operations }.identified();
         let upstream_key = forward::upstream_key(&route.upstream, asked.identity())
             .map_err(|error| Problem::new(Code::KeyMalformed).detail(error.message()))?;
-        let inbound = Inbound {
-            method: head.method,
-            uri: head.uri,
-            headers,
-            came,
-            scope,
-            key: upstream_key,
-            body,
-            rerun: rule.rerun,
-        };
+        let inbound = Inbound { asked: asked.asked().clone(), came, key: upstream_key };
 
         // 6 and 7. Claim; run under the lease; settle, release or doubt. 8. Answer with what the ledger has.
         let reconcile = route.reconcile.as_ref().map(|path| reconcile(path, &inbound, pool.clone()));
@@ -249,7 +230,8 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         *request.headers_mut() = headers;
         let sent = async {
             match upgrade {
-                Some(upgrade) => upgrade.carry_out(pool, request).await,
+                // Rare, and far larger than any other call.
+                Some(upgrade) => Box::pin(upgrade.carry_out(pool, request)).await,
                 None => pool.send(request).await.map(|response| response.map(Body::stream)),
             }
         };

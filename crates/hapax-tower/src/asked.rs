@@ -10,7 +10,7 @@ use http::{Method, Uri};
 use crate::rule::Rule;
 
 /// What is asked, and by whom.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Asked {
     /// How it is protected.
     pub rule: Arc<Rule>,
@@ -25,7 +25,7 @@ pub struct Asked {
     /// Path and query.
     pub uri: Uri,
     /// The headers.
-    pub headers: Arc<HeaderMap>,
+    pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
     /// Where outcomes are fetched by operation id, such as `/operations`; without it nothing is answered early (H6).
@@ -37,19 +37,24 @@ impl Asked {
     pub fn identified(self) -> Identified {
         let fingerprint = fingerprint(&self, &self.rule.recipe);
         let identity = identify(&self, &fingerprint);
-        Identified { asked: self, fingerprint, identity }
+        Identified { asked: Arc::new(self), fingerprint, identity }
     }
 }
 
 /// What is asked, with its fingerprint and its identity.
 #[derive(Clone, Debug)]
 pub struct Identified {
-    pub(crate) asked: Asked,
+    pub(crate) asked: Arc<Asked>,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) identity: Identity,
 }
 
 impl Identified {
+    /// What is asked.
+    pub fn asked(&self) -> &Arc<Asked> {
+        &self.asked
+    }
+
     /// Its identity in the ledger.
     pub fn identity(&self) -> &Identity {
         &self.identity

@@ -187,7 +187,7 @@ impl<L: Ledger> IdempotencyLayer<L> {
             key,
             method: head.method.clone(),
             uri: head.uri.clone(),
-            headers: Arc::new(head.headers.clone()),
+            headers: head.headers.clone(),
             body: body.clone(),
             operations: None,
         }

@@ -26,12 +26,13 @@ use crate::detach::{Attended, Calls};
 use crate::limits;
 use crate::prefer::Prefer;
 use crate::problem::{Code, OPERATION_ID, Problem};
+use crate::rule::Rule;
 use crate::seal::Seal;
 use crate::take::{First, Progress, Room, Undone, take};
 
 /// Protects requests. Cheap to clone.
 pub struct Protect<L> {
-    executor: Executor<L>,
+    executor: Arc<Executor<L>>,
     shared: Arc<Shared>,
 }
 
@@ -85,7 +86,7 @@ impl<L: Ledger> Protect<L> {
             docs: crate::problem::DOCS.into(),
             calls: Calls::default(),
         };
-        Protect { executor, shared: Arc::new(shared) }
+        Protect { executor: Arc::new(executor), shared: Arc::new(shared) }
     }
 
     /// Keeps outcomes sealed (B9).
@@ -153,7 +154,7 @@ impl<L: Ledger> Protect<L> {
         G: Room + Send + 'static,
         A: Send + 'static,
     {
-        let Identified { mut asked, fingerprint, identity } = asked;
+        let Identified { asked, fingerprint, identity } = asked;
         let prefer = Prefer::of(&asked.headers);
         let derived = asked.key.is_none();
         let call = self.call(&asked, identity.clone(), fingerprint, prefer, reconcile);
@@ -182,11 +183,14 @@ impl<L: Ledger> Protect<L> {
             }
         };
         let attended = Attended::new(running, progress.clone(), self.shared.calls.clone());
-        let operations = asked.operations.take();
+        let (operations, rule) = (asked.operations.clone(), asked.rule.clone());
+        let mut asked = Some(asked);
         let early = if prefer.respond_async { operations.as_deref() } else { None };
-        let mut answered = match wait(attended, &progress, &mut asked, early).await {
+        let mut answered = match wait(attended, &progress, &mut asked, rule.timeout, early).await {
             Waited::Done(Ok(done)) => self.hand_out(&identity, done, progress.take_first()),
-            Waited::Done(Err(error)) => self.explain(&asked, &identity, &error, progress.take_first()),
+            Waited::Done(Err(error)) => {
+                self.explain(&rule, asked.as_deref(), &identity, &error, progress.take_first())
+            }
             Waited::TooLong(operation_id) => self.problem(
                 Problem::new(Code::UpstreamTimeout).about(operation_id).retry_after(limits::RETRY_AFTER),
             ),
@@ -201,7 +205,7 @@ impl<L: Ledger> Protect<L> {
     /// What `once` is asked to do.
     fn call(
         &self,
-        asked: &Asked,
+        asked: &Arc<Asked>,
         identity: Identity,
         fingerprint: Fingerprint,
         prefer: Prefer,
@@ -309,7 +313,8 @@ impl<L: Ledger> Protect<L> {
     /// There is no outcome for this caller.
     fn explain<B>(
         &self,
-        asked: &Asked,
+        rule: &Rule,
+        asked: Option<&Asked>,
         identity: &Identity,
         error: &hapax_exec::Error,
         first: Option<First<B>>,
@@ -322,11 +327,12 @@ impl<L: Ledger> Protect<L> {
         }
         if let Reason::Mismatch { leaves } = error.reason() {
             // With a wider scope the first caller may have been somebody else, who is not explained to others (H10).
-            let explanation = leaves.as_ref().filter(|_| identity.width() == Width::Subject).map(|leaves| {
-                leaves.explain(&asked.body, &self.shared.leaf_key, asked.rule.recipe.ignored())
+            let own = leaves.as_ref().filter(|_| identity.width() == Width::Subject);
+            let explanation = own.zip(asked).map(|(leaves, asked)| {
+                leaves.explain(&asked.body, &self.shared.leaf_key, rule.recipe.ignored())
             });
             return self.problem(Problem::mismatch(
-                asked.rule.mismatch_status,
+                rule.mismatch_status,
                 error.operation_id(),
                 explanation.as_ref(),
             ));
@@ -411,7 +417,8 @@ enum Waited<'a, T> {
 async fn wait<'a, F: Future + Send + 'static, B>(
     attended: Attended<F, Progress<B>>,
     progress: &Progress<B>,
-    asked: &mut Asked,
+    asked: &mut Option<Arc<Asked>>,
+    timeout: Duration,
     early: Option<&'a str>,
 ) -> Waited<'a, F::Output> {
     let mut attended = pin!(attended);
@@ -420,15 +427,15 @@ async fn wait<'a, F: Future + Send + 'static, B>(
         if let std::task::Poll::Ready(done) = attended.as_mut().poll(cx) {
             return std::task::Poll::Ready(Waited::Done(done));
         }
-        if progress.decided() && !asked.body.is_empty() {
-            (asked.body, asked.headers) = (Bytes::new(), Arc::default());
+        if progress.decided() {
+            *asked = None;
         }
         let Some(operation_id) = progress.operation.get() else { return std::task::Poll::Pending };
         if let Some(prefix) = early {
             return std::task::Poll::Ready(Waited::Early(*operation_id, prefix));
         }
         if clock.is_none() {
-            clock.set(Some(tokio::time::sleep(asked.rule.timeout)));
+            clock.set(Some(tokio::time::sleep(timeout)));
         }
         match clock.as_mut().as_pin_mut() {
             Some(clock) => clock.poll(cx).map(|()| Waited::TooLong(*operation_id)),
