@@ -207,7 +207,10 @@ fn checked(text: &[u8]) -> Result<Key, HeaderKeyError> {
     if text.iter().all(|b| *b == b'.') {
         return Err(Malformation::OnlyDots.into());
     }
-    Ok(Key(text.iter().map(|b| char::from(*b)).collect::<String>().into()))
+    // Every byte of it was found to be ASCII.
+    let text =
+        std::str::from_utf8(text).map_err(|error| Malformation::BadCharacter { at: error.valid_up_to() })?;
+    Ok(Key(text.into()))
 }
 
 fn is_header_key_byte(byte: u8) -> bool {

@@ -393,7 +393,8 @@ impl<'a> ScopeParts<'a> {
 ///
 /// Keys that came from a header always fit.
 pub fn namespaced(parts: &ScopeParts<'_>, key: &Key) -> Result<String, Error> {
-    let text = format!("{NAMESPACE_PREFIX}{}:{}:{}:{key}", parts.tenant, parts.project, parts.subject);
+    let text =
+        [NAMESPACE_PREFIX, parts.tenant, ":", parts.project, ":", parts.subject, ":", key.as_str()].concat();
     if text.chars().count() > MAX_NAMESPACED_CHARS {
         return Err(Error::invalid(format!(
             "the key is too long for its namespace: together at most {MAX_NAMESPACED_CHARS} characters"

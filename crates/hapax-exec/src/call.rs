@@ -27,7 +27,19 @@ pub struct Call {
     pub(crate) attach: Attach,
     pub(crate) on_release: OnRelease,
     pub(crate) reconcile: Option<Reconcile>,
-    pub(crate) rehash: Option<Rehash>,
+    pub(crate) rehash: Option<Arc<dyn Rehash>>,
+}
+
+/// Whoever can hash what is asked under another recipe than it was (L2).
+pub trait Rehash: Send + Sync {
+    /// The fingerprint under this recipe; `None` where the recipe is not known.
+    fn rehash(&self, recipe: RecipeId) -> Option<Fingerprint>;
+}
+
+impl<F: Fn(RecipeId) -> Option<Fingerprint> + Send + Sync> Rehash for F {
+    fn rehash(&self, recipe: RecipeId) -> Option<Fingerprint> {
+        self(recipe)
+    }
 }
 
 /// What a second caller does while the first one runs (L9).
@@ -61,7 +73,6 @@ pub enum Reconciled {
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Reconcile = Arc<dyn Fn(Attempt) -> BoxFuture<Reconciled> + Send + Sync>;
-type Rehash = Arc<dyn Fn(RecipeId) -> Option<Fingerprint> + Send + Sync>;
 
 impl Call {
     /// A call under a key of this scope.
@@ -117,11 +128,8 @@ impl Call {
 
     /// How to hash what is asked under another recipe, in case the claim was made under one (L2).
     #[must_use]
-    pub fn rehash(
-        mut self,
-        rehash: impl Fn(RecipeId) -> Option<Fingerprint> + Send + Sync + 'static,
-    ) -> Self {
-        self.rehash = Some(Arc::new(rehash));
+    pub fn rehash(mut self, rehash: Arc<impl Rehash + 'static>) -> Self {
+        self.rehash = Some(rehash);
         self
     }
 

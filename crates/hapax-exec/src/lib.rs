@@ -29,7 +29,7 @@ mod owed;
 mod spool;
 mod typed;
 
-pub use call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled};
+pub use call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled, Rehash};
 pub use error::{Error, Reason};
 pub use once::{DeadLetter, Executor, Settings};
 pub use typed::Failure;

@@ -121,7 +121,7 @@ impl<L: Ledger> Executor<L> {
                 }
                 Verdict::Mismatch { operation_id, recipe, leaves } => {
                     let again = call.rehash.as_ref().filter(|_| recipe != call.fingerprint.recipe);
-                    match again.and_then(|rehash| rehash(recipe)) {
+                    match again.and_then(|asked| asked.rehash(recipe)) {
                         Some(fingerprint) => call.fingerprint = fingerprint,
                         None => return Err(Error::new(Reason::Mismatch { leaves }).about(operation_id)),
                     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hapax_core::{Executed, Identity, Rerun, Scope, Width};
 use hapax_exec::Attempt;
-use hapax_tower::answer::{EPOCH, IDEMPOTENCY_KEY, is_hop_by_hop, is_ours};
+use hapax_tower::answer::{EPOCH, IDEMPOTENCY_KEY, is_hop_by_hop, is_named_by_connection, is_ours};
 use hapax_tower::problem::OPERATION_ID;
 use hapax_tower::protect::operation_header;
 use hapax_tower::{Asked, SendError};
@@ -46,7 +46,7 @@ pub(crate) struct Came {
 }
 
 /// The headers that go on: without what concerns one connection, without what only hapax may say, with who asks. `Host` and
-/// what frames the body are written by the pool.
+/// what frames the body are the pool's to see to.
 pub(crate) fn headers(from: &HeaderMap, came: &Came, scope: &Scope) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(from.len() + ADDED);
     let connection = from.contains_key(CONNECTION);
@@ -79,6 +79,8 @@ fn stays_here(name: &HeaderName, value: &HeaderValue, trusted: bool) -> bool {
         _ if text.starts_with("x-forwarded-") => !trusted,
         // Known to hapax alone: whoever has it can call the edge.
         "authorization" => is_api_key(value.as_bytes()),
+        // Stays only if it is right; the pool sees to that.
+        "content-length" => false,
         _ if is_written_here(text) => true,
         _ if text.contains('_') => is_disguised(text),
         _ => is_hop_by_hop(name) || is_ours(name),
@@ -119,11 +121,6 @@ fn join_cookies(headers: &mut HeaderMap) {
     if let Ok(line) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
         headers.insert(COOKIE, line);
     }
-}
-
-fn is_named_by_connection(headers: &HeaderMap, name: &HeaderName) -> bool {
-    let lines = headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|named| named.trim().eq_ignore_ascii_case(name.as_str()))
 }
 
 fn is_api_key(value: &[u8]) -> bool {
@@ -200,8 +197,8 @@ pub(crate) fn upstream_key(
 /// A keyed request as it came. What goes on is written when it is known that it does: most retries never leave.
 pub(crate) struct Inbound {
     pub(crate) asked: Arc<Asked>,
+    pub(crate) identity: Identity,
     pub(crate) came: Came,
-    pub(crate) key: Option<HeaderValue>,
 }
 
 impl Inbound {
@@ -210,16 +207,21 @@ impl Inbound {
         headers(&self.asked.headers, &self.came, &self.asked.scope)
     }
 
-    /// What goes on to this service.
-    pub(crate) fn outbound(self, upstream: &Upstream) -> Outbound {
-        Outbound {
+    /// What goes on to this service. Every key that a header can carry has a form that one can.
+    pub(crate) fn outbound(self, upstream: &Upstream) -> Result<Outbound, SendError> {
+        let unfit = |error: hapax_core::Error| SendError {
+            executed: Executed::No,
+            cause: format!("{error:#}"),
+            paused: false,
+        };
+        Ok(Outbound {
             uri: target(&self.asked.uri, upstream),
             headers: self.headers(),
             method: self.asked.method.clone(),
             body: self.asked.body.clone(),
             rerun: self.asked.rule.rerun,
-            key: self.key,
-        }
+            key: upstream_key(upstream, &self.identity).map_err(unfit)?,
+        })
     }
 }
 
@@ -234,12 +236,13 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    /// The request of one attempt; the last one takes the headers along.
+    /// The request of one attempt; the last one takes headers and key along.
     fn request(&mut self, attempt: Attempt, is_last: bool) -> Request<Outgoing> {
         let mut headers = if is_last { std::mem::take(&mut self.headers) } else { self.headers.clone() };
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        if let Some(key) = &self.key {
-            headers.insert(IDEMPOTENCY_KEY, key.clone());
+        let key = if is_last { self.key.take() } else { self.key.clone() };
+        if let Some(key) = key {
+            headers.insert(IDEMPOTENCY_KEY, key);
         }
         if let Some(id) = attempt.operation_id.and_then(operation_header) {
             headers.insert(OPERATION_ID, id);

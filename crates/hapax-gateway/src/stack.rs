@@ -165,15 +165,13 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let operations = Some(edge.operations_prefix.clone());
         let (method, uri, headers) = (head.method, head.uri, head.headers);
         let asked = Asked { rule, scope, width, key, method, uri, headers, body, operations }.identified();
-        let upstream_key = forward::upstream_key(&route.upstream, asked.identity())
-            .map_err(|error| Problem::new(Code::KeyMalformed).detail(error.message()))?;
-        let inbound = Inbound { asked: asked.asked().clone(), came, key: upstream_key };
+        let inbound = Inbound { asked: asked.asked().clone(), identity: asked.identity().clone(), came };
 
         // 6 and 7. Claim; run under the lease; settle, release or doubt. 8. Answer with what the ledger has.
         let reconcile = route.reconcile.as_ref().map(|path| reconcile(path, &inbound, pool.clone()));
-        let send = move |attempt| {
-            let outbound = inbound.outbound(pool.settings());
-            outbound.send(pool, attempt)
+        let send = move |attempt| async move {
+            let outbound = inbound.outbound(pool.settings())?;
+            outbound.send(pool, attempt).await
         };
         Ok(shared.protect.run(asked, reconcile, room, self.tasks.enter(), send).await)
     }
@@ -265,7 +263,8 @@ fn unreachable_upstream(failed: &Failed) -> Problem {
 
 /// Asks the service whether an earlier attempt happened (L6).
 fn reconcile(path: &str, inbound: &Inbound, pool: Pool) -> Reconcile {
-    let (path, headers, key) = (path.to_owned(), inbound.headers(), inbound.key.clone());
+    let (path, headers) = (path.to_owned(), inbound.headers());
+    let key = forward::upstream_key(pool.settings(), &inbound.identity).unwrap_or_default();
     Box::new(move |attempt| {
         let request = forward::reconcile_request(&path, &headers, key.as_ref(), attempt);
         let pool = pool.clone();

@@ -14,7 +14,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
+use hapax_tower::answer::is_length;
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderMap, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Body as _;
@@ -264,6 +265,7 @@ impl Pool {
         headers.remove(TRANSFER_ENCODING);
         match length {
             Some(0) if bodiless => drop(headers.remove(CONTENT_LENGTH)),
+            Some(length) if has_length(headers, length) => {}
             Some(length) => drop(headers.insert(CONTENT_LENGTH, HeaderValue::from(length))),
             None => {
                 headers.remove(CONTENT_LENGTH);
@@ -372,6 +374,12 @@ async fn sweep(pool: Weak<Shared>) {
             return;
         }
     }
+}
+
+/// Whether the length is said once, and is this one.
+fn has_length(headers: &HeaderMap, length: u64) -> bool {
+    let mut said = headers.get_all(CONTENT_LENGTH).iter();
+    said.next().is_some_and(|value| is_length(value, length)) && said.next().is_none()
 }
 
 /// A host without the brackets that an IPv6 address has in a URL.

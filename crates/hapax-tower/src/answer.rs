@@ -15,6 +15,9 @@ const VERSION: u8 = 1;
 /// The body is there; otherwise only the head was kept.
 const WITH_BODY: u8 = 1;
 
+/// Fields that are added to an answer that is replayed, for the size of its map.
+const ADDED: usize = 6;
+
 /// An answer as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -29,7 +32,7 @@ pub struct Answer {
 impl Answer {
     /// The bytes that are kept.
     pub fn encode(&self) -> Bytes {
-        encode(self.status, &self.headers, self.body.as_deref())
+        encode(self.status, || self.headers.iter(), self.body.as_deref())
     }
 
     /// Reads back what [`Answer::encode`] gave. The body is not copied.
@@ -38,15 +41,32 @@ impl Answer {
     }
 }
 
-/// The bytes that are kept of an answer with these parts.
-pub(crate) fn encode(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> Bytes {
-    let fields: usize = headers.iter().map(|(name, value)| 6 + name.as_str().len() + value.len()).sum();
-    let mut kept = BytesMut::with_capacity(6 + fields + body.map_or(0, <[u8]>::len));
+/// The bytes that are kept of a service's answer: without what is for the first caller alone, and with its body or none.
+pub(crate) fn keep(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> Bytes {
+    let (name, value) = (BODY_NOT_KEPT, HeaderValue::from_static("true"));
+    let is_for_others = |(name, value): &(&HeaderName, &HeaderValue)| match **name {
+        SET_COOKIE => false,
+        // Written anew with every answer, unless it is right.
+        CONTENT_LENGTH => has_body(status) && body.is_some_and(|body| is_length(value, body.len() as u64)),
+        _ => true,
+    };
+    let not_kept = body.is_none().then_some((&name, &value));
+    encode(status, || headers.iter().filter(is_for_others).chain(not_kept), body)
+}
+
+fn encode<'a, I>(status: StatusCode, fields: impl Fn() -> I, body: Option<&[u8]>) -> Bytes
+where
+    I: Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+{
+    let (count, length) = fields().fold((0_usize, 0), |(count, length), (name, value)| {
+        (count + 1, length + 6 + name.as_str().len() + value.len())
+    });
+    let mut kept = BytesMut::with_capacity(6 + length + body.map_or(0, <[u8]>::len));
     kept.put_u8(VERSION);
     kept.put_u8(if body.is_some() { WITH_BODY } else { 0 });
     kept.put_u16(status.as_u16());
-    kept.put_u16(u16::try_from(headers.len()).unwrap_or(u16::MAX));
-    for (name, value) in headers.iter().take(usize::from(u16::MAX)) {
+    kept.put_u16(u16::try_from(count).unwrap_or(u16::MAX));
+    for (name, value) in fields().take(usize::from(u16::MAX)) {
         kept.put_u16(u16::try_from(name.as_str().len()).unwrap_or(u16::MAX));
         kept.put_slice(name.as_str().as_bytes());
         kept.put_u32(u32::try_from(value.len()).unwrap_or(u32::MAX));
@@ -71,7 +91,7 @@ fn decode(kept: &Bytes) -> Option<Answer> {
     }
     let status = StatusCode::from_u16(u16::try_from(number(take(2)?)).ok()?).ok()?;
     let fields = number(take(2)?);
-    let mut headers = HeaderMap::with_capacity(fields);
+    let mut headers = HeaderMap::with_capacity(fields + ADDED);
     for _ in 0..fields {
         let length = number(take(2)?);
         let name = HeaderName::from_bytes(&take(length)?).ok()?;
@@ -90,16 +110,24 @@ fn decode(kept: &Bytes) -> Option<Answer> {
 /// A field in `spared` stays even if it is named there.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap, spared: &[HeaderName]) {
     if headers.contains_key(CONNECTION) {
-        let lines: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
-        for name in lines.iter().filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')) {
-            if let Ok(name) = HeaderName::from_bytes(name.trim().as_bytes())
-                && !spared.contains(&name)
-            {
-                headers.remove(name);
-            }
-        }
+        let is_named = |name: &&HeaderName| is_named_by_connection(headers, name) && !spared.contains(name);
+        let named: Vec<HeaderName> = headers.keys().filter(is_named).cloned().collect();
+        named.iter().for_each(|name| drop(headers.remove(name)));
     }
     remove(headers, &HOP_BY_HOP);
+}
+
+/// Whether `Connection` says that this field concerns one connection only.
+pub fn is_named_by_connection(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let lines = headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|named| named.trim().eq_ignore_ascii_case(name.as_str()))
+}
+
+/// Whether a value of `Content-Length` is this length, written as we write it.
+pub fn is_length(value: &HeaderValue, length: u64) -> bool {
+    let digits = value.as_bytes();
+    let is_plain = digits == b"0" || (digits.iter().all(u8::is_ascii_digit) && !digits.starts_with(b"0"));
+    is_plain && value.to_str().is_ok_and(|digits| digits.parse() == Ok(length))
 }
 
 /// Looking is cheaper than removing what is hardly ever there.
@@ -165,10 +193,9 @@ pub fn remove_ours(headers: &mut HeaderMap) {
     ours.iter().for_each(|name| drop(headers.remove(name)));
 }
 
-/// Removes what is for the first caller alone. The length is written anew with every answer.
-pub(crate) fn keep_for_others(headers: &mut HeaderMap) {
-    headers.remove(SET_COOKIE);
-    headers.remove(CONTENT_LENGTH);
+/// Answers of these statuses have no body, and so no length of it.
+pub(crate) fn has_body(status: StatusCode) -> bool {
+    status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED
 }
 
 #[cfg(test)]
@@ -208,6 +235,28 @@ mod tests {
         fn any_bytes_are_an_answer_or_corrupt(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = Answer::decode(&Bytes::from(bytes));
         }
+    }
+
+    #[test]
+    fn a_length_is_kept_only_where_it_is_true_and_the_cookie_never_h3() {
+        let kept = |status: u16, lines: &[(&str, &'static str)], body: Option<&[u8]>| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+                headers.append(name, HeaderValue::from_static(value));
+            }
+            let bytes = keep(StatusCode::from_u16(status).unwrap(), &headers, body);
+            let headers = Answer::decode(&bytes).unwrap().headers;
+            headers.keys().map(|name| name.to_string()).collect::<Vec<_>>()
+        };
+        let length = |value| [("content-length", value), ("set-cookie", "a"), ("x-a", "1")];
+        assert_eq!(kept(200, &length("4"), Some(b"body")), ["content-length", "x-a"]);
+        for wrong in ["5", "04", "+4", "4 ", "4, 4", ""] {
+            assert_eq!(kept(200, &length(wrong), Some(b"body")), ["x-a"], "{wrong:?}");
+        }
+        assert_eq!(kept(200, &length("0"), Some(b"")), ["content-length", "x-a"]);
+        assert_eq!(kept(204, &length("0"), Some(b"")), ["x-a"]);
+        assert_eq!(kept(200, &length("4"), None), ["x-a", "idempotency-body-not-kept"]);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::{Fingerprint, Identity, Key, Recipe, RequestParts, Scope, Source, Width};
+use hapax_core::{Fingerprint, Identity, Key, Recipe, RecipeId, RequestParts, Scope, Source, Width};
+use hapax_exec::Rehash;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{Method, Uri};
 
@@ -38,6 +39,13 @@ impl Asked {
         let fingerprint = fingerprint(&self, &self.rule.recipe);
         let identity = identify(&self, &fingerprint);
         Identified { asked: Arc::new(self), fingerprint, identity }
+    }
+}
+
+impl Rehash for Asked {
+    fn rehash(&self, recipe: RecipeId) -> Option<Fingerprint> {
+        let known = [Recipe::raw(), Recipe::json(), Recipe::form(), Recipe::none()];
+        known.iter().find(|known| known.id() == recipe).map(|recipe| fingerprint(self, recipe))
     }
 }
 

@@ -13,14 +13,15 @@ use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
     ClaimId, Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome,
-    Recipe, Retention, Timestamp, Width,
+    Retention, Timestamp, Width,
 };
 use hapax_exec::{Attach, Attempt, Call, Done, Ended, Executor, How, Reason, Reconciled};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Response, StatusCode};
+use httpdate::HttpDate;
 
 use crate::answer::{self, Answer, DERIVED, EXPIRES, REPLAYED};
-use crate::asked::{self, Asked, Identified};
+use crate::asked::{Asked, Identified};
 use crate::body::Body;
 use crate::detach::{Attended, Calls};
 use crate::limits;
@@ -249,11 +250,7 @@ impl<L: Ledger> Protect<L> {
                 }
             });
         }
-        let again = asked.clone();
-        call.rehash(move |id| {
-            let known = [Recipe::raw(), Recipe::json(), Recipe::form(), Recipe::none()];
-            known.iter().find(|recipe| recipe.id() == id).map(|recipe| asked::fingerprint(&again, recipe))
-        })
+        call.rehash(asked.clone())
     }
 
     /// There is an outcome: the first caller gets its answer as it came, everybody else what is kept.
@@ -303,7 +300,7 @@ impl<L: Ledger> Protect<L> {
         *response.headers_mut() = answer.headers;
         let headers = response.headers_mut();
         headers.insert(REPLAYED, HeaderValue::from_static("true"));
-        if has_body(answer.status) {
+        if answer::has_body(answer.status) && !headers.contains_key(CONTENT_LENGTH) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         stamp(headers, done.operation_id, done.keep_until);
@@ -382,8 +379,7 @@ impl Shared {
     fn outcome_of(&self, response: Response<Bytes>, claim: ClaimId) -> Outcome {
         let (mut head, body) = response.into_parts();
         answer::clean(&mut head.headers);
-        answer::keep_for_others(&mut head.headers);
-        let encoded = answer::encode(head.status, &head.headers, Some(&body));
+        let encoded = answer::keep(head.status, &head.headers, Some(&body));
         Outcome::Succeeded(match &self.seal {
             Some(seal) => seal.seal(&claim, &encoded),
             None => encoded,
@@ -450,28 +446,29 @@ fn stamp(headers: &mut HeaderMap, operation_id: Option<OperationId>, keep_until:
     if let Some(id) = operation_id.and_then(operation_header) {
         headers.insert(OPERATION_ID, id);
     }
-    if let Some(until) = keep_until.and_then(|until| HeaderValue::try_from(date(until)).ok()) {
+    if let Some(until) = keep_until.and_then(date) {
         headers.insert(EXPIRES, until);
     }
 }
 
 /// An operation's public id as a field's value.
 pub fn operation_header(id: OperationId) -> Option<HeaderValue> {
-    use std::fmt::Write as _;
-    // `op_` and 32 digits, in a string that is not longer: what a value is made of is not copied then.
-    let mut text = String::with_capacity(35);
-    write!(text, "{id}").ok()?;
-    HeaderValue::try_from(text).ok()
+    // `op_` and 32 digits.
+    value_of(id, 35)
 }
 
 /// As dates are written in HTTP; what is kept for ever, until the last day that can be written.
-fn date(time: Timestamp) -> String {
+fn date(time: Timestamp) -> Option<HeaderValue> {
     const LAST: u64 = 253_402_300_799;
     let seconds = u64::try_from(time.as_micros() / 1_000_000).unwrap_or(0).min(LAST);
-    httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+    let date = HttpDate::from(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+    value_of(date, 29)
 }
 
-/// Answers of these statuses have no body, and so no length of it.
-fn has_body(status: StatusCode) -> bool {
-    status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED
+/// A field's value from a text of this length. In a string that is not longer, what the value is made of is not copied.
+fn value_of(text: impl std::fmt::Display, length: usize) -> Option<HeaderValue> {
+    use std::fmt::Write as _;
+    let mut value = String::with_capacity(length);
+    write!(value, "{text}").ok()?;
+    HeaderValue::try_from(value).ok()
 }

@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bytes::{Bytes, BytesMut};
 use hapax_core::{ClaimId, Doubt, OperationId, Outcome};
 use hapax_exec::Ended;
-use http::header::HeaderValue;
 use http::{Response, response};
 use http_body_util::BodyExt as _;
 
-use crate::answer::{self, BODY_NOT_KEPT};
+use crate::answer;
 use crate::body::Body;
 use crate::detach::Begun;
 use crate::judge::{Judged, judge};
@@ -113,12 +112,7 @@ where
         _ => Outcome::Succeeded(bytes),
     };
     let keep = |head: &response::Parts, body: Option<&[u8]>| {
-        let mut headers = head.headers.clone();
-        answer::keep_for_others(&mut headers);
-        if body.is_none() {
-            headers.insert(BODY_NOT_KEPT, HeaderValue::from_static("true"));
-        }
-        let encoded = answer::encode(head.status, &headers, body);
+        let encoded = answer::keep(head.status, &head.headers, body);
         match sealing {
             Some((seal, claim)) => seal.seal(&claim, &encoded),
             None => encoded,
@@ -162,7 +156,8 @@ async fn read<B>(mut body: B, most: usize, room: &mut impl Room) -> Result<Read<
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
-    let mut chunks: VecDeque<Bytes> = VecDeque::new();
+    // Most answers come in one piece, which needs no list.
+    let (mut only, mut chunks) = (None, VecDeque::new());
     let mut length = 0;
     if body.size_hint().lower() > most as u64 {
         return Ok(Read::TooLong(chunks, body));
@@ -171,15 +166,19 @@ where
         let Ok(chunk) = frame?.into_data() else { continue };
         length += chunk.len();
         room.grow(chunk.len());
-        if !chunk.is_empty() {
+        if chunk.len() == length {
+            only = Some(chunk);
+        } else {
+            chunks.extend(only.take());
             chunks.push_back(chunk);
         }
         if length > most {
+            chunks.extend(only);
             return Ok(Read::TooLong(chunks, body));
         }
     }
-    if chunks.len() <= 1 {
-        return Ok(Read::Whole(chunks.pop_front().unwrap_or_default()));
+    if chunks.is_empty() {
+        return Ok(Read::Whole(only.unwrap_or_default()));
     }
     let mut whole = BytesMut::with_capacity(length);
     chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));

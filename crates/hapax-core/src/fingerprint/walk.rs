@@ -10,6 +10,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use crate::json::{self, NotIJson, Pointer};
 use crate::limits::MAX_JSON_DEPTH;
 
+/// Members of objects that there is room for from the beginning.
+const COMMON_MEMBERS: usize = 24;
+
 /// A value without parts.
 #[derive(Clone, Copy)]
 pub(super) enum Leaf<'a> {
@@ -39,7 +42,7 @@ pub(super) fn walk(text: &[u8], ignored: &[Pointer], limit: usize, visit: &mut i
         visit,
         ignored,
         pointer: String::with_capacity(64),
-        members: Vec::new(),
+        members: Vec::with_capacity(COMMON_MEMBERS),
         unseen: 0,
         left: limit,
         whole: true,
