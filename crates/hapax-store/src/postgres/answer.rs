@@ -40,18 +40,19 @@ struct Settled {
 }
 
 impl Done {
-    /// Reads what a single claim gave.
-    pub(super) fn of_claim(id: ClaimId, row: Option<&Row>) -> Result<Done, Failure> {
+    /// Reads the grant of a single claim.
+    pub(super) fn of_grant(id: ClaimId, row: &Row) -> Result<Done, Failure> {
+        let mut done = Done { time: Timestamp::from_micros(get(row, 0)?), ..Done::default() };
+        done.granted.insert(id, epoch(get(row, 1)?));
+        Ok(done)
+    }
+
+    /// Reads a single claim that was there already, if it still is.
+    pub(super) fn of_present(id: ClaimId, row: Option<&Row>) -> Result<Done, Failure> {
         let mut done = Done::default();
         let Some(row) = row else { return Ok(done) };
         done.time = Timestamp::from_micros(get(row, 0)?);
-        match get::<Option<i64>>(row, 1)? {
-            Some(granted) => drop(done.granted.insert(id, epoch(granted))),
-            None if get::<Option<&[u8]>>(row, 2)?.is_some() => {
-                drop(done.present.insert(id, read_present(row, 2)))
-            }
-            None => {}
-        }
+        done.present.insert(id, read_present(row, 1));
         Ok(done)
     }
 
