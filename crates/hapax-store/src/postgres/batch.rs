@@ -120,9 +120,8 @@ impl Weigh for Item {
 pub(super) async fn serve(shared: Arc<Shared>) {
     let mut line = Line::new(shared.database.clone());
     while let Some(items) = shared.batches.share(limits::BATCHES_IN_FLIGHT).await {
-        let count = items.len();
         serve_batch(&shared, &mut line, items).await;
-        shared.batches.done(count);
+        shared.batches.done();
     }
 }
 
