@@ -48,10 +48,13 @@ pub(crate) struct LedgerArgs {
     /// Leave one of the stores out: `embedded` or `postgres`.
     #[arg(long)]
     only: Option<String>,
+    /// Measure PostgreSQL with so many waiters only, for example `64` or `64,1`, and not how fast waiters are woken.
+    #[arg(long, value_delimiter = ',')]
+    waiters: Vec<usize>,
     /// Keys that are there before the "many keys" measurement of the embedded store.
     #[arg(long, default_value_t = 5_000_000)]
     keys: usize,
-    /// Rows that are there before the "many rows" measurement of PostgreSQL.
+    /// Rows that are there before the "many rows" measurement of PostgreSQL; 0 leaves it out.
     #[arg(long, default_value_t = 2_000_000)]
     rows: usize,
     /// Seconds of each measurement.

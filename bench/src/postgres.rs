@@ -31,12 +31,16 @@ pub(crate) async fn measure(args: &LedgerArgs, report: &mut Report) -> Result<()
     report.heading("PostgreSQL, 1 KiB outcomes, claim and settle each durable");
     let store = Postgres::open(&url, Options::default()).await?;
     compare(args, report, &store, &url, folder.path(), "empty").await?;
-    waking(report, &store, &url).await?;
-    eprintln!("  making {} rows in both …", args.rows);
-    load::fill(&store, args.rows, OUTCOME).await?;
-    pgbench::fill(&client, args.rows).await?;
-    client.batch_execute("CHECKPOINT").await?;
-    with_rows(args, report, &store, &url, folder.path()).await?;
+    if args.waiters.is_empty() {
+        waking(report, &store, &url).await?;
+    }
+    if args.rows > 0 {
+        eprintln!("  making {} rows in both …", args.rows);
+        load::fill(&store, args.rows, OUTCOME).await?;
+        pgbench::fill(&client, args.rows).await?;
+        client.batch_execute("CHECKPOINT").await?;
+        with_rows(args, report, &store, &url, folder.path()).await?;
+    }
     store.close().await?;
     Ok(())
 }
@@ -92,6 +96,9 @@ async fn compare(
 ) -> Result<(), Failure> {
     for (waiters, clients, wanted) in [(64, &[8, 32, 64][..], 3.5), (512, &[8, 32, 64], 4.5), (1, &[1], 0.9)]
     {
+        if !args.waiters.is_empty() && !args.waiters.contains(&waiters) {
+            continue;
+        }
         let (rate, best, ratio) = rounds(args, store, url, folder, waiters, clients).await?;
         report.figure(&format!("pgbench, best of {clients:?} clients, {what}"), best, "pairs/s");
         report.figure(&format!("hapax, {waiters} waiters, {what}"), rate.pairs, "pairs/s");

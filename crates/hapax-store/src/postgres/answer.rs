@@ -12,6 +12,7 @@ use hapax_core::{
     Answer, AttemptId, Change, Claim, ClaimId, Command, Ending, Epoch, Error, Kept, Now, OperationId, Sign,
     State, Timestamp, Verdict, step,
 };
+use tokio::sync::oneshot;
 use tokio_postgres::Row;
 
 use super::batch::{Batch, Claiming, Settling};
@@ -40,18 +41,19 @@ struct Settled {
 }
 
 impl Done {
-    /// Reads what a single claim gave.
-    pub(super) fn of_claim(id: ClaimId, row: Option<&Row>) -> Result<Done, Failure> {
+    /// Reads the grant of a single claim.
+    pub(super) fn of_grant(id: ClaimId, row: &Row) -> Result<Done, Failure> {
+        let mut done = Done { time: Timestamp::from_micros(get(row, 0)?), ..Done::default() };
+        done.granted.insert(id, epoch(get(row, 1)?));
+        Ok(done)
+    }
+
+    /// Reads a single claim that was there already, if it still is.
+    pub(super) fn of_present(id: ClaimId, row: Option<&Row>) -> Result<Done, Failure> {
         let mut done = Done::default();
         let Some(row) = row else { return Ok(done) };
         done.time = Timestamp::from_micros(get(row, 0)?);
-        match get::<Option<i64>>(row, 1)? {
-            Some(granted) => drop(done.granted.insert(id, epoch(granted))),
-            None if get::<Option<&[u8]>>(row, 2)?.is_some() => {
-                drop(done.present.insert(id, read_present(row, 2)))
-            }
-            None => {}
-        }
+        done.present.insert(id, read_present(row, 1));
         Ok(done)
     }
 
@@ -134,10 +136,10 @@ fn read_present(row: &Row, first: usize) -> Result<Stored, Error> {
 /// Answers everybody in a batch.
 pub(super) fn batch(shared: &Arc<Shared>, batch: Batch, done: Done) {
     let watched_here = !shared.watchers.is_idle();
-    let mut grants: HashMap<ClaimId, Claim> = HashMap::new();
+    let (mut grants, mut replies) = (HashMap::new(), Replies::default());
     let repeated = !batch.more_claims.is_empty();
     for claiming in batch.claims {
-        if let Some(granted) = answer_granted(shared, claiming, &done, watched_here)
+        if let Some(granted) = answer_granted(shared, claiming, &done, watched_here, &mut replies)
             && repeated
         {
             grants.insert(granted.0, granted.1);
@@ -151,11 +153,30 @@ pub(super) fn batch(shared: &Arc<Shared>, batch: Batch, done: Done) {
     }
     for settling in batch.settles {
         match done.settled.get(&settling.id) {
-            Some(settled) => answer_settled(shared, settling, settled, done.time, watched_here),
+            Some(settled) => {
+                answer_settled(shared, settling, settled, done.time, watched_here, &mut replies);
+            }
             None => Order::settle(settling).hand_in(shared),
         }
     }
     batch.more_settles.into_iter().for_each(|settling| Order::settle(settling).hand_in(shared));
+    replies.send();
+}
+
+/// Replies that go out together. Each wakes its caller's thread, which would otherwise go back to sleep between any two
+/// of them.
+#[derive(Default)]
+struct Replies {
+    verdicts: Vec<(oneshot::Sender<Result<Verdict, Error>>, Verdict)>,
+    endings: Vec<(oneshot::Sender<Result<Ending, Error>>, Ending)>,
+}
+
+impl Replies {
+    fn send(self) {
+        // Whoever asked may have gone; whoever gave up asks again under the same attempt and releases it.
+        self.verdicts.into_iter().for_each(|(reply, verdict)| drop(reply.send(Ok(verdict))));
+        self.endings.into_iter().for_each(|(reply, ending)| drop(reply.send(Ok(ending))));
+    }
 }
 
 /// Answers whoever was granted a claim, or else finds out what it is. Gives back the claim as it was granted.
@@ -164,6 +185,7 @@ fn answer_granted(
     claiming: Claiming,
     done: &Done,
     wake: bool,
+    replies: &mut Replies,
 ) -> Option<(ClaimId, Claim)> {
     let Some(epoch) = done.granted.get(&claiming.id) else {
         answer_present(shared, claiming, done);
@@ -177,8 +199,7 @@ fn answer_granted(
             if wake {
                 shared.watchers.changed(&id, false);
             }
-            // Whoever asked may have gone; whoever gave up asks again under the same attempt and releases it.
-            let _ = claiming.reply.send(Ok(verdict));
+            replies.verdicts.push((claiming.reply, verdict));
             Some((id, claim))
         }
         _ => {
@@ -211,7 +232,14 @@ fn decide(shared: &Arc<Shared>, claiming: Claiming, claim: Option<&Claim>, holde
     }
 }
 
-fn answer_settled(shared: &Shared, settling: Settling, settled: &Settled, time: Timestamp, wake: bool) {
+fn answer_settled(
+    shared: &Shared,
+    settling: Settling,
+    settled: &Settled,
+    time: Timestamp,
+    wake: bool,
+    replies: &mut Replies,
+) {
     let kept = Kept {
         operation_id: settled.operation_id,
         attempt: settled.attempt,
@@ -232,7 +260,7 @@ fn answer_settled(shared: &Shared, settling: Settling, settled: &Settled, time: 
     if wake || settled.watched {
         shared.watchers.changed(&settling.id, settled.watched);
     }
-    let _ = settling.reply.send(Ok(Ending::Settled(kept)));
+    replies.endings.push((settling.reply, Ending::Settled(kept)));
 }
 
 /// A verdict without the row being locked, for a claim that somebody else keeps locked. `None` if only the

@@ -120,9 +120,8 @@ impl Weigh for Item {
 pub(super) async fn serve(shared: Arc<Shared>) {
     let mut line = Line::new(shared.database.clone());
     while let Some(items) = shared.batches.share(limits::BATCHES_IN_FLIGHT).await {
-        let count = items.len();
         serve_batch(&shared, &mut line, items).await;
-        shared.batches.done(count);
+        shared.batches.done();
     }
 }
 
@@ -282,7 +281,11 @@ async fn claim_one(shared: &Shared, link: &mut Link, claiming: &Claiming) -> Res
             ],
         )
         .await?;
-    answer::Done::of_claim(claiming.id, rows.first())
+    if let Some(granted) = rows.first() {
+        return answer::Done::of_grant(claiming.id, granted);
+    }
+    let present = link.query(PRESENT, &[&shared.session.given_time(), &&claiming.id.as_bytes()[..]]).await?;
+    answer::Done::of_present(claiming.id, present.first())
 }
 
 async fn settle_one(shared: &Shared, link: &mut Link, settling: &Settling) -> Result<answer::Done, Failure> {
@@ -357,38 +360,45 @@ fn shelf_of(shared: &Shared, claiming: &Claiming) -> Result<i32, Failure> {
     shared.database.shelves.get(&claiming.shelf).ok_or(Failure::Busy)
 }
 
-/// What `hapax.batch` does, for one claim. Either granted_epoch is there, or the claim is; neither if
-/// somebody else was granted it at the same moment.
+/// What `hapax.batch` does, for one claim. No row: it is there already, or somebody else was granted it at the same
+/// moment. What is there is read apart: a grant, which is what nearly every claim comes to, need not open the tables that
+/// only showing a claim takes.
 const CLAIM_ONE: &str = "\
-    WITH moment AS MATERIALIZED (SELECT coalesce($1::bigint, hapax.clock()) AS now), won AS ( \
+    WITH won AS ( \
         INSERT INTO hapax.claims AS c (digest, epoch, opened_at, granted_at, since, until, session, shelf, state, note, \
             earlier, watched, leaving, attempt, operation_id, fingerprint, terms, identity, leaves) \
         SELECT $3, nextval('hapax.epochs'), m.now, m.now, m.now, hapax.later(m.now, $8), $2, $9, 'H', '-', false, false, \
             false, $4, $5, $6, $7, $10, $11 \
-        FROM moment m WHERE NOT EXISTS (SELECT FROM hapax.claims present WHERE present.digest = $3) \
-        ON CONFLICT (digest) DO NOTHING RETURNING c.epoch \
+        FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now OFFSET 0) m \
+        WHERE NOT EXISTS (SELECT FROM hapax.claims present WHERE present.digest = $3) \
+        ON CONFLICT (digest) DO NOTHING RETURNING c.opened_at, c.epoch \
     ), counted AS ( \
         INSERT INTO hapax.tally (shelf, at, first, last, held, settled, in_doubt, released) \
-        SELECT $9, m.now, w.epoch, w.epoch, 1, 0, 0, 0 FROM won w, moment m \
+        SELECT $9, w.opened_at, w.epoch, w.epoch, 1, 0, 0, 0 FROM won w \
     ) \
-    SELECT m.now, w.epoch AS granted_epoch, st.* FROM moment m LEFT JOIN won w ON true \
-    LEFT JOIN LATERAL (SELECT * FROM hapax.standing st WHERE w.epoch IS NULL AND st.digest = $3) st ON true";
+    SELECT w.opened_at, w.epoch FROM won w";
+
+/// A claim that is there. No row: it is gone again.
+const PRESENT: &str = "\
+    SELECT m.now, st.* FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now OFFSET 0) m, hapax.standing st \
+    WHERE st.digest = $2";
 
 /// What `hapax.batch` does, for one settle. No row: not held under this epoch, or somebody touched it.
 const SETTLE_ONE: &str = "\
-    WITH moment AS MATERIALIZED (SELECT coalesce($1::bigint, hapax.clock()) AS now), done AS ( \
+    WITH done AS ( \
         UPDATE hapax.claims c SET state = 'S', note = 'h', since = m.now, \
             until = hapax.later(CASE WHEN $4 THEN c.opened_at ELSE m.now END, $5) \
-        FROM moment m WHERE c.digest = $2 AND c.epoch = $3 AND c.state = 'H' AND c.xmax = 0 \
-        RETURNING m.now, c.until, c.shelf, c.watched, c.attempt, c.operation_id \
+        FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now OFFSET 0) m \
+        WHERE c.digest = $2 AND c.epoch = $3 AND c.state = 'H' AND c.xmax = 0 \
+        RETURNING c.since, c.until, c.shelf, c.watched, c.attempt, c.operation_id \
     ), kept AS ( \
         INSERT INTO hapax.outcomes (keep_until, epoch, digest, kind, status, checksum, bytes) \
         SELECT d.until, $3, $2, $6, $7, $8, $9 FROM done d \
     ), counted AS ( \
         INSERT INTO hapax.tally (shelf, at, held, settled, in_doubt, released) \
-        SELECT d.shelf, d.now, -1, 1, 0, 0 FROM done d \
+        SELECT d.shelf, d.since, -1, 1, 0, 0 FROM done d \
     ) \
-    SELECT d.now, d.until, d.attempt, d.operation_id, d.watched FROM done d";
+    SELECT d.since, d.until, d.attempt, d.operation_id, d.watched FROM done d";
 
 const BATCH: &str = "\
     SELECT * FROM hapax.batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \

@@ -16,9 +16,8 @@ pub(super) trait Weigh {
 
 /// A bounded queue. Whoever takes from it takes many at once, and says when it is done with them.
 ///
-/// It gathers without a timer: while one batch is under way, the next one starts as soon as half as many
-/// items wait, or when the first is done. Whoever was just answered comes back with the next command a moment
-/// later; a batch that did not wait for those would be small, and every batch costs a commit.
+/// It gathers without a timer: whoever is free takes its share of what waits, and what comes while all are busy is the
+/// next batch. Waiting for more, until half a batch was there, cost more than the larger batches saved.
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Notify,
@@ -27,28 +26,19 @@ pub(super) struct Queue<T> {
 struct State<T> {
     items: VecDeque<T>,
     closed: bool,
-    /// Batches that are under way, and the items in them.
+    /// Batches that are under way.
     batches: usize,
-    in_flight: usize,
-}
-
-impl<T> State<T> {
-    /// How many items must wait before the next batch starts: half of what the batches under way have on
-    /// average.
-    fn wanted(&self) -> usize {
-        (self.in_flight / (2 * self.batches.max(1))).max(1)
-    }
 }
 
 impl<T> Queue<T> {
     pub(super) fn new() -> Self {
-        let state = State { items: VecDeque::new(), closed: false, batches: 0, in_flight: 0 };
+        let state = State { items: VecDeque::new(), closed: false, batches: 0 };
         Queue { state: Mutex::new(state), filled: Notify::new() }
     }
 
     /// Adds to the end, or gives the item back with the reason.
     pub(super) fn push(&self, item: T) -> Result<(), (T, Error)> {
-        let enough = {
+        {
             let mut state = self.lock();
             if state.closed {
                 return Err((item, closed_error()));
@@ -57,12 +47,9 @@ impl<T> Queue<T> {
                 return Err((item, Error::unavailable("too many commands wait for the store")));
             }
             state.items.push_back(item);
-            state.items.len() >= state.wanted()
-        };
-        if enough {
-            // Whoever waits last was busy last: its connection is warm.
-            self.filled.notify_last();
         }
+        // Whoever waits last was busy last: its connection is warm.
+        self.filled.notify_last();
         Ok(())
     }
 
@@ -71,17 +58,9 @@ impl<T> Queue<T> {
         self.take_with(|state| state.items.pop_front()).await
     }
 
-    /// A batch of this many items is done.
-    pub(super) fn done(&self, count: usize) {
-        let enough = {
-            let mut state = self.lock();
-            state.batches -= 1;
-            state.in_flight -= count;
-            state.items.len() >= state.wanted()
-        };
-        if enough {
-            self.filled.notify_one();
-        }
+    /// A batch is done.
+    pub(super) fn done(&self) {
+        self.lock().batches -= 1;
     }
 
     /// Refuses whatever comes from now on, and drops what waits.
@@ -105,9 +84,9 @@ impl<T> Queue<T> {
                     self.filled.notify_one();
                     return None;
                 }
-                if state.items.len() >= state.wanted() {
+                if !state.items.is_empty() {
                     let taken = take(&mut state);
-                    if state.items.len() >= state.wanted() {
+                    if !state.items.is_empty() {
                         self.filled.notify_one();
                     }
                     return taken;
@@ -140,7 +119,6 @@ impl<T: Weigh> Queue<T> {
                 count += 1;
             }
             state.batches += 1;
-            state.in_flight += count;
             Some(state.items.drain(..count).collect())
         })
         .await
@@ -171,20 +149,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_next_batch_gathers_until_it_is_half_as_large_or_the_one_before_is_done() {
+    async fn who_is_free_takes_all_that_waits_while_the_other_has_a_batch() {
         let queue = Queue::new();
         (0..8).for_each(|n| queue.push(n).unwrap());
-        assert_eq!(queue.share(1).await.unwrap().len(), 8);
-        (0..3).for_each(|n| queue.push(n).unwrap());
-        let short = std::time::Duration::from_millis(20);
-        assert!(tokio::time::timeout(short, queue.share(2)).await.is_err());
-        queue.push(3).unwrap();
         assert_eq!(queue.share(2).await.unwrap().len(), 4);
-        queue.push(4).unwrap();
-        assert!(tokio::time::timeout(short, queue.share(2)).await.is_err());
-        queue.done(8);
-        queue.done(4);
-        assert_eq!(queue.share(2).await.unwrap().len(), 1);
+        assert_eq!(queue.share(2).await.unwrap().len(), 4);
+        queue.done();
+        (0..3).for_each(|n| queue.push(n).unwrap());
+        assert_eq!(queue.share(2).await.unwrap().len(), 3);
+        queue.done();
+        queue.done();
+        (0..3).for_each(|n| queue.push(n).unwrap());
+        assert_eq!(queue.share(2).await.unwrap().len(), 2, "both are free: each takes its half");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_batch_is_woken_by_the_first_item() {
+        let queue = Queue::new();
+        let (taken, ()) = tokio::join!(queue.share(2), async { queue.push(7_usize).unwrap() });
+        assert_eq!(taken.unwrap(), [7]);
     }
 
     #[tokio::test]
@@ -193,7 +176,7 @@ mod tests {
         [limits::BATCH_BYTES + 1, 1, limits::BATCH_BYTES, 1].into_iter().for_each(|n| queue.push(n).unwrap());
         for size in [1, 1, 1, 1] {
             assert_eq!(queue.share(1).await.unwrap().len(), size);
-            queue.done(size);
+            queue.done();
         }
     }
 

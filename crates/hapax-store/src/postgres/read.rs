@@ -70,9 +70,8 @@ pub(super) async fn serve(shared: Arc<Shared>) {
                 result => break result,
             }
         };
-        let count = reads.len();
         answer(&shared, reads, result.map_err(Failure::into_error));
-        shared.reads.done(count);
+        shared.reads.done();
     }
 }
 
