@@ -24,25 +24,99 @@ struct Inner {
     source: Option<reqwest::Error>,
 }
 
+/// An example that runs: a server that answers with this status and this code, and what a caller does about it. The examples
+/// make one attempt each; what surfaces after several is the same.
+macro_rules! example {
+    ($status:literal, $code:literal, $lines:literal) => {
+        concat!(
+            "\n```\n# use hapax_client::{Client, Executed, Kind, Retry, RetryPolicy};\n",
+            "# let server = std::net::TcpListener::bind(\"127.0.0.1:0\").unwrap();\n",
+            "# let url = format!(\"http://{}\", server.local_addr().unwrap());\n",
+            "# let (status, code) = (\"", $status, "\", \"", $code, "\");\n",
+            "# std::thread::spawn(move || for socket in server.incoming() {\n",
+            "#     let (mut socket, body) = (socket.unwrap(), format!(r#\"{{\"code\": \"{code}\"}}\"#));\n",
+            "#     std::io::Read::read(&mut socket, &mut [0; 4096]).unwrap();\n",
+            "#     let kind = \"content-type: application/problem+json\\r\\nretry-after: 7\";\n",
+            "#     let head = format!(\"HTTP/1.1 {status}\\r\\n{kind}\\r\\ncontent-length: {}\", body.len());\n",
+            "#     let answer = format!(\"{head}\\r\\n\\r\\n{body}\");\n",
+            "#     std::io::Write::write_all(&mut socket, answer.as_bytes()).unwrap();\n",
+            "# });\n",
+            "# let one = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();\n",
+            "# let client = Client::builder(&url).policy(RetryPolicy::none()).build().unwrap();\n",
+            "# one.block_on(async {\n",
+            $lines,
+            "\n# });\n```"
+        )
+    };
+}
+
 /// What kind of failure, named by what the caller must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
     /// The key was used before for a different request: use a new key, or send what was sent before.
+    #[doc = example!("422 Unprocessable Entity", "key-reused", r#"
+let charge = client.post("/charges").key("order-42").body("99");
+let error = charge.send().await.unwrap_err();
+assert_eq!((error.kind(), error.status()), (Kind::Mismatch, Some(422)));
+// Nothing was done for this request, and sending it again cannot help: `order-42` stands for another one.
+assert_eq!((error.executed(), error.retry()), (Executed::No, Retry::Never));"#)]
     Mismatch,
     /// The state of what the request is about does not allow it.
+    #[doc = example!("409 Conflict", "order-closed", r#"
+let error = client.post("/orders/7/items").body("1").send().await.unwrap_err();
+assert_eq!((error.kind(), error.retry()), (Kind::Conflict, Retry::Never));
+// What the server itself calls it, if it says so.
+assert_eq!(error.code(), Some("order-closed"));"#)]
     Conflict,
     /// The first request with this key is still running: try again later with the same key.
+    #[doc = example!("409 Conflict", "in-progress", r#"
+let error = client.post("/charges").key("order-42").body("10").send().await.unwrap_err();
+assert_eq!(error.kind(), Kind::InProgress);
+// The server says when; the key must be the same.
+let Retry::SameKey(after) = error.retry() else { panic!("it may be sent again") };
+assert_eq!((after.as_secs(), error.key()), (7, Some("order-42")));"#)]
     InProgress,
     /// Nobody knows whether the work was done: ask again later with the same key, never with a new one.
+    #[doc = example!("409 Conflict", "outcome-unknown", r#"
+let error = client.post("/charges").key("order-42").body("10").send().await.unwrap_err();
+assert_eq!((error.kind(), error.executed()), (Kind::OutcomeUnknown, Executed::Unknown));
+// With a new key the customer might be charged twice. Keep this one, and recall the outcome when somebody has resolved it.
+assert_eq!(error.key(), Some("order-42"));"#)]
     OutcomeUnknown,
     /// Too many requests.
+    #[doc = example!("429 Too Many Requests", "too-many", r#"
+let error = client.post("/charges").key("order-42").body("10").send().await.unwrap_err();
+assert_eq!((error.kind(), error.executed()), (Kind::RateLimited, Executed::No));
+assert_eq!(error.retry_after().map(|after| after.as_secs()), Some(7));"#)]
     RateLimited,
     /// The server failed.
+    #[doc = example!("503 Service Unavailable", "ledger-unavailable", r#"
+let error = client.post("/charges").key("order-42").body("10").send().await.unwrap_err();
+assert_eq!((error.kind(), error.status()), (Kind::Server, Some(503)));
+// With a key it is safe to send it again, whatever was done.
+assert!(matches!(error.retry(), Retry::SameKey(_)));"#)]
     Server,
     /// The server could not be reached, or broke off.
+    #[doc = example!("", "", r#"
+# let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+# let url = format!("http://{}", free.local_addr().unwrap());
+# drop(free);
+# let client = Client::builder(&url).policy(RetryPolicy::none()).build().unwrap();
+let error = client.post("/charges").key("order-42").body("10").send().await.unwrap_err();
+assert_eq!((error.kind(), error.status()), (Kind::Network, None));
+// Perhaps it arrived and only the answer was lost: the same key makes another attempt safe.
+assert_eq!(error.executed(), Executed::Unknown);
+assert!(matches!(error.retry(), Retry::SameKey(_)));"#)]
     Network,
     /// The call itself cannot be made or cannot be accepted.
+    #[doc = example!("400 Bad Request", "request-malformed", r#"
+let error = client.post("/charges").key("not a key").body("10").send().await.unwrap_err();
+assert_eq!((error.kind(), error.attempts()), (Kind::Invalid, 0));
+// Nothing was sent. A server that refuses a request is of this kind, too.
+let error = client.post("/charges").body("nonsense").send().await.unwrap_err();
+assert_eq!((error.kind(), error.status()), (Kind::Invalid, Some(400)));
+assert_eq!((error.executed(), error.retry()), (Executed::No, Retry::Never));"#)]
     Invalid,
 }
 

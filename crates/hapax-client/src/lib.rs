@@ -32,6 +32,7 @@ pub use answer::Answer;
 pub use call::CallBuilder;
 pub use client::{Client, ClientBuilder, Plain409};
 pub use error::{Error, Kind};
+pub use hapax_core::{Executed, Retry};
 pub use intent::{Intent, Journal};
 pub use key::IdempotencyKey;
 pub use policy::{InvalidPolicy, RetryPolicy};
