@@ -50,6 +50,8 @@ impl From<rusqlite::Error> for Fault {
             E::FromSqlConversionFailure(..) | E::IntegralValueOutOfRange(..) | E::InvalidColumnType(..) => {
                 Fault::Command(damaged(&error))
             }
+            // What is asked for is always the same: tables that do not have it are not those we made.
+            E::SqlInputError { .. } => Fault::Command(damaged(&error)),
             E::Utf8Error(..) | E::QueryReturnedNoRows => Fault::Command(damaged(&error)),
             _ => Fault::Command(
                 Error::internal("the store was used in a way it does not understand").with_detail(&error),
