@@ -118,6 +118,19 @@ async fn a_flipped_byte_in_a_claim_fails_that_claim_alone() {
 }
 
 #[tokio::test]
+async fn a_table_that_lacks_what_every_hapax_asks_for_is_damaged_b8() {
+    for column in [&b"    latest_at INTEGER"[..], b"    bytes BLOB"] {
+        let folder = closed(3).await;
+        flip_all(&folder.path().join("hapax.db"), column, 6);
+        let error = match open(folder.path()) {
+            Ok(store) => store.claim(ask("key-1")).await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert_eq!(error.kind(), Kind::Corrupt, "{error:#}");
+    }
+}
+
+#[tokio::test]
 async fn a_flipped_byte_anywhere_never_changes_an_answer() {
     let folder = closed(30).await;
     let database = folder.path().join("hapax.db");
