@@ -18,6 +18,7 @@ mod recall;
 mod record;
 mod route;
 pub mod settings;
+mod socket;
 mod stack;
 pub mod tls;
 mod tunnel;

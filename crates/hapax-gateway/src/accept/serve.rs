@@ -16,9 +16,10 @@ use tokio_rustls::TlsAcceptor;
 use super::pulse::Pulse;
 use super::service;
 use super::slots::Slot;
-use super::stream::{Socket, Stream};
+use super::stream::Stream;
 use super::{Handler, Peer, Site, Stop};
 use crate::limits;
+use crate::socket::Socket;
 
 /// Serves a connection to its end.
 pub(super) async fn serve<H: Handler>(
@@ -65,7 +66,7 @@ async fn open(site: &Site, socket: TcpStream, pulse: Arc<Pulse>, slot: Slot) -> 
     // The handshake had a time of its own.
     pulse.head_begins();
     let h2 = socket.get_ref().1.alpn_protocol() == Some(b"h2");
-    let mut stream = Stream::new(Socket::Tls(Box::new(socket)), pulse, slot, Arc::clone(&site.docs));
+    let mut stream = Stream::new(Socket::tls(socket), pulse, slot, Arc::clone(&site.docs));
     if !h2 {
         stream.watch_heads();
     }

@@ -8,12 +8,11 @@ use std::task::{Context, Poll};
 
 use hapax_tower::{Code, Problem};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
 
 use super::head::HeadWatch;
 use super::pulse::Pulse;
 use super::slots::Slot;
+use crate::socket::Socket;
 
 /// What a client says first that means to speak HTTP/2 at once.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -28,11 +27,6 @@ fn refusal(code: Code, docs: &str) -> Vec<u8> {
     bytes.extend(b"\r\n");
     bytes.extend(response.body());
     bytes
-}
-
-pub(super) enum Socket {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// A client's socket.
@@ -71,10 +65,7 @@ impl Stream {
     pub(super) async fn speaks_h2(&mut self) -> io::Result<bool> {
         while self.first_to < PREFACE.len() {
             let room = &mut self.first[self.first_to..];
-            let count = match &mut self.socket {
-                Socket::Plain(socket) => socket.read(room).await?,
-                Socket::Tls(socket) => socket.read(room).await?,
-            };
+            let count = self.socket.read(room).await?;
             self.first_to += count;
             if count == 0 || self.first[..self.first_to] != PREFACE[..self.first_to] {
                 return Ok(false);
@@ -96,10 +87,7 @@ impl Stream {
             self.first_from += count;
             return Poll::Ready(Ok(()));
         }
-        match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_read(cx, buf),
-            Socket::Tls(socket) => Pin::new(socket).poll_read(cx, buf),
-        }
+        Pin::new(&mut self.socket).poll_read(cx, buf)
     }
 
     /// Whether these bytes may go on to hyper.
@@ -122,10 +110,7 @@ impl Stream {
             let too_large = self.watch.as_ref().is_some_and(|watch| watch.is_too_large());
             let code = if too_large { Code::HeadTooLarge } else { Code::RequestMalformed };
             let refusal = refusal(code, &self.docs);
-            let _ = match &mut self.socket {
-                Socket::Plain(socket) => Pin::new(socket).poll_write(cx, &refusal),
-                Socket::Tls(socket) => Pin::new(socket).poll_write(cx, &refusal),
-            };
+            let _ = Pin::new(&mut self.socket).poll_write(cx, &refusal);
         }
         io::Error::new(io::ErrorKind::InvalidData, "a head that can be read in two ways")
     }
@@ -169,10 +154,7 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.answer_begins(buf);
-        let written = match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_write(cx, buf),
-            Socket::Tls(socket) => Pin::new(socket).poll_write(cx, buf),
-        };
+        let written = Pin::new(&mut self.socket).poll_write(cx, buf);
         self.write_ended(&written);
         written
     }
@@ -183,32 +165,20 @@ impl AsyncWrite for Stream {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.answer_begins(bufs.first().map_or(&[], |buf| &buf[..]));
-        let written = match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, bufs),
-            Socket::Tls(socket) => Pin::new(socket).poll_write_vectored(cx, bufs),
-        };
+        let written = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
         self.write_ended(&written);
         written
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.socket {
-            Socket::Plain(socket) => socket.is_write_vectored(),
-            Socket::Tls(socket) => socket.is_write_vectored(),
-        }
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_flush(cx),
-            Socket::Tls(socket) => Pin::new(socket).poll_flush(cx),
-        }
+        Pin::new(&mut self.socket).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
-            Socket::Tls(socket) => Pin::new(socket).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }

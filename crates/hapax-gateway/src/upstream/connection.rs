@@ -22,6 +22,7 @@ use super::relay::Relay;
 use super::wire::{Raw, Signs, Wire};
 use super::{Failed, FailedKind, Reached, Shared, bare_host};
 use crate::limits;
+use crate::socket::Socket;
 
 /// One connection, with both ends of it in one hand.
 pub(super) struct Conn {
@@ -108,9 +109,9 @@ impl Shared {
         };
         let stream = self.dial_any().await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        let Some((config, name)) = &self.tls else { return Ok(Wire::plain(stream)) };
+        let Some((config, name)) = &self.tls else { return Ok(Wire::new(Socket::Plain(stream))) };
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(config));
-        Ok(Wire::tls(connector.connect(name.clone(), stream).await.map_err(failed)?))
+        Ok(Wire::new(Socket::tls(connector.connect(name.clone(), stream).await.map_err(failed)?)))
     }
 
     /// Tries every address of the host in turn; none may use up the time of all the others.

@@ -12,10 +12,9 @@ use std::task::{Context, Poll};
 use bytes::{Buf as _, Bytes};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
 
 use super::connection::Open;
+use crate::socket::Socket;
 
 /// What a call and its socket tell each other.
 #[derive(Debug, Default)]
@@ -37,40 +36,24 @@ impl Signs {
     }
 }
 
-enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
 /// A socket to a service.
 pub(super) struct Wire {
-    stream: Stream,
+    socket: Socket,
     signs: Arc<Signs>,
 }
 
 impl Wire {
-    pub(super) fn plain(stream: TcpStream) -> Self {
-        Wire { stream: Stream::Plain(stream), signs: Arc::default() }
-    }
-
-    pub(super) fn tls(stream: TlsStream<TcpStream>) -> Self {
-        Wire { stream: Stream::Tls(Box::new(stream)), signs: Arc::default() }
+    pub(super) fn new(socket: Socket) -> Self {
+        Wire { socket, signs: Arc::default() }
     }
 
     pub(super) fn signs(&self) -> &Arc<Signs> {
         &self.signs
     }
 
-    fn socket(&self) -> &TcpStream {
-        match &self.stream {
-            Stream::Plain(stream) => stream,
-            Stream::Tls(stream) => stream.get_ref().0,
-        }
-    }
-
     /// Asks the kernel, not the runtime: that one learns of a close only when it next looks for events.
     fn pending(&self) -> io::Result<Option<usize>> {
-        match SockRef::from(self.socket()).peek(&mut [MaybeUninit::uninit()]) {
+        match SockRef::from(self.socket.tcp()).peek(&mut [MaybeUninit::uninit()]) {
             Ok(count) => Ok(Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
@@ -80,12 +63,12 @@ impl Wire {
     /// hyper reads before it writes, and on an idle connection whatever is read ends it, with the request unsent.
     fn poll_read_doubted(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.pending()? {
-            None => self.poll_read_stream(cx, buf),
+            None => Pin::new(&mut self.socket).poll_read(cx, buf),
             Some(0) => Poll::Ready(Ok(())),
-            Some(_) => match &self.stream {
-                Stream::Plain(_) => Poll::Ready(Err(io::Error::other("bytes that belong to no answer"))),
+            Some(_) => match &self.socket {
+                Socket::Plain(_) => Poll::Ready(Err(io::Error::other("bytes that belong to no answer"))),
                 // Session tickets are harmless, an alert is not. What the runtime cannot read yet is not waited for.
-                Stream::Tls(_) => match self.poll_read_stream(cx, buf) {
+                Socket::Tls(_) => match Pin::new(&mut self.socket).poll_read(cx, buf) {
                     Poll::Pending if self.pending()?.is_some() => {
                         Poll::Ready(Err(io::Error::other("records that belong to no answer")))
                     }
@@ -95,20 +78,13 @@ impl Wire {
         }
     }
 
-    fn poll_read_stream(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-
     /// Takes note of a write. A failed `write` to a socket has written nothing; a failed one to TLS may have written some
     /// records of several before.
     fn note(&self, written: &Poll<io::Result<usize>>) {
         let touched = match written {
             Poll::Pending => false,
             Poll::Ready(Ok(count)) => *count > 0,
-            Poll::Ready(Err(_)) => matches!(self.stream, Stream::Tls(_)),
+            Poll::Ready(Err(_)) => matches!(self.socket, Socket::Tls(_)),
         };
         if touched {
             self.signs.touched.store(true, Relaxed);
@@ -126,16 +102,13 @@ impl AsyncRead for Wire {
             self.signs.doubted.store(false, Relaxed);
             return self.poll_read_doubted(cx, buf);
         }
-        self.poll_read_stream(cx, buf)
+        Pin::new(&mut self.socket).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Wire {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        };
+        let written = Pin::new(&mut self.socket).poll_write(cx, buf);
         self.note(&written);
         written
     }
@@ -145,33 +118,21 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-        };
+        let written = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
         self.note(&written);
         written
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.stream {
-            Stream::Plain(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
-        }
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        Pin::new(&mut self.socket).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }
 
