@@ -7,13 +7,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 /// A running demo; killed when the test ends.
-struct Demo {
+pub(crate) struct Demo {
     process: Child,
     guide: String,
 }
 
 impl Demo {
-    fn start(data: Option<&Path>) -> Demo {
+    pub(crate) fn start(data: Option<&Path>) -> Demo {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
         command.args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -35,6 +35,12 @@ impl Demo {
         });
         let guide = receiver.recv_timeout(Duration::from_secs(60)).expect("the demo says what to try");
         Demo { process, guide }
+    }
+
+    /// What follows this word in the guide.
+    pub(crate) fn after(&self, word: &str) -> &str {
+        let at = self.guide.find(word).unwrap() + word.len();
+        self.guide[at..].split_whitespace().next().unwrap()
     }
 
     /// What is to be pasted first.

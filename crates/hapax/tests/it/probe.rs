@@ -6,13 +6,12 @@ mod edge;
 mod peers;
 mod planted;
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::process::{Command, Output, Stdio};
 
 use planted::{Fault, Planted};
 use serde_json::Value;
+
+use crate::demo::Demo;
 
 /// Runs the probe to its end.
 fn probe(args: &[&str]) -> Output {
@@ -183,53 +182,9 @@ fn misuse_is_told_before_anything_is_sent_m5() {
     assert_eq!(server.requests(), 0);
 }
 
-/// hapax's own edge, as the demo starts it; killed when the test ends.
-struct Demo {
-    process: Child,
-    guide: String,
-}
-
-impl Demo {
-    fn start() -> Demo {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_hapax"))
-            .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let (sender, receiver) = mpsc::channel();
-        let output = process.stdout.take().unwrap();
-        std::thread::spawn(move || {
-            let mut guide = String::new();
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                guide.push_str(&line);
-                guide.push('\n');
-                if line.starts_with("Ctrl-C") {
-                    let _ = sender.send(std::mem::take(&mut guide));
-                }
-            }
-        });
-        let guide = receiver.recv_timeout(Duration::from_secs(60)).expect("the demo says what to try");
-        Demo { process, guide }
-    }
-
-    /// What follows this word in the guide.
-    fn after(&self, word: &str) -> &str {
-        let at = self.guide.find(word).unwrap() + word.len();
-        self.guide[at..].split_whitespace().next().unwrap()
-    }
-}
-
-impl Drop for Demo {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 #[test]
 fn the_edge_passes_with_no_warning_m5() {
-    let demo = Demo::start();
+    let demo = Demo::start(None);
     let caller = |variable: &str| format!("Authorization: Bearer {}", demo.after(&format!("{variable}=")));
     let (code, report) = probed(&[
         &format!("{}/charges", demo.after("edge ")),
