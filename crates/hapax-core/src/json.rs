@@ -16,7 +16,7 @@ use crate::Error;
 use crate::limits::{MAX_JSON_DEPTH, MAX_POINTER_BYTES};
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 /// Why bytes or a value have no canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

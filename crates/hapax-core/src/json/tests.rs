@@ -242,7 +242,7 @@ fn pointers_are_checked_and_removed() {
     );
 }
 
-pub(crate) fn any_json() -> impl Strategy<Value = Value> {
+fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
