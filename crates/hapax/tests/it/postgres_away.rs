@@ -42,7 +42,15 @@ async fn without_its_ledger_the_edge_does_nothing_and_loses_nothing_l14_l15() {
     eventually("the spool is empty", async || std::fs::read_dir(&spool).unwrap().next().is_none()).await;
     assert_eq!(edge.post("/charges", "before", "{}", "").await.kept(), kept.kept());
     assert_eq!(ground.service.count(), 2, "nothing ran twice");
-    assert_eq!(edge.post("/charges", "new", "{}", "").await.text(), "answer 3 to {}");
+    // What was refused is handed back to the ledger now that it is there (L13): whoever comes in that moment is told to come
+    // again, and then it runs, once.
+    eventually("the refused key runs", async || {
+        let got = edge.post("/charges", "new", "{}", "").await;
+        assert!(got.status == 201 || got.problem() == (503, "attempt-failed".into()), "{got:?}");
+        got.status == 201 && got.text() == "answer 3 to {}"
+    })
+    .await;
+    assert_eq!(ground.service.count(), 3, "the refused key ran once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
