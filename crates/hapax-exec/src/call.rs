@@ -200,6 +200,12 @@ impl Call {
         self.reconcile = Some(Arc::new(move |attempt| Box::pin(ask(attempt))));
         self
     }
+
+    /// Lets go of what only a claim that is still to be sent needs.
+    pub(crate) fn forget_what_was_asked(&mut self) {
+        self.rehash = None;
+        self.leaves = None;
+    }
 }
 
 impl fmt::Debug for Call {

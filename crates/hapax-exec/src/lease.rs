@@ -35,8 +35,8 @@ impl<L: Ledger> Drop for Asking<'_, L> {
 }
 
 /// The right to run, and the duty to say how it ended.
-pub(crate) struct Lease<'a, L: Ledger> {
-    owed: &'a Owed<L>,
+pub(crate) struct Lease<L: Ledger> {
+    owed: Owed<L>,
     claim: ClaimId,
     epoch: Epoch,
     /// What the ledger must hear if this is dropped now.
@@ -44,10 +44,16 @@ pub(crate) struct Lease<'a, L: Ledger> {
     spooled: Option<Entry>,
 }
 
-impl<'a, L: Ledger> Lease<'a, L> {
+impl<L: Ledger> Lease<L> {
     /// A fresh lease: nothing has run yet.
-    pub(crate) fn new(owed: &'a Owed<L>, claim: ClaimId, epoch: Epoch) -> Self {
-        Lease { owed, claim, epoch, due: Some((Report::Release(Ran::No), Vec::new())), spooled: None }
+    pub(crate) fn new(owed: &Owed<L>, claim: ClaimId, epoch: Epoch) -> Self {
+        Lease {
+            owed: owed.clone(),
+            claim,
+            epoch,
+            due: Some((Report::Release(Ran::No), Vec::new())),
+            spooled: None,
+        }
     }
 
     /// From here on the work may have run.
@@ -90,7 +96,7 @@ impl<'a, L: Ledger> Lease<'a, L> {
     }
 }
 
-impl<L: Ledger> Drop for Lease<'_, L> {
+impl<L: Ledger> Drop for Lease<L> {
     fn drop(&mut self) {
         if let Some((report, events)) = self.due.take() {
             let (claim, epoch, spooled) = (self.claim, self.epoch, self.spooled.take());

@@ -31,5 +31,5 @@ mod typed;
 
 pub use call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled, Rehash};
 pub use error::{Error, Reason};
-pub use once::{DeadLetter, Executor, Settings};
+pub use once::{DeadLetter, Entered, Executor, Held, Settings};
 pub use typed::Failure;

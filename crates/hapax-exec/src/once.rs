@@ -13,8 +13,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use hapax_core::journal::Append;
 use hapax_core::{
-    ClaimId, ClaimRequest, Doubt, Ending, Executed, Grant, Identity, Kept, Ledger, OperationId, Outcome, Ran,
-    Report, Verdict,
+    AttemptId, ClaimId, ClaimRequest, Doubt, Ending, Executed, Grant, Identity, Kept, Ledger, OperationId,
+    Outcome, Ran, Report, Verdict,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -79,44 +79,54 @@ impl<L: Ledger> Executor<L> {
         F: FnOnce(Attempt) -> Fut,
         Fut: Future<Output = Ended>,
     {
-        let Some(identity) = call.identity.clone() else { return Box::pin(pass_through(work)).await };
-        let claim = identity.claim_id();
-        let (mut call, mut work) = (call, Some(work));
+        let mut work = Some(work);
+        let entered = self.enter(call, || work = None).await?;
+        match (entered, work) {
+            (Entered::Done(done), _) => Ok(done),
+            // Most calls do not come here, and need not carry along what the work takes.
+            (Entered::Held(held), Some(work)) => Box::pin(self.carry_out(held, work)).await,
+            (Entered::Unkeyed, Some(work)) => Box::pin(pass_through(work)).await,
+            (_, None) => Err(changed_hands()),
+        }
+    }
+
+    /// The first half of [`once`](Self::once): claims, and answers from the ledger if somebody else has it. For those who must
+    /// keep what the work takes apart from what asking takes.
+    ///
+    /// `waits` is called before this waits for somebody else's outcome with no prospect of a turn of its own: from then on
+    /// nothing of what was asked is needed (L9).
+    pub async fn enter(&self, mut call: Call, waits: impl FnOnce()) -> Result<Entered<L>, Error> {
+        let Some(identity) = call.identity.clone() else { return Ok(Entered::Unkeyed) };
         let mut retries = match call.on_release {
             OnRelease::Fail => 0,
             OnRelease::Retry(times) => times,
         };
         for _ in 0..limits::ASKS {
             let request = request(&identity, &call);
+            let attempt = request.attempt;
             let asked_at = boot_time();
             let unbroken_until = asked_at + self.ledger.session().left;
-            match self.ask(request.clone()).await? {
+            match self.ask(request).await? {
                 Verdict::Granted(grant) => {
-                    let held =
-                        Held { identity: &identity, request, grant, call: &call, asked_at, unbroken_until };
-                    let Some(work) = work else { break };
-                    // Most calls do not come here, and need not carry along what the work takes.
-                    return Box::pin(self.hold(held, work)).await;
+                    call.forget_what_was_asked();
+                    let lease = Lease::new(&self.owed, identity.claim_id(), grant.epoch);
+                    let held = Held { identity, attempt, grant, call, asked_at, unbroken_until, lease };
+                    return Ok(Entered::Held(Box::new(held)));
                 }
-                Verdict::Replay(kept) => return Ok(done(kept, How::Replayed)),
+                Verdict::Replay(kept) => return Ok(Entered::Done(done(kept, How::Replayed))),
                 Verdict::Held { operation_id, .. } if call.attach == Attach::Reject => {
                     return Err(Error::new(Reason::InProgress).about(operation_id));
                 }
+                Verdict::Held { operation_id, .. } if retries == 0 => {
+                    waits();
+                    call.forget_what_was_asked();
+                    let waited = self.attach(identity.claim_id(), call.attach, operation_id).await;
+                    return waited.map(Entered::Done);
+                }
                 Verdict::Held { operation_id, .. } => {
-                    if retries == 0 {
-                        // It will not run anything: what it was asked need not be kept while it waits (L9).
-                        work = None;
-                        call.rehash = None;
-                        call.leaves = None;
-                        drop(request);
-                    }
-                    match self.attach(claim, call.attach, operation_id).await {
-                        Err(error)
-                            if retries > 0 && matches!(error.reason(), Reason::AttemptFailed { .. }) =>
-                        {
-                            retries -= 1
-                        }
-                        answer => return answer,
+                    match self.attach(identity.claim_id(), call.attach, operation_id).await {
+                        Err(error) if matches!(error.reason(), Reason::AttemptFailed { .. }) => retries -= 1,
+                        waited => return waited.map(Entered::Done),
                     }
                 }
                 Verdict::Mismatch { operation_id, recipe, leaves } => {
@@ -134,8 +144,7 @@ impl<L: Ledger> Executor<L> {
                 Verdict::Spent => {}
             }
         }
-        Err(Error::new(Reason::InProgress)
-            .because("the claim changed hands too often while this call asked for it"))
+        Err(changed_hands())
     }
 
     /// What is kept for a claim, for a caller who lost the answer (H7). `None` where nothing was settled and nobody is at it.
@@ -178,37 +187,37 @@ impl<L: Ledger> Executor<L> {
         }
     }
 
-    /// Everything under the lease: ask if somebody must be asked, make sure of the lease, run, report.
-    async fn hold<F, Fut>(&self, held: Held<'_>, work: F) -> Result<Done, Error>
+    /// The second half of [`once`](Self::once), everything under the lease: ask if somebody must be asked, make sure of the
+    /// lease, run, report.
+    pub async fn carry_out<F, Fut>(&self, mut held: Box<Held<L>>, work: F) -> Result<Done, Error>
     where
         F: FnOnce(Attempt) -> Fut,
         Fut: Future<Output = Ended>,
     {
         fail::fail_point!("once.granted");
-        let mut lease = Lease::new(&self.owed, held.claim(), held.grant.epoch);
         if held.grant.must_ask {
-            match self.reconcile(&held, &mut lease).await? {
+            match self.reconcile(&mut held).await? {
                 Asked::Never => {}
                 Asked::Ended(done) => return Ok(done),
             }
         }
-        if !self.is_sure_of(&held, &mut lease).await? {
+        if !self.is_sure_of(&mut held).await? {
             let late =
                 Ended::NotRun("the lease or the time of the call had run out before the work began".into());
-            return self.conclude(held, lease, late).await;
+            return self.conclude(held, late).await;
         }
-        lease.dispatched();
+        held.lease.dispatched();
         fail::fail_point!("once.dispatching");
         let ended = {
             let work = pin!(AssertUnwindSafe(async { work(held.attempt()).await }).catch_unwind());
             run(work, held.time_left()).await
         };
         fail::fail_point!("once.worked");
-        self.conclude(held, lease, ended).await
+        self.conclude(held, ended).await
     }
 
     /// Asks whether an earlier attempt happened (L6).
-    async fn reconcile(&self, held: &Held<'_>, lease: &mut Lease<'_, L>) -> Result<Asked, Error> {
+    async fn reconcile(&self, held: &mut Held<L>) -> Result<Asked, Error> {
         let answer = match &held.call.reconcile {
             Some(ask) => {
                 AssertUnwindSafe(ask(held.attempt())).catch_unwind().await.unwrap_or(Reconciled::Unknown)
@@ -218,15 +227,15 @@ impl<L: Ledger> Executor<L> {
         match answer {
             Reconciled::Happened(outcome) => {
                 let report = Report::Settle(outcome, held.call.retention);
-                let done = self.settle(held, lease, report, Vec::new()).await?;
+                let done = self.settle(held, report, Vec::new()).await?;
                 Ok(Asked::Ended(Done { how: How::Replayed, ..done }))
             }
-            Reconciled::Never => match lease.report(&self.ledger, Report::Cleared, Vec::new()).await? {
+            Reconciled::Never => match held.lease.report(&self.ledger, Report::Cleared, Vec::new()).await? {
                 Ending::Renewed { .. } => Ok(Asked::Never),
                 _ => self.what_the_ledger_says(held).await.map(Asked::Ended),
             },
             Reconciled::Unknown => {
-                lease.report(&self.ledger, Report::Doubt(Doubt::Lapsed), Vec::new()).await?;
+                held.lease.report(&self.ledger, Report::Doubt(Doubt::Lapsed), Vec::new()).await?;
                 let doubt = Some(Doubt::Lapsed);
                 Err(Error::new(Reason::OutcomeUnknown { doubt }).about(held.grant.operation_id))
             }
@@ -237,7 +246,7 @@ impl<L: Ledger> Executor<L> {
     ///
     /// A session that lapsed and was renewed since the claim was sent has enough left, too, but others may have acted in
     /// between: then only the ledger knows whose the claim is. Work that must be given up by now does not begin.
-    async fn is_sure_of(&self, held: &Held<'_>, lease: &mut Lease<'_, L>) -> Result<bool, Error> {
+    async fn is_sure_of(&self, held: &mut Held<L>) -> Result<bool, Error> {
         if held.time_left().is_some_and(|left| left.is_zero()) {
             return Ok(false);
         }
@@ -246,20 +255,21 @@ impl<L: Ledger> Executor<L> {
         if unbroken && session.left >= session.term / limits::TERM_PART_LEFT {
             return Ok(true);
         }
-        Ok(matches!(lease.report(&self.ledger, Report::Renew, Vec::new()).await?, Ending::Renewed { .. }))
+        let renewed = held.lease.report(&self.ledger, Report::Renew, Vec::new()).await?;
+        Ok(matches!(renewed, Ending::Renewed { .. }))
     }
 
     /// Reports how the work ended.
-    async fn conclude(&self, held: Held<'_>, mut lease: Lease<'_, L>, ended: Ended) -> Result<Done, Error> {
+    async fn conclude(&self, mut held: Box<Held<L>>, ended: Ended) -> Result<Done, Error> {
         let operation_id = held.grant.operation_id;
         let (report, cause) = match ended {
             Ended::Settled(outcome) => {
                 let report = Report::Settle(outcome, held.call.retention);
-                return self.settle(&held, &mut lease, report, Vec::new()).await;
+                return self.settle(&mut held, report, Vec::new()).await;
             }
             Ended::SettledWith(outcome, events) => {
                 let report = Report::Settle(outcome, held.call.retention);
-                return self.settle(&held, &mut lease, report, events).await;
+                return self.settle(&mut held, report, events).await;
             }
             Ended::NotRun(cause) => (Report::Release(Ran::No), cause),
             Ended::Unknown(cause) => (Report::Release(Ran::Perhaps), cause),
@@ -267,7 +277,7 @@ impl<L: Ledger> Executor<L> {
         };
         let certain = report == Report::Release(Ran::No);
         // The ledger may be away: then the lease owes the report, and the caller is told what is known here.
-        let ending = lease.report(&self.ledger, report, Vec::new()).await.unwrap_or(match certain {
+        let ending = held.lease.report(&self.ledger, report, Vec::new()).await.unwrap_or(match certain {
             true => Ending::Released,
             false => Ending::InDoubt,
         });
@@ -286,17 +296,11 @@ impl<L: Ledger> Executor<L> {
     }
 
     /// Records the outcome; without that nobody is answered with it (L3).
-    async fn settle(
-        &self,
-        held: &Held<'_>,
-        lease: &mut Lease<'_, L>,
-        report: Report,
-        events: Vec<Append>,
-    ) -> Result<Done, Error> {
+    async fn settle(&self, held: &mut Held<L>, report: Report, events: Vec<Append>) -> Result<Done, Error> {
         fail::fail_point!("once.settling");
-        let ending = match lease.report(&self.ledger, report, events).await {
+        let ending = match held.lease.report(&self.ledger, report, events).await {
             Ok(ending) => ending,
-            Err(error) => return Err(self.keep_for_later(held, lease, error)),
+            Err(error) => return Err(self.keep_for_later(held, error)),
         };
         fail::fail_point!("once.settled");
         match ending {
@@ -309,19 +313,19 @@ impl<L: Ledger> Executor<L> {
     }
 
     /// The work has answered and the ledger is away: the outcome goes to the spool before the caller is told (L15).
-    fn keep_for_later(&self, held: &Held<'_>, lease: &mut Lease<'_, L>, error: hapax_core::Error) -> Error {
+    fn keep_for_later(&self, held: &mut Held<L>, error: hapax_core::Error) -> Error {
         let operation_id = held.grant.operation_id;
         let unknown = || {
             Error::new(Reason::OutcomeUnknown { doubt: None })
                 .about(operation_id)
                 .because(format!("{error:#}"))
         };
-        let (Some(spool), Some(Report::Settle(outcome, retention))) = (&self.spool, lease.due()) else {
+        let (Some(spool), Some(Report::Settle(outcome, retention))) = (&self.spool, held.lease.due()) else {
             return unknown();
         };
         match spool.keep(held.claim(), held.grant.epoch, outcome, *retention) {
             Ok(entry) => {
-                lease.spooled(entry);
+                held.lease.spooled(entry);
                 Error::new(Reason::OutcomePending).about(operation_id).because(format!("{error:#}"))
             }
             Err(full) => unknown().because(format!("{error:#}; {full:#}")),
@@ -329,14 +333,14 @@ impl<L: Ledger> Executor<L> {
     }
 
     /// Somebody else has the claim now: whatever was done here, the caller gets what the ledger says (L5).
-    async fn what_the_ledger_says(&self, held: &Held<'_>) -> Result<Done, Error> {
+    async fn what_the_ledger_says(&self, held: &Held<L>) -> Result<Done, Error> {
         self.attach(held.claim(), held.call.attach, held.grant.operation_id).await
     }
 
-    fn tell_dead_letter(&self, held: &Held<'_>, kept: &Kept) {
+    fn tell_dead_letter(&self, held: &Held<L>, kept: &Kept) {
         if let (Some(sink), Outcome::Refused(_)) = (&self.dead_letter, &kept.outcome) {
             // A sink that panics must not cost the caller an outcome that is recorded.
-            let told = AssertUnwindSafe(|| sink.refused(held.identity, kept.operation_id, &kept.outcome));
+            let told = AssertUnwindSafe(|| sink.refused(&held.identity, kept.operation_id, &kept.outcome));
             let _ = std::panic::catch_unwind(told);
         }
     }
@@ -359,19 +363,30 @@ impl<L> std::fmt::Debug for Executor<L> {
     }
 }
 
-/// A grant with what it is for.
-struct Held<'a> {
-    identity: &'a Identity,
-    request: ClaimRequest,
+/// What asking for a claim led to.
+pub enum Entered<L: Ledger> {
+    /// There is an outcome.
+    Done(Done),
+    /// The work is this call's to do.
+    Held(Box<Held<L>>),
+    /// There is no key: whoever does the work does it without a promise (E2).
+    Unkeyed,
+}
+
+/// The right to do the work of one call. Dropped without having been carried out, it is given back.
+pub struct Held<L: Ledger> {
+    identity: Identity,
+    attempt: AttemptId,
     grant: Grant,
-    call: &'a Call,
+    call: Call,
     /// Boot time before the claim was sent.
     asked_at: Duration,
     /// Boot time until which the session was certain to live when the claim was sent.
     unbroken_until: Duration,
+    lease: Lease<L>,
 }
 
-impl Held<'_> {
+impl<L: Ledger> Held<L> {
     fn claim(&self) -> ClaimId {
         self.identity.claim_id()
     }
@@ -393,7 +408,7 @@ impl Held<'_> {
 
     /// What is kept counts as executed here if this attempt settled it, by itself or through the guard.
     fn done(&self, kept: Kept) -> Done {
-        let own = kept.attempt == self.request.attempt && kept.epoch == self.grant.epoch;
+        let own = kept.attempt == self.attempt && kept.epoch == self.grant.epoch;
         done(kept, if own { How::Executed } else { How::Replayed })
     }
 }
@@ -413,6 +428,10 @@ enum Asked {
 fn request(identity: &Identity, call: &Call) -> ClaimRequest {
     let fresh = ClaimRequest::new(identity.clone(), call.fingerprint);
     ClaimRequest { leaves: call.leaves.clone(), terms: call.terms.clone(), ..fresh }
+}
+
+fn changed_hands() -> Error {
+    Error::new(Reason::InProgress).because("the claim changed hands too often while this call asked for it")
 }
 
 fn done(kept: Kept, how: How) -> Done {

@@ -23,21 +23,23 @@ pub(crate) enum Debt {
 }
 
 /// The debts of one executor.
-pub(crate) struct Owed<L> {
+pub(crate) struct Owed<L>(Arc<Debts<L>>);
+
+struct Debts<L> {
     ledger: L,
-    sender: Arc<Mutex<Option<mpsc::Sender<Debt>>>>,
+    sender: Mutex<Option<mpsc::Sender<Debt>>>,
 }
 
 impl<L: Ledger> Owed<L> {
     pub(crate) fn new(ledger: L) -> Self {
-        Owed { ledger, sender: Arc::default() }
+        Owed(Arc::new(Debts { ledger, sender: Mutex::default() }))
     }
 
     /// Takes a debt over. Where even that is impossible, the lease lapses instead.
     pub(crate) fn owe(&self, debt: Debt) {
-        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sender = self.0.sender.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
-            *sender = start(self.ledger.clone());
+            *sender = start(self.0.ledger.clone());
         }
         if let Some(sender) = &*sender {
             let _ = sender.try_send(debt);
@@ -45,9 +47,9 @@ impl<L: Ledger> Owed<L> {
     }
 }
 
-impl<L: Clone> Clone for Owed<L> {
+impl<L> Clone for Owed<L> {
     fn clone(&self) -> Self {
-        Owed { ledger: self.ledger.clone(), sender: self.sender.clone() }
+        Owed(self.0.clone())
     }
 }
 

@@ -1,10 +1,14 @@
 //! Which records a filter means, for stores that look at records one by one.
 
-use hapax_core::{Counts, Error, Filter, Record, StateName};
+use hapax_core::{Claim, Counts, Error, Filter, Identity, Record, StateName};
 
 /// Whether a record is meant.
 pub(crate) fn matches(filter: &Filter, record: &Record) -> bool {
-    let (identity, claim) = (&record.identity, &record.claim);
+    is_meant(filter, &record.identity, &record.claim)
+}
+
+/// Whether this claim of this identity is meant.
+pub(crate) fn is_meant(filter: &Filter, identity: &Identity, claim: &Claim) -> bool {
     let parts = identity.scope().narrowed(identity.width());
     let same = |asked: &Option<String>, found: &str| asked.as_deref().is_none_or(|asked| asked == found);
     same(&filter.tenant, parts.tenant())

@@ -1,7 +1,7 @@
 //! One request under a key, read from top to bottom: identify, run once, keep, answer.
 //!
 //! Whoever calls this has read the request and knows whose it is. `send` does the work: it hands the request to the service
-//! behind and returns its answer. What is claimed, waited for, settled or left in doubt is decided by
+//! behind and returns its answer. What is claimed, waited for, settled or left in doubt is decided by the two halves of
 //! [`Executor::once`]; which status a caller without an answer gets is decided by [`Problem`].
 
 use std::future::Future;
@@ -15,7 +15,7 @@ use hapax_core::{
     ClaimId, Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome,
     Retention, Timestamp, Width,
 };
-use hapax_exec::{Attach, Attempt, Call, Done, Ended, Executor, How, Reason, Reconciled};
+use hapax_exec::{Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Response, StatusCode};
 use httpdate::HttpDate;
@@ -29,7 +29,7 @@ use crate::prefer::Prefer;
 use crate::problem::{Code, OPERATION_ID, Problem};
 use crate::rule::Rule;
 use crate::seal::Seal;
-use crate::take::{First, Progress, Room, Undone, take};
+use crate::take::{First, Progress, Room, take};
 
 /// Protects requests. Cheap to clone.
 pub struct Protect<L> {
@@ -158,15 +158,54 @@ impl<L: Ledger> Protect<L> {
         let Identified { asked, fingerprint, identity } = asked;
         let prefer = Prefer::of(&asked.headers);
         let derived = asked.key.is_none();
+        let (operations, rule) = (asked.operations.clone(), asked.rule.clone());
         let call = self.call(&asked, identity.clone(), fingerprint, prefer, reconcile);
+        let mut todo = Some((asked, held, send));
+        let mut answered = match (self.executor.enter(call, || todo = None).await, todo) {
+            (Ok(Entered::Held(turn)), Some((_, held, send))) => {
+                let early = if prefer.respond_async { operations.as_deref() } else { None };
+                self.carry_out(turn, &identity, &rule, early, held, alive, send).await
+            }
+            (Ok(Entered::Done(done)), _) => self.replay(&identity, &done),
+            (Ok(_), _) => self.problem(Problem::new(Code::Internal)),
+            (Err(error), todo) => {
+                let asked = todo.as_ref().map(|(asked, ..)| &**asked);
+                self.explain(&rule, asked, &identity, &error, None)
+            }
+        };
+        if derived {
+            answered.response.headers_mut().insert(DERIVED, HeaderValue::from_static("true"));
+        }
+        answered
+    }
+
+    /// The work is this call's to do: hands the request on, keeps the answer, and answers with it.
+    #[expect(clippy::too_many_arguments, reason = "each is a finding of `run`")]
+    async fn carry_out<S, F, B, G, A>(
+        &self,
+        turn: Box<Held<L>>,
+        identity: &Identity,
+        rule: &Arc<Rule>,
+        early: Option<&str>,
+        held: G,
+        alive: A,
+        send: S,
+    ) -> Answered<B>
+    where
+        S: FnOnce(Attempt) -> F + Send + 'static,
+        F: Future<Output = Result<Response<B>, SendError>> + Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: std::fmt::Display + Send,
+        G: Room + Send + 'static,
+        A: Send + 'static,
+    {
         let progress = Arc::new(Progress::new());
         let running = {
             let (executor, shared) = (self.executor.clone(), self.shared.clone());
-            let (progress, rule, claim) = (progress.clone(), asked.rule.clone(), identity.claim_id());
-            let undone = Undone(progress.clone());
+            let (progress, rule, claim) = (progress.clone(), rule.clone(), identity.claim_id());
             async move {
                 let work = |attempt: Attempt| async move {
-                    let (mut held, _undone) = (held, undone);
+                    let mut held = held;
                     let _ = progress.operation.set(attempt.operation_id);
                     match send(attempt).await {
                         Ok(response) => {
@@ -178,29 +217,20 @@ impl<L: Ledger> Protect<L> {
                         Err(SendError { cause, .. }) => Ended::Unknown(cause),
                     }
                 };
-                let done = executor.once(call, work).await;
+                let done = executor.carry_out(turn, work).await;
                 drop(alive);
                 done
             }
         };
         let attended = Attended::new(running, progress.clone(), self.shared.calls.clone());
-        let (operations, rule) = (asked.operations.clone(), asked.rule.clone());
-        let mut asked = Some(asked);
-        let early = if prefer.respond_async { operations.as_deref() } else { None };
-        let mut answered = match wait(attended, &progress, &mut asked, rule.timeout, early).await {
-            Waited::Done(Ok(done)) => self.hand_out(&identity, done, progress.take_first()),
-            Waited::Done(Err(error)) => {
-                self.explain(&rule, asked.as_deref(), &identity, &error, progress.take_first())
-            }
+        match wait(attended, &progress, rule.timeout, early).await {
+            Waited::Done(Ok(done)) => self.hand_out(identity, done, progress.take_first()),
+            Waited::Done(Err(error)) => self.explain(rule, None, identity, &error, progress.take_first()),
             Waited::TooLong(operation_id) => self.problem(
                 Problem::new(Code::UpstreamTimeout).about(operation_id).retry_after(limits::RETRY_AFTER),
             ),
             Waited::Early(operation_id, prefix) => self.accepted(operation_id, prefix),
-        };
-        if derived {
-            answered.response.headers_mut().insert(DERIVED, HeaderValue::from_static("true"));
         }
-        answered
     }
 
     /// What `once` is asked to do.
@@ -409,11 +439,9 @@ enum Waited<'a, T> {
 }
 
 /// Waits for a call: to its end; or, once its work has begun, for as long as its caller should (H5), or not at all (H6).
-/// Meanwhile nothing is kept of what was asked (L9).
 async fn wait<'a, F: Future + Send + 'static, B>(
     attended: Attended<F, Progress<B>>,
     progress: &Progress<B>,
-    asked: &mut Option<Arc<Asked>>,
     timeout: Duration,
     early: Option<&'a str>,
 ) -> Waited<'a, F::Output> {
@@ -422,9 +450,6 @@ async fn wait<'a, F: Future + Send + 'static, B>(
     std::future::poll_fn(|cx| {
         if let std::task::Poll::Ready(done) = attended.as_mut().poll(cx) {
             return std::task::Poll::Ready(Waited::Done(done));
-        }
-        if progress.decided() {
-            *asked = None;
         }
         let Some(operation_id) = progress.operation.get() else { return std::task::Poll::Pending };
         if let Some(prefix) = early {

@@ -1,8 +1,7 @@
 //! Taking a service's answer: how much of it is kept, and what its first caller gets.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use hapax_core::{ClaimId, Doubt, OperationId, Outcome};
@@ -32,8 +31,6 @@ impl Room for () {
 pub(crate) struct Progress<B> {
     /// Set when the work begins.
     pub(crate) operation: OnceLock<Option<OperationId>>,
-    /// Set when the work will not be done by this call.
-    idle: AtomicBool,
     /// The answer for the first caller alone.
     first: Mutex<Option<First<B>>>,
 }
@@ -47,28 +44,12 @@ impl<B> Begun for Progress<B> {
 impl<B> Progress<B> {
     /// Nothing has begun.
     pub(crate) fn new() -> Self {
-        Progress { operation: OnceLock::new(), idle: AtomicBool::new(false), first: Mutex::new(None) }
+        Progress { operation: OnceLock::new(), first: Mutex::new(None) }
     }
 
     /// The answer for the first caller, if there is one.
     pub(crate) fn take_first(&self) -> Option<First<B>> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Whether the ledger has said what becomes of this call. From then on nobody needs what was asked.
-    pub(crate) fn decided(&self) -> bool {
-        self.begun() || self.idle.load(Ordering::SeqCst)
-    }
-}
-
-/// Goes with the work: notices when that is let go of without having begun.
-pub(crate) struct Undone<B>(pub(crate) Arc<Progress<B>>);
-
-impl<B> Drop for Undone<B> {
-    fn drop(&mut self) {
-        if !self.0.begun() {
-            self.0.idle.store(true, Ordering::SeqCst);
-        }
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::Hasher as _;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -186,42 +186,44 @@ impl Visit for Kept<'_> {
     }
 }
 
-/// Leaves that are hashed when somebody needs them, and then once: only a claim that is new keeps them, and hashing them
-/// costs more than answering a retry.
+/// Leaves that are hashed when somebody needs them: only a claim that is new keeps them, and hashing them costs more than
+/// answering a retry.
 #[derive(Clone)]
-pub struct LazyLeaves(Arc<Lazy>);
+pub struct LazyLeaves(Lazy);
 
-struct Lazy {
-    body: Bytes,
-    key: Arc<LeafKey>,
-    ignored: Vec<Pointer>,
-    made: OnceLock<Option<Leaves>>,
+#[derive(Clone)]
+enum Lazy {
+    Made(Leaves),
+    Json { body: Bytes, key: Arc<LeafKey>, ignored: Vec<Pointer> },
 }
 
 impl LazyLeaves {
     /// The leaves of this body, as [`Leaves::of_json`] makes them.
     pub fn of_json(body: Bytes, key: Arc<LeafKey>, ignored: &[Pointer]) -> LazyLeaves {
-        LazyLeaves(Arc::new(Lazy { body, key, ignored: ignored.to_vec(), made: OnceLock::new() }))
+        LazyLeaves(Lazy::Json { body, key, ignored: ignored.to_vec() })
     }
 
     /// The leaves; `None` if the body is not JSON that can be compared.
     pub fn get(&self) -> Option<Leaves> {
-        let Lazy { body, key, ignored, made } = &*self.0;
-        made.get_or_init(|| Leaves::of_json(body, key, ignored)).clone()
+        match &self.0 {
+            Lazy::Made(leaves) => Some(leaves.clone()),
+            Lazy::Json { body, key, ignored } => Leaves::of_json(body, key, ignored),
+        }
     }
 }
 
 impl From<Leaves> for LazyLeaves {
     fn from(leaves: Leaves) -> Self {
-        let key = Arc::new(LeafKey::new([0; 32]));
-        let made = OnceLock::from(Some(leaves));
-        LazyLeaves(Arc::new(Lazy { body: Bytes::new(), key, ignored: Vec::new(), made }))
+        LazyLeaves(Lazy::Made(leaves))
     }
 }
 
 impl fmt::Debug for LazyLeaves {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LazyLeaves").field(&self.0.made.get()).finish()
+        match &self.0 {
+            Lazy::Made(leaves) => f.debug_tuple("LazyLeaves").field(leaves).finish(),
+            Lazy::Json { .. } => f.write_str("LazyLeaves(…)"),
+        }
     }
 }
 

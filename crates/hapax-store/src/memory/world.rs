@@ -36,7 +36,8 @@ pub(super) type Changed = bool;
 /// Everything a memory store keeps.
 #[derive(Debug, Default)]
 pub(super) struct World {
-    claims: HashMap<ClaimId, Entry>,
+    /// Boxed, or a table that grows would move everything it holds.
+    claims: HashMap<ClaimId, Box<Entry>>,
     /// Claims in the order in which they were first granted.
     by_serial: BTreeMap<u64, ClaimId>,
     serials: u64,
@@ -170,7 +171,7 @@ impl World {
             identity.cloned().ok_or_else(|| Error::internal("a claim was granted without an identity"))?;
         self.serials += 1;
         self.by_serial.insert(self.serials, id);
-        self.claims.insert(id, Entry { serial: self.serials, identity, claim });
+        self.claims.insert(id, Box::new(Entry { serial: self.serials, identity, claim }));
         Ok(())
     }
 
@@ -223,8 +224,7 @@ impl World {
         filter::countable(wanted)?;
         let mut counts = Counts::default();
         for entry in self.claims.values() {
-            let record = Record { identity: entry.identity.clone(), claim: entry.claim.clone() };
-            if filter::matches(wanted, &record) {
+            if filter::is_meant(wanted, &entry.identity, &entry.claim) {
                 filter::add(&mut counts, entry.claim.state.name(), 1);
             }
         }
