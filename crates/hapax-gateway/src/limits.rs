@@ -36,6 +36,8 @@ pub(crate) const TENANTS: usize = 10_000;
 pub(crate) const RECALL_WAIT: Duration = Duration::from_secs(30);
 /// Tenants and projects that metrics tell apart; the rest is `_other` (O1).
 pub(crate) const LABELS: usize = 1_000;
+/// Answers of one endpoint, by event and status, whose counters need not be looked up.
+pub(crate) const ANSWERS_AT_HAND: usize = 32;
 /// The longest wait for a service that is asked whether an earlier attempt happened.
 pub(crate) const RECONCILE: Duration = Duration::from_secs(5);
 /// The longest answer to that question.

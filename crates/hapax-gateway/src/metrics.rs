@@ -1,11 +1,11 @@
 //! What is counted (O1): the names and labels are fixed, dashboards rest on them.
 //!
 //! Tenants and projects are told apart up to a bound; the rest is counted as `_other`, so that no caller can make the set of
-//! labels grow without end.
+//! labels grow without end. A request finds its [`Counters`] once, whatever is counted about it then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use hapax_core::{Project, Scope, Tenant};
@@ -31,7 +31,7 @@ impl EncodeLabelValue for Text {
 
 /// Whose, and where: the grain of everything that is counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Grain {
+struct Grain {
     tenant: Text,
     project: Text,
     endpoint: Text,
@@ -40,7 +40,14 @@ pub struct Grain {
 macro_rules! labels {
     ($($name:ident { $label:ident })*) => {
         $(#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-        struct $name { tenant: Text, project: Text, endpoint: Text, $label: &'static str })*
+        struct $name { tenant: Text, project: Text, endpoint: Text, $label: &'static str }
+
+        impl $name {
+            fn of(grain: &Grain, $label: &'static str) -> Self {
+                let Grain { tenant, project, endpoint } = grain.clone();
+                $name { tenant, project, endpoint, $label }
+            }
+        })*
     };
 }
 
@@ -58,14 +65,50 @@ struct Answered {
     status: u16,
 }
 
-/// The labels of each project of one tenant.
-type Projects = HashMap<Option<Project>, (Text, Text)>;
+/// What tells two [`Counters`] apart; without a scope, what nobody was found for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    whose: Option<(Tenant, Option<Project>)>,
+    endpoint: Arc<str>,
+}
+
+/// Who is told apart, and what is counted for them.
+#[derive(Debug, Default)]
+struct Known {
+    projects: HashSet<(Tenant, Option<Project>)>,
+    counters: HashMap<Place, Arc<Counters>>,
+    /// What is counted for all others, by endpoint.
+    others: HashMap<Arc<str>, Arc<Counters>>,
+}
+
+/// What is counted at one endpoint for one tenant's project. The counters of every request are at hand, rarer ones are looked
+/// up.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    grain: Grain,
+    present: OnceLock<Counter>,
+    replayed: OnceLock<Counter>,
+    /// By event and status: a few for each endpoint.
+    answered: RwLock<Vec<(&'static str, u16, Counter)>>,
+}
+
+impl Counters {
+    fn new(tenant: &str, project: &str, endpoint: &Arc<str>) -> Arc<Self> {
+        let text = |text: &str| Text(text.into());
+        let grain = Grain { tenant: text(tenant), project: text(project), endpoint: Text(endpoint.clone()) };
+        let (present, replayed) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Counters { grain, present, replayed, answered: RwLock::default() })
+    }
+}
+
+/// How an answer that came from an earlier request is counted.
+pub(crate) const COMPLETED: &str = "completed";
 
 /// Everything that the edge counts.
 #[derive(Debug)]
 pub struct Metrics {
     registry: RwLock<Registry>,
-    known: RwLock<HashMap<Tenant, Projects>>,
+    known: RwLock<Known>,
     present: Family<Present, Counter>,
     missing: Family<Missing, Counter>,
     invalid: Family<Invalid, Counter>,
@@ -150,63 +193,170 @@ impl Metrics {
         self.in_doubt.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// The grain of a request.
-    pub(crate) fn grain(&self, scope: Option<&Scope>, endpoint: &Arc<str>) -> Grain {
-        let (tenant, project) = match scope {
-            Some(scope) => self.bounded(scope),
-            None => (Text("_none".into()), Text("_none".into())),
-        };
-        Grain { tenant, project, endpoint: Text(endpoint.clone()) }
-    }
-
-    fn bounded(&self, scope: &Scope) -> (Text, Text) {
-        let (tenant, project) = (scope.tenant(), scope.project().cloned());
+    /// What is counted about a request.
+    pub(crate) fn counters(&self, scope: Option<&Scope>, endpoint: &Arc<str>) -> Arc<Counters> {
+        let whose = scope.map(|scope| (scope.tenant().clone(), scope.project().cloned()));
+        let place = Place { whose, endpoint: endpoint.clone() };
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(labels) = known.get(tenant).and_then(|projects| projects.get(&project)) {
-            return labels.clone();
+        let found = known.counters.get(&place).or_else(|| {
+            let other = place.whose.as_ref().is_some_and(|whose| known.has_no_room_for(whose));
+            known.others.get(&place.endpoint).filter(|_| other)
+        });
+        if let Some(counters) = found {
+            return counters.clone();
         }
-        let full = known.values().map(HashMap::len).sum::<usize>() >= limits::LABELS;
         drop(known);
-        if full {
-            return (Text("_other".into()), Text("_other".into()));
-        }
-        let name = project.as_ref().map_or("_any", |project| project.as_str());
-        let labels = (Text(tenant.as_str().into()), Text(name.into()));
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.entry(tenant.clone()).or_default().insert(project, labels.clone());
-        labels
+        self.known.write().unwrap_or_else(PoisonError::into_inner).note(place)
     }
 
-    pub(crate) fn key_present(&self, grain: &Grain) {
-        let Grain { tenant, project, endpoint } = grain.clone();
-        self.present.get_or_create(&Present { tenant, project, endpoint, case: "A" }).inc();
+    pub(crate) fn key_present(&self, counters: &Counters) {
+        let find = || self.present.get_or_create(&Present::of(&counters.grain, "A")).clone();
+        counters.present.get_or_init(find).inc();
     }
 
-    pub(crate) fn key_missing(&self, grain: &Grain, class: &'static str) {
-        let Grain { tenant, project, endpoint } = grain.clone();
-        self.missing.get_or_create(&Missing { tenant, project, endpoint, class }).inc();
+    pub(crate) fn key_missing(&self, counters: &Counters, class: &'static str) {
+        self.missing.get_or_create(&Missing::of(&counters.grain, class)).inc();
     }
 
-    pub(crate) fn key_invalid(&self, grain: &Grain, reason: &'static str) {
-        let Grain { tenant, project, endpoint } = grain.clone();
-        self.invalid.get_or_create(&Invalid { tenant, project, endpoint, reason }).inc();
+    pub(crate) fn key_invalid(&self, counters: &Counters, reason: &'static str) {
+        self.invalid.get_or_create(&Invalid::of(&counters.grain, reason)).inc();
     }
 
-    pub(crate) fn hit(&self, grain: &Grain, restate_status: &'static str) {
-        let Grain { tenant, project, endpoint } = grain.clone();
-        self.hit.get_or_create(&Hit { tenant, project, endpoint, restate_status }).inc();
+    pub(crate) fn hit(&self, counters: &Counters, status: &'static str) {
+        let find = || self.hit.get_or_create(&Hit::of(&counters.grain, status)).clone();
+        match status {
+            COMPLETED => counters.replayed.get_or_init(find).inc(),
+            _ => find().inc(),
+        };
     }
 
-    pub(crate) fn collision(&self, grain: &Grain) {
-        self.collision.get_or_create(grain).inc();
+    pub(crate) fn collision(&self, counters: &Counters) {
+        self.collision.get_or_create(&counters.grain).inc();
     }
 
     pub(crate) fn ledger_failed(&self) {
         self.ledger_failures.inc();
     }
 
-    pub(crate) fn answered(&self, endpoint: &Arc<str>, event: &'static str, status: u16, took: Duration) {
-        self.answered.get_or_create(&Answered { endpoint: Text(endpoint.clone()), event, status }).inc();
+    pub(crate) fn answered(&self, counters: &Counters, event: &'static str, status: u16, took: Duration) {
         self.latency.observe(took.as_secs_f64());
+        let at_hand = counters.answered.read().unwrap_or_else(PoisonError::into_inner);
+        let counter = at_hand.iter().find(|found| found.0 == event && found.1 == status);
+        if let Some((.., counter)) = counter {
+            counter.inc();
+            return;
+        }
+        drop(at_hand);
+        let endpoint = counters.grain.endpoint.clone();
+        let counter = self.answered.get_or_create(&Answered { endpoint, event, status }).clone();
+        counter.inc();
+        let mut at_hand = counters.answered.write().unwrap_or_else(PoisonError::into_inner);
+        if at_hand.len() < limits::ANSWERS_AT_HAND {
+            at_hand.push((event, status, counter));
+        }
+    }
+}
+
+impl Known {
+    fn has_no_room_for(&self, whose: &(Tenant, Option<Project>)) -> bool {
+        self.projects.len() >= limits::LABELS && !self.projects.contains(whose)
+    }
+
+    /// The counters of a place that was not known, or had become known in the meantime.
+    fn note(&mut self, place: Place) -> Arc<Counters> {
+        let Some(whose) = &place.whose else {
+            let unknown = || Counters::new("_none", "_none", &place.endpoint);
+            return self.counters.entry(place.clone()).or_insert_with(unknown).clone();
+        };
+        if self.has_no_room_for(whose) {
+            let other = || Counters::new("_other", "_other", &place.endpoint);
+            return self.others.entry(place.endpoint.clone()).or_insert_with(other).clone();
+        }
+        self.projects.insert(whose.clone());
+        let (tenant, project) = whose;
+        let project = project.as_ref().map_or("_any", |project| project.as_str());
+        let own = || Counters::new(tenant.as_str(), project, &place.endpoint);
+        self.counters.entry(place.clone()).or_insert_with(own).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_core::{Subject, SubjectKind};
+
+    use super::*;
+
+    fn scope(tenant: &str) -> Scope {
+        let subject = Subject::from_credential(SubjectKind::User, "ada").unwrap();
+        Scope::new(Tenant::new(tenant).unwrap(), Project::new("shop").unwrap(), subject)
+    }
+
+    fn count(metrics: &Metrics, tenant: &str, endpoint: &Arc<str>) {
+        let counters = metrics.counters(Some(&scope(tenant)), endpoint);
+        metrics.key_present(&counters);
+        metrics.hit(&counters, COMPLETED);
+        metrics.hit(&counters, "attached");
+        metrics.answered(&counters, "replayed", 200, Duration::from_millis(1));
+    }
+
+    #[test]
+    fn tenants_beyond_the_bound_are_counted_together_and_those_within_it_apart_o1() {
+        let (metrics, charges, refunds) = (Metrics::default(), "/charges".into(), "/refunds".into());
+        for tenant in 0..limits::LABELS + 2 {
+            count(&metrics, &format!("t{tenant}"), &charges);
+        }
+        // Those who are known are known everywhere.
+        for tenant in ["t0", "late", "t0"] {
+            count(&metrics, tenant, &refunds);
+        }
+        let text = metrics.render();
+        let labels = |tenant: &str, project: &str, endpoint: &str| {
+            format!("tenant=\"{tenant}\",project=\"{project}\",endpoint=\"{endpoint}\"")
+        };
+        let counted = |name: &str, labels: &str, more: &str, number: u64| {
+            let line = format!("{name}{{{labels}{more}}} {number}\n");
+            assert!(text.contains(&line), "{line}");
+        };
+        for (tenant, project, endpoint, number) in [
+            ("t0", "shop", "/charges", 1),
+            ("t999", "shop", "/charges", 1),
+            ("_other", "_other", "/charges", 2),
+            ("t0", "shop", "/refunds", 2),
+            ("_other", "_other", "/refunds", 1),
+        ] {
+            let labels = labels(tenant, project, endpoint);
+            counted("idempotency_key_present_total", &labels, ",case=\"A\"", number);
+            counted("idempotency_cache_hit_total", &labels, ",restate_status=\"completed\"", number);
+            counted("idempotency_cache_hit_total", &labels, ",restate_status=\"attached\"", number);
+        }
+        assert!(!text.contains("t1000") && !text.contains("late"), "a label beyond the bound");
+        let all = limits::LABELS as u64 + 2;
+        counted("hapax_requests_total", "endpoint=\"/charges\"", ",event=\"replayed\",status=\"200\"", all);
+    }
+
+    #[test]
+    fn what_nobody_was_found_for_takes_no_tenants_place_o1() {
+        let (metrics, endpoint) = (Metrics::default(), "_none".into());
+        metrics.key_invalid(&metrics.counters(None, &endpoint), "key-malformed");
+        let line = "idempotency_key_invalid_total{tenant=\"_none\",project=\"_none\",endpoint=\"_none\",reason=\"key-malformed\"} 1\n";
+        assert!(metrics.render().contains(line), "{}", metrics.render());
+        assert!(metrics.known.read().unwrap().projects.is_empty());
+    }
+
+    #[test]
+    fn answers_are_counted_by_event_and_status_however_many_there_are_o1() {
+        let (metrics, endpoint) = (Metrics::default(), "/charges".into());
+        let counters = metrics.counters(Some(&scope("acme")), &endpoint);
+        for status in
+            [200, 200, 201].into_iter().chain(300..300 + limits::ANSWERS_AT_HAND as u16).chain([331])
+        {
+            metrics.answered(&counters, "executed", status, Duration::ZERO);
+        }
+        let text = metrics.render();
+        for (status, number) in [(200, 2), (201, 1), (300, 1), (331, 2)] {
+            let labels = format!("endpoint=\"/charges\",event=\"executed\",status=\"{status}\"");
+            let line = format!("hapax_requests_total{{{labels}}} {number}\n");
+            assert!(text.contains(&line), "{line}");
+        }
     }
 }

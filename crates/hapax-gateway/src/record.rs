@@ -9,6 +9,7 @@ use hapax_exec::How;
 use hapax_tower::{Code, Event};
 use http::Request;
 
+use crate::metrics::{COMPLETED, Counters};
 use crate::stack::{Answer, Seen, Shared};
 
 /// The endpoint of what no route was found for.
@@ -23,27 +24,35 @@ impl Seen {
             policy: None,
             scope: None,
             key: None,
+            counters: None,
             peer,
         }
     }
 }
 
 impl<L: Ledger, R> Shared<L, R> {
+    /// What is counted about this request.
+    fn counters(&self, seen: &Seen) -> Arc<Counters> {
+        self.metrics.counters(seen.scope.as_ref(), &seen.endpoint)
+    }
+
     pub(crate) fn count_key_problem(&self, seen: &Seen, code: Code) {
-        let grain = self.metrics.grain(seen.scope.as_ref(), &seen.endpoint);
         match code {
-            Code::KeyMissing => self.metrics.key_missing(&grain, "required"),
-            code => self.metrics.key_invalid(&grain, code.as_str()),
+            Code::KeyMissing => self.metrics.key_missing(&self.counters(seen), "required"),
+            code => self.metrics.key_invalid(&self.counters(seen), code.as_str()),
         }
     }
 
-    pub(crate) fn count_key_present(&self, seen: &Seen) {
-        self.metrics.key_present(&self.metrics.grain(seen.scope.as_ref(), &seen.endpoint));
+    /// From here on neither whose the request is nor where it goes will change.
+    pub(crate) fn count_key_present(&self, seen: &mut Seen) {
+        let counters = self.counters(seen);
+        self.metrics.key_present(&counters);
+        seen.counters = Some(counters);
     }
 
     pub(crate) fn count_unkeyed(&self, seen: &Seen) {
         if seen.policy == Some(Policy::Accepted) {
-            self.metrics.key_missing(&self.metrics.grain(seen.scope.as_ref(), &seen.endpoint), "accepted");
+            self.metrics.key_missing(&self.counters(seen), "accepted");
         }
     }
 
@@ -59,21 +68,19 @@ impl<L: Ledger, R> Shared<L, R> {
     pub(crate) fn record(&self, seen: &Seen, answered: &Answer) {
         let status = answered.response.status().as_u16();
         let took = seen.began.elapsed();
-        self.metrics.answered(&seen.endpoint, word(answered.event), status, took);
+        let counters = seen.counters.clone().unwrap_or_else(|| self.counters(seen));
+        self.metrics.answered(&counters, word(answered.event), status, took);
         let hit = match answered.event {
             Event::Outcome(How::Replayed) if status >= 400 => Some("terminal_error"),
-            Event::Outcome(How::Replayed) => Some("completed"),
+            Event::Outcome(How::Replayed) => Some(COMPLETED),
             Event::Outcome(How::Attached) => Some("attached"),
             _ => None,
         };
-        if hit.is_some() || matches!(answered.event, Event::Problem(_)) {
-            let grain = self.metrics.grain(seen.scope.as_ref(), &seen.endpoint);
-            match (hit, answered.event) {
-                (Some(hit), _) => self.metrics.hit(&grain, hit),
-                (None, Event::Problem(Code::KeyReused)) => self.metrics.collision(&grain),
-                (None, Event::Problem(Code::LedgerUnavailable)) => self.metrics.ledger_failed(),
-                _ => {}
-            }
+        match (hit, answered.event) {
+            (Some(hit), _) => self.metrics.hit(&counters, hit),
+            (None, Event::Problem(Code::KeyReused)) => self.metrics.collision(&counters),
+            (None, Event::Problem(Code::LedgerUnavailable)) => self.metrics.ledger_failed(),
+            _ => {}
         }
         tracing::info!(
             target: "hapax::request",

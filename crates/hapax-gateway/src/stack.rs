@@ -24,7 +24,7 @@ use crate::accept::{Peer, Tasks};
 use crate::admit::Admission;
 use crate::auth::Authenticator;
 use crate::forward::{self, Came, Inbound};
-use crate::metrics::Metrics;
+use crate::metrics::{Counters, Metrics};
 use crate::route::{NoMatch, Table, Target};
 use crate::settings::{Edge, Route, Settings, Upstream};
 use crate::upload::{Pace, Upload};
@@ -65,6 +65,8 @@ pub(crate) struct Seen {
     pub(crate) policy: Option<Policy>,
     pub(crate) scope: Option<Scope>,
     pub(crate) key: Option<Key>,
+    /// What is counted about it, once that has been looked up.
+    pub(crate) counters: Option<Arc<Counters>>,
     pub(crate) peer: SocketAddr,
 }
 
