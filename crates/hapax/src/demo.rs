@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use crate::admin::{AdminTokens, KeyDesk as _, KeyLevel, NewKey, Role};
 use crate::cli::Failed;
 use crate::node::{Node, Parts, RegistryDesk};
-use crate::signals;
+use crate::signals::Signals;
 use service::Service;
 
 /// The admin token of every demo: it listens on this machine only.
@@ -46,6 +46,7 @@ pub struct Args {
 
 /// Runs the demo until Ctrl-C.
 pub async fn run(args: Args) -> Result<(), Failed> {
+    let mut signals = Signals::listen()?;
     // Held until the end: dropping it deletes the folder.
     let temporary = match &args.data {
         Some(_) => None,
@@ -74,10 +75,13 @@ pub async fn run(args: Args) -> Result<(), Failed> {
         token: TOKEN,
         callers: &callers,
     });
-    signals::end().await;
+    signals.end().await;
     guide::say_goodbye();
-    node.drain(hapax_gateway::settings::Edge::new(args.listen).drain_timeout).await?;
-    Ok(())
+    tokio::select! {
+        drained = node.drain() => drained.map(drop),
+        // Whoever presses Ctrl-C twice does not want to wait.
+        () = signals.end() => Ok(()),
+    }
 }
 
 /// The payments service, on a port of its own.

@@ -94,8 +94,14 @@ impl Node {
         Ok(())
     }
 
+    /// How long what is running may take when this ends.
+    pub(crate) fn drain_timeout(&self) -> Duration {
+        self.settings.borrow().edge.drain_timeout
+    }
+
     /// Takes nothing new, finishes what is running, and closes the store. Says whether everything came to its end.
-    pub(crate) async fn drain(self, within: Duration) -> Result<bool, Failed> {
+    pub(crate) async fn drain(self) -> Result<bool, Failed> {
+        let within = self.drain_timeout();
         self.watching.abort();
         let _ = self.watching.await;
         let clean = self.gateway.drain(within).await;

@@ -42,19 +42,9 @@ impl Signals {
             _ = self.hangup.recv() => Told::Reload,
         }
     }
-}
 
-/// Returns at Ctrl-C, or when the process is asked to end.
-pub(crate) async fn end() {
-    tokio::select! {
-        () = heard(SignalKind::interrupt()) => {}
-        () = heard(SignalKind::terminate()) => {}
-    }
-}
-
-async fn heard(kind: SignalKind) {
-    match signal(kind) {
-        Ok(mut signal) => drop(signal.recv().await),
-        Err(_) => std::future::pending().await,
+    /// Returns when the process is told to end, by Ctrl-C or otherwise.
+    pub(crate) async fn end(&mut self) {
+        while self.next().await != Told::End {}
     }
 }

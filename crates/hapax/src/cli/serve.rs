@@ -23,7 +23,8 @@ pub(crate) struct Args {
     config: PathBuf,
 }
 
-/// Serves until the process is asked to end; reads the configuration again at SIGHUP.
+/// Serves until the process is asked to end; reads the configuration again at SIGHUP. What is running then is waited for, and
+/// where it does not come to its end, that is an error.
 pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let config = load(&args)?;
     start_logging(&config);
@@ -38,18 +39,21 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let store = Store::open(&config.store.url, options).await?;
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());
     check_recipes(&store, &store, &config).await?;
-    let drain_timeout = config.settings.edge.drain_timeout;
     let node = Node::start(store.clone(), parts(&config)?).await?;
     tracing::info!(edge = %node.edge(), admin = %node.admin(), routes = config.settings.routes.len(), "serving");
     tell(&config, &node);
     while signals.next().await == Told::Reload {
         reload(&args, &store, &node).await;
     }
-    tracing::info!(within = ?drain_timeout, "finishing what is running");
-    match node.drain(drain_timeout).await? {
-        true => tracing::info!("everything came to its end"),
-        false => tracing::warn!("some requests did not come to their end in time"),
+    tracing::info!(within = ?node.drain_timeout(), "finishing what is running; told again, it ends at once");
+    let clean = tokio::select! {
+        clean = node.drain() => clean?,
+        () = signals.end() => return Err(Failed::no("ended at once, as told, with requests still running")),
+    };
+    if !clean {
+        return Err(Failed::no("some requests did not come to their end in time"));
     }
+    tracing::info!("everything came to its end");
     Ok(())
 }
 

@@ -55,6 +55,45 @@ async fn told_to_end_it_finishes_what_runs_takes_nothing_new_and_exits_with_0_h1
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_end_within_the_drain_timeout_is_an_error_and_in_doubt_afterwards_h11_m2() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let mut edge = ground.serve().await;
+    // Also tells that the time-out of the last configuration counts.
+    let hasty = ground.configuration().replace("[admin]", "drain_timeout = \"100ms\"\n[admin]");
+    std::fs::write(ground.folder.path().join("hapax.toml"), hasty).unwrap();
+    edge.reload();
+    edge.tells("the configuration was reloaded").await;
+    ground.service.hold();
+    let running = edge.begin("/charges", "running", "{}", "");
+    ground.service.reached(1).await;
+    edge.terminate();
+    assert_eq!(edge.ended().await.code(), Some(1), "{}", edge.told());
+    edge.tells("some requests did not come to their end in time").await;
+    drop(running);
+    ground.service.let_go();
+    let edge = ground.serve().await;
+    let again = edge.post("/charges", "running", "{}", "").await;
+    assert_eq!(again.problem(), (409, "outcome-unknown".into()));
+    assert_eq!(ground.service.count(), 1, "it is not done again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_to_end_twice_it_ends_at_once_h11_m2() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let mut edge = ground.serve().await;
+    ground.service.hold();
+    let running = edge.begin("/charges", "running", "{}", "");
+    ground.service.reached(1).await;
+    edge.terminate();
+    edge.tells("finishing what is running").await;
+    edge.reload();
+    edge.terminate();
+    assert_eq!(edge.ended().await.code(), Some(1), "{}", edge.told());
+    edge.tells("ended at once, as told").await;
+    drop(running);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hangup_brings_a_new_route_and_drops_no_request_p5() {
     let mut ground = Ground::new(Kind::Embedded).await;
     let edge = ground.serve().await;
