@@ -42,9 +42,25 @@ pub(crate) const ANSWERS_AT_HAND: usize = 32;
 pub(crate) const RECONCILE: Duration = Duration::from_secs(5);
 /// The longest answer to that question.
 pub(crate) const RECONCILED: usize = 1 << 20;
-/// The longest head of a service's answer, in bytes. Its fields are at most a hundred: hyper's own bound, which it keeps on
-/// the stack.
+/// The longest head of a service's answer, in bytes, and its longest trailers.
 pub(crate) const ANSWER_HEAD: usize = 64 << 10;
+/// Fields in the head of a service's answer, and in its trailers; they are found on the stack.
+pub(crate) const ANSWER_FIELDS: usize = 100;
+/// Fields that the edge adds to most answers, for the size of the map.
+pub(crate) const ANSWER_FIELDS_ADDED: usize = 4;
+/// Answers such as 103 that a service may send before its answer.
+pub(crate) const INTERIM_ANSWERS: usize = 100;
+/// Bytes of chunk extensions in one answer; nobody reads them.
+pub(crate) const CHUNK_EXTENSIONS: usize = 16 << 10;
+/// Bytes that are read from a service at once: at first, and when they keep coming.
+pub(crate) const READ: usize = 8 << 10;
+pub(crate) const READ_MOST: usize = 64 << 10;
+/// The longest piece of a request that is copied behind what goes before it, so that both are one write.
+pub(crate) const SEND_COPIED: usize = 8 << 10;
+/// Bytes of a request that are gathered before they are written.
+pub(crate) const SEND_GATHERED: usize = 64 << 10;
+/// Writes of one upload before its answer is looked for.
+pub(crate) const SEND_TURN: usize = 16;
 /// Addresses of one service that are tried for one connection.
 pub(crate) const UPSTREAM_ADDRESSES: usize = 8;
 /// The shortest pause between two looks for connections that nobody needs.

@@ -1,24 +1,26 @@
 //! The client to the services behind: one [`Pool`] for each thread and service, HTTP/1.1 over TCP or TLS.
 //!
 //! A connection is polled by whoever waits for its answer, not by a task of its own: that saves two wake-ups for each call.
+//! What is spoken on it is in parts that know nothing of sockets (`head`, `framing`, `sending`) and in `exchange`, which does
+//! (ADR 19).
 //! Nothing is sent twice from here. A call either gets its answer or a [`Failed`], which says whether the service can have
 //! seen a byte of it (L7); what follows from that, and how long a caller waits, is decided elsewhere.
 
 mod body;
 mod connection;
-mod relay;
+mod exchange;
+mod framing;
+mod head;
+mod sending;
 mod wire;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
 
-use hapax_tower::answer::is_length;
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderMap, TRANSFER_ENCODING};
-use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
-use hyper::body::Body as _;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::time::Instant;
@@ -29,7 +31,7 @@ pub use wire::Raw;
 use crate::limits;
 use crate::settings::Upstream;
 use crate::tls;
-use connection::{Broken, Conn};
+use exchange::Conn;
 
 /// Whether the service can have seen something of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,73 +214,56 @@ impl Pool {
     /// The request's target, `Host`, length and transfer coding are made fit for the service; every other header is sent as
     /// it is. Dropping the future, or an answer that was not read to its end, closes the connection.
     ///
-    /// A kept connection that turns out to be closed is replaced without a word, as long as hyper has not begun with the
-    /// request. Where it broke in the moment between, with nothing written, that is a [`Failed`] with [`Reached::No`].
+    /// A kept connection that turns out to be closed is replaced without a word. Where it breaks only then, with nothing
+    /// written, that is a [`Failed`] with [`Reached::No`].
     pub async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failed> {
-        let mut request = self.prepared(request).inspect_err(|_| self.count_failure())?;
-        while let Some(conn) = self.0.take() {
-            match conn.exchange(request, true).await {
-                Ok((response, conn)) => {
-                    self.0.reused.fetch_add(1, Relaxed);
-                    return self.answer(response, conn);
-                }
-                Err(Broken { request: Some(back), touched: false, .. }) => {
-                    self.0.stale.fetch_add(1, Relaxed);
-                    request = back;
-                }
-                Err(broken) => return Err(self.failed(broken)),
-            }
+        let (mut conn, used) = match self.standing().await {
+            Some(conn) => (conn, true),
+            // Rare, and far larger than a call on a connection that stands.
+            None => (Box::pin(self.connect()).await?, false),
+        };
+        let response = self.exchange(&mut conn, request).await?;
+        if used {
+            self.0.reused.fetch_add(1, Relaxed);
         }
-        // Rare, and far larger than a call on a connection that stands.
-        let conn = Box::pin(self.connect()).await?;
-        match conn.exchange(request, false).await {
-            Ok((response, conn)) => self.answer(response, conn),
-            Err(broken) => Err(self.failed(broken)),
-        }
+        self.answer(response, conn)
     }
 
     /// Sends a request that asks for an upgrade, always on a connection of its own. Nothing of the other protocol is written
     /// before the service has said 101.
     pub async fn upgrade(&self, request: Request<Outgoing>) -> Result<Upgrade, Failed> {
-        let request = self.prepared(request).inspect_err(|_| self.count_failure())?;
-        let conn = self.connect().await?;
-        match conn.exchange_for_upgrade(request).await {
-            Ok((response, Ok(raw))) => Ok(Upgrade::Switched(response.map(drop), raw)),
-            Ok((response, Err(conn))) => self.answer(response, conn).map(Upgrade::Refused),
-            Err(broken) => Err(self.failed(broken)),
+        let mut conn = self.connect().await?;
+        let response = self.exchange(&mut conn, request).await?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return self.answer(response, conn).map(Upgrade::Refused);
         }
+        let raw = conn.into_raw().inspect_err(|_| self.count_failure())?;
+        Ok(Upgrade::Switched(response, raw))
     }
 
-    /// Writes what frames the request, from the body that is at hand and from nothing that a client said.
-    fn prepared(&self, mut request: Request<Outgoing>) -> Result<Request<Outgoing>, Failed> {
-        *request.version_mut() = Version::HTTP_11;
-        if request.uri().scheme().is_some() || request.uri().authority().is_some() {
-            let path = request.uri().path_and_query().cloned();
-            *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
-        }
-        let length = request.body().size_hint().exact();
-        let bodiless =
-            matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
-        let headers = request.headers_mut();
-        // hyper never waits for a 100: what was promised by the client ends at the edge.
-        headers.remove(EXPECT);
-        headers.remove(TRANSFER_ENCODING);
-        match length {
-            Some(0) if bodiless => drop(headers.remove(CONTENT_LENGTH)),
-            Some(length) if has_length(headers, length) => {}
-            Some(length) => drop(headers.insert(CONTENT_LENGTH, HeaderValue::from(length))),
-            None => {
-                headers.remove(CONTENT_LENGTH);
-                headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    /// The connection that was used last, if it still stands.
+    async fn standing(&self) -> Option<Box<Conn>> {
+        std::future::poll_fn(|cx| {
+            while let Some(mut conn) = self.0.take() {
+                if conn.stands(cx) {
+                    return Poll::Ready(Some(conn));
+                }
+                self.0.stale.fetch_add(1, Relaxed);
             }
-        }
-        if !headers.contains_key(HOST) {
-            headers.insert(HOST, self.0.host.clone());
-        }
-        if request.method() == Method::CONNECT {
-            return Err(Failed::unsent(FailedKind::Malformed, "CONNECT is not forwarded"));
-        }
-        Ok(request)
+            Poll::Ready(None)
+        })
+        .await
+    }
+
+    /// The head of the answer. What frames the request is written from the body that is at hand.
+    async fn exchange(&self, conn: &mut Conn, request: Request<Outgoing>) -> Result<Response<()>, Failed> {
+        let head = if request.method() == Method::CONNECT {
+            Err(Failed::unsent(FailedKind::Malformed, "CONNECT is not forwarded"))
+        } else {
+            conn.begin(request, &self.0.host);
+            std::future::poll_fn(|cx| conn.poll_answer(cx)).await
+        };
+        head.inspect_err(|_| self.count_failure())
     }
 
     async fn connect(&self) -> Result<Box<Conn>, Failed> {
@@ -294,34 +279,25 @@ impl Pool {
         }
     }
 
-    fn answer(
-        &self,
-        mut response: Response<hyper::body::Incoming>,
-        conn: Box<Conn>,
-    ) -> Result<Response<Incoming>, Failed> {
+    fn answer(&self, response: Response<()>, conn: Box<Conn>) -> Result<Response<Incoming>, Failed> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             self.count_failure();
             let cause = "the service switched protocols without being asked to".into();
             return Err(Failed { reached: Reached::Perhaps, kind: FailedKind::Malformed, cause });
         }
-        // Its length is what the chunks say; the other one must not go on (RFC 9112, 6.3).
-        if response.headers().contains_key(TRANSFER_ENCODING) {
-            response.headers_mut().remove(CONTENT_LENGTH);
-        }
-        Ok(response.map(|body| Incoming::new(body, conn, self.clone())))
-    }
-
-    fn failed(&self, broken: Broken) -> Failed {
-        self.count_failure();
-        broken.into()
+        Ok(response.map(|()| Incoming::new(conn, self)))
     }
 
     fn count_failure(&self) {
         self.0.failed.fetch_add(1, Relaxed);
     }
 
-    /// Keeps a connection for the next call. Only for those that hyper holds to be idle.
+    /// Keeps a connection for the next call, or closes it where none may follow.
     fn put(&self, mut conn: Box<Conn>) {
+        if !conn.is_reusable() {
+            return;
+        }
+        conn.rest();
         conn.idle_since = Instant::now();
         let mut shelf = self.0.shelf();
         shelf.idle.push_back(conn);
@@ -374,12 +350,6 @@ async fn sweep(pool: Weak<Shared>) {
             return;
         }
     }
-}
-
-/// Whether the length is said once, and is this one.
-fn has_length(headers: &HeaderMap, length: u64) -> bool {
-    let mut said = headers.get_all(CONTENT_LENGTH).iter();
-    said.next().is_some_and(|value| is_length(value, length)) && said.next().is_none()
 }
 
 /// A host without the brackets that an IPv6 address has in a URL.

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 
-use super::connection::{Broken, Conn};
+use super::exchange::Conn;
 use super::{Failed, Pool};
 
 /// Why a streamed request body ended early.
@@ -85,49 +85,43 @@ impl Body for Outgoing {
 /// The body of an answer. Polling it polls the connection; at its end the connection goes back to its pool. Dropped before,
 /// it closes the connection.
 #[must_use = "a body that is not read closes its connection"]
-pub struct Incoming {
-    body: hyper::body::Incoming,
-    from: Option<(Box<Conn>, Pool)>,
+pub struct Incoming(State);
+
+enum State {
+    Ended,
+    /// All of it came with the head; its connection is back already.
+    Whole(Bytes),
+    Flowing(Box<Conn>, Pool),
 }
 
 impl fmt::Debug for Incoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Incoming").field("ended", &self.from.is_none()).finish_non_exhaustive()
+        let ended = matches!(self.0, State::Ended);
+        f.debug_struct("Incoming").field("ended", &ended).finish_non_exhaustive()
     }
 }
 
 impl Incoming {
-    pub(super) fn new(body: hyper::body::Incoming, conn: Box<Conn>, pool: Pool) -> Self {
-        let mut this = Incoming { body, from: Some((conn, pool)) };
-        if this.body.is_end_stream() {
-            this.finish();
+    pub(super) fn new(mut conn: Box<Conn>, pool: &Pool) -> Self {
+        match conn.whole_body() {
+            None => Incoming(State::Flowing(conn, pool.clone())),
+            Some(whole) => {
+                pool.put(conn);
+                Incoming(if whole.is_empty() { State::Ended } else { State::Whole(whole) })
+            }
         }
-        this
     }
 
-    /// The answer was read to its end: its connection can serve again, unless hyper says otherwise.
     fn finish(&mut self) {
-        if let Some((mut conn, pool)) = self.from.take()
-            && conn.is_idle()
-        {
+        if let State::Flowing(conn, pool) = std::mem::replace(&mut self.0, State::Ended) {
             pool.put(conn);
         }
     }
 
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        // What hyper has read already comes first: it may be all there is. It comes while the connection is polled, so that
-        // only the connection must wake this task.
-        let noop = &mut Context::from_waker(Waker::noop());
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(noop) {
-            return Poll::Ready(frame);
+    fn fail(&mut self) {
+        if let State::Flowing(_, pool) = std::mem::replace(&mut self.0, State::Ended) {
+            pool.0.failed.fetch_add(1, Relaxed);
         }
-        let Some((conn, _)) = &mut self.from else { return Poll::Ready(None) };
-        conn.poll_driver();
-        let frame = Pin::new(&mut self.body).poll_frame(noop);
-        if frame.is_pending() {
-            conn.wait(cx);
-        }
-        frame
     }
 }
 
@@ -137,32 +131,33 @@ impl Body for Incoming {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
         let this = self.get_mut();
-        let frame = std::task::ready!(this.poll_body(cx));
-        match frame {
-            Some(Ok(frame)) => {
-                if this.body.is_end_stream() {
-                    this.finish();
-                }
-                Poll::Ready(Some(Ok(frame)))
+        let conn = match &mut this.0 {
+            State::Ended => return Poll::Ready(None),
+            State::Whole(whole) => {
+                let whole = std::mem::take(whole);
+                this.0 = State::Ended;
+                return Poll::Ready(Some(Ok(Frame::data(whole))));
             }
-            Some(Err(error)) => {
-                if let Some((_, pool)) = this.from.take() {
-                    pool.0.failed.fetch_add(1, Relaxed);
-                }
-                Poll::Ready(Some(Err(Broken { error, request: None, touched: true }.into())))
-            }
-            None => {
-                this.finish();
-                Poll::Ready(None)
-            }
+            State::Flowing(conn, _) => conn,
+        };
+        let frame = std::task::ready!(conn.poll_body(cx));
+        match &frame {
+            Some(Ok(_)) if !conn.is_read() => {}
+            Some(Ok(_)) | None => this.finish(),
+            Some(Err(_)) => this.fail(),
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        matches!(self.0, State::Ended)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.0 {
+            State::Ended => SizeHint::with_exact(0),
+            State::Whole(whole) => SizeHint::with_exact(whole.len() as u64),
+            State::Flowing(conn, _) => conn.size_hint(),
+        }
     }
 }
