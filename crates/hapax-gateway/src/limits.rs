@@ -49,7 +49,7 @@ pub(crate) const ANSWER_FIELDS: usize = 100;
 /// Fields that the edge adds to most answers, for the size of the map.
 pub(crate) const ANSWER_FIELDS_ADDED: usize = 4;
 /// Answers such as 103 that a service may send before its answer.
-pub(crate) const INTERIM_ANSWERS: usize = 100;
+pub(crate) const INTERIM_ANSWERS: usize = 1024;
 /// Bytes of chunk extensions in one answer; nobody reads them.
 pub(crate) const CHUNK_EXTENSIONS: usize = 16 << 10;
 /// Bytes that are read from a service at once: at first, and when they keep coming.

@@ -126,7 +126,7 @@ impl Conn {
     /// Whether it can take another request: the last answer is read, the last request is sent, both sides mean to go on, and
     /// nothing has come that belongs to no answer.
     pub(super) fn is_reusable(&self) -> bool {
-        self.keep && self.is_read() && self.is_sent() && self.come.is_empty()
+        self.keep && self.is_read() && self.is_sent() && self.come.is_empty() && self.wire.is_quiet()
     }
 
     /// Gives up room that no short exchange needs.

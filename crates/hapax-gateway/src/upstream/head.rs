@@ -143,8 +143,11 @@ fn parse(come: &mut BytesMut, bodiless: bool) -> Result<Option<Head>, Malformed>
     let mut places: [Place; limits::ANSWER_FIELDS] = [[0; 4]; limits::ANSWER_FIELDS];
     let mut fields = [const { MaybeUninit::uninit() }; limits::ANSWER_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
-    let status = httparse::ParserConfig::default()
-        .parse_response_with_uninit_headers(&mut parsed, come, &mut fields)?;
+    let status = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut parsed,
+        come,
+        &mut fields,
+    )?;
     let httparse::Status::Complete(length) = status else { return Ok(None) };
     if length > limits::ANSWER_HEAD {
         return Err(too_long());

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf};
 
 use super::connection::Open;
 use crate::socket::Socket;
@@ -46,6 +46,13 @@ impl Wire {
             }
         }
         self.is_silent()
+    }
+
+    /// Whether it can be kept after an answer. That costs nothing, unless the runtime has heard of more than was read: then it
+    /// is often the end of the connection.
+    pub(super) fn is_quiet(&self) -> bool {
+        let heard = self.socket.tcp().try_io(Interest::READABLE, || Ok(())).is_ok();
+        !heard || self.is_silent()
     }
 
     /// Asks the kernel, not the runtime: that one learns of a close only when it next looks for events.
