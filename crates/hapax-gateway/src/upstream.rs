@@ -12,6 +12,8 @@ mod exchange;
 mod framing;
 mod head;
 mod sending;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::collections::VecDeque;

@@ -186,24 +186,35 @@ async fn a_connection_on_which_something_came_unasked_is_not_used_again() {
     assert_eq!(pool.counts().stale, 1);
 }
 
+/// An answer of this length in all.
+pub(crate) fn of_length(length: usize) -> String {
+    let head = |body: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {body:05}\r\n\r\n");
+    let body = length - head(0).len();
+    head(body) + &"x".repeat(body)
+}
+
 #[tokio::test]
 async fn more_bytes_than_the_answer_has_close_the_connection() {
-    let (listener, pool) = service(|_| {}).await;
-    let serve = async {
-        let mut stream = accept(&listener).await;
-        head(&mut stream).await;
-        write(&mut stream, &format!("{HELLO}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")).await;
-        let mut second = accept(&listener).await;
-        head(&mut second).await;
-        write(&mut second, HELLO).await;
-        stream
-    };
-    let calls = async {
-        assert_eq!(text(pool.send(get("/1")).await.unwrap()).await.unwrap(), "hello");
-        assert_eq!(text(pool.send(get("/2")).await.unwrap()).await.unwrap(), "hello");
-    };
-    patient(async { tokio::join!(serve, calls) }).await;
-    assert_eq!(pool.counts().opened, 2);
+    // However much is read at once, an answer that ends exactly there must not hide what follows it.
+    for answer in [HELLO.to_owned(), of_length(4 << 10), of_length(8 << 10), of_length(16 << 10)] {
+        let (listener, pool) = service(|_| {}).await;
+        let serve = async {
+            let mut stream = accept(&listener).await;
+            head(&mut stream).await;
+            write(&mut stream, &format!("{answer}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")).await;
+            let mut second = accept(&listener).await;
+            head(&mut second).await;
+            write(&mut second, HELLO).await;
+            stream
+        };
+        let calls = async {
+            let first = text(pool.send(get("/1")).await.unwrap()).await.unwrap();
+            assert!(answer.ends_with(&first) && !first.is_empty());
+            assert_eq!(text(pool.send(get("/2")).await.unwrap()).await.unwrap(), "hello");
+        };
+        patient(async { tokio::join!(serve, calls) }).await;
+        assert_eq!(pool.counts().opened, 2);
+    }
 }
 
 #[tokio::test]
@@ -369,6 +380,8 @@ async fn answers_without_a_body_leave_their_connection_usable() {
 async fn a_connection_that_the_service_means_to_close_is_not_kept() {
     for answer in [
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello",
+        // Two framings, of which somebody else may believe the other one.
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
     ] {
         let (listener, pool) = service(|_| {}).await;

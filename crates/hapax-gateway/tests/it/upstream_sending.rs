@@ -8,7 +8,8 @@ use bytes::Bytes;
 use hapax_gateway::upstream::{FailedKind, Outgoing, Reached, Upgrade};
 use http::Request;
 use http_body::{Body, Frame};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::raw::{accept, exactly, head, rest, write};
 use crate::upstream::{HELLO, get, patient, service, text};
@@ -145,6 +146,87 @@ async fn a_connection_whose_answer_came_before_the_request_was_sent_is_not_kept(
     let (_, body) = patient(async { tokio::join!(serve, call) }).await;
     assert_eq!(body, "hello");
     assert_eq!((pool.counts().idle, pool.counts().open), (0, 0));
+}
+
+/// A body that never ends and never has to be waited for.
+struct Endless;
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; 1 << 10])))))
+    }
+}
+
+/// Reads and forgets until the other side is gone.
+async fn swallow(stream: &mut TcpStream) {
+    let mut bytes = vec![0; 1 << 20];
+    while stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+}
+
+#[tokio::test]
+async fn an_answer_is_read_while_the_request_is_still_being_sent_h11() {
+    let (listener, pool) = service(|_| {}).await;
+    // On a thread of its own, so that it always reads faster than the edge writes.
+    let service = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let listener = listener.into_std().unwrap();
+        runtime.block_on(async {
+            let mut stream = accept(&TcpListener::from_std(listener).unwrap()).await;
+            head(&mut stream).await;
+            write(&mut stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello").await;
+            exactly(&mut stream, 10 << 20).await;
+            write(&mut stream, "world").await;
+            swallow(&mut stream).await;
+        });
+    });
+    let request = Request::post("/").body(Outgoing::stream(Endless)).unwrap();
+    let response = patient(pool.send(request)).await.unwrap();
+    // The rest comes only after much more was sent: whoever reads the answer sends the request.
+    assert_eq!(text(response).await.unwrap(), "helloworld");
+    assert_eq!((pool.counts().idle, pool.counts().open), (0, 0));
+    service.join().unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_to_a_request_that_was_cut_is_an_answer_h11() {
+    let (listener, pool) = service(|_| {}).await;
+    let serve = async {
+        let mut stream = accept(&listener).await;
+        head(&mut stream).await;
+        write(&mut stream, "HTTP/1.1 413 Too Long\r\nContent-Length: 2\r\n\r\nno").await;
+        // With so much unread, this resets the connection.
+    };
+    let request = Request::post("/").body(Outgoing::Whole(Bytes::from(vec![0; 32 << 20]))).unwrap();
+    let (response, ()) = patient(async { tokio::join!(pool.send(request), serve) }).await;
+    let response = response.unwrap();
+    assert_eq!(response.status(), 413);
+    assert_eq!(text(response).await.unwrap(), "no");
+    assert_eq!((pool.counts().idle, pool.counts().open), (0, 0));
+}
+
+#[tokio::test]
+async fn a_long_body_arrives_as_it_was() {
+    let long: Bytes = (0..3 << 20).map(|at: u32| b'a' + (at % 23) as u8).collect();
+    let (listener, pool) = service(|_| {}).await;
+    let serve = async {
+        let mut stream = accept(&listener).await;
+        head(&mut stream).await;
+        let body = exactly(&mut stream, long.len()).await;
+        write(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())).await;
+    };
+    let call = async {
+        let response =
+            pool.send(Request::post("/").body(Outgoing::Whole(long.clone())).unwrap()).await.unwrap();
+        assert_eq!(text(response).await.unwrap().into_bytes(), long);
+    };
+    patient(async { tokio::join!(serve, call) }).await;
+    assert_eq!(pool.counts().idle, 1);
 }
 
 fn upgrade() -> Request<Outgoing> {

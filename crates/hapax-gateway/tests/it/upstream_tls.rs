@@ -13,6 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::certificates as tls;
 use crate::raw::{accept, head};
+use crate::upstream::of_length;
 
 const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -66,6 +67,27 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced_over_tls() {
     let (_stream, text) = tokio::join!(answer(&listener), call(&pool));
     assert_eq!(text, "hello");
     assert_eq!((pool.counts().opened, pool.counts().stale, pool.counts().failed), (2, 1, 0));
+}
+
+#[tokio::test]
+async fn what_tls_holds_back_behind_an_answer_is_no_answer_to_the_next_call() {
+    let (listener, pool) = service("127.0.0.1").await;
+    // As much as is read at once, so that the rest of the record waits where the kernel cannot see it.
+    let long = of_length(8 << 10);
+    let serve = async {
+        let acceptor = TlsAcceptor::from(tls::server(&["http/1.1"]));
+        let mut stream = acceptor.accept(accept(&listener).await).await.unwrap();
+        head(&mut stream).await;
+        let poisoned = format!("{long}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison");
+        stream.write_all(poisoned.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        (stream, answer(&listener).await)
+    };
+    let calls = async { (call(&pool).await, call(&pool).await) };
+    let (_streams, (first, second)) = tokio::join!(serve, calls);
+    assert!(long.ends_with(&first) && !first.is_empty());
+    assert_eq!(second, "hello");
+    assert_eq!((pool.counts().opened, pool.counts().stale), (2, 1));
 }
 
 #[tokio::test]
