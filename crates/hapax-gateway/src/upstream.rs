@@ -219,6 +219,7 @@ impl Pool {
     /// A kept connection that turns out to be closed is replaced without a word. Where it breaks only then, with nothing
     /// written, that is a [`Failed`] with [`Reached::No`].
     pub async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failed> {
+        self.check(&request)?;
         let (mut conn, used) = match self.standing().await {
             Some(conn) => (conn, true),
             // Rare, and far larger than a call on a connection that stands.
@@ -234,6 +235,7 @@ impl Pool {
     /// Sends a request that asks for an upgrade, always on a connection of its own. Nothing of the other protocol is written
     /// before the service has said 101.
     pub async fn upgrade(&self, request: Request<Outgoing>) -> Result<Upgrade, Failed> {
+        self.check(&request)?;
         let mut conn = self.connect().await?;
         let response = self.exchange(&mut conn, request).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -257,14 +259,19 @@ impl Pool {
         .await
     }
 
-    /// The head of the answer. What frames the request is written from the body that is at hand.
+    /// A tunnel would lead past the edge.
+    fn check(&self, request: &Request<Outgoing>) -> Result<(), Failed> {
+        if request.method() != Method::CONNECT {
+            return Ok(());
+        }
+        self.count_failure();
+        Err(Failed::unsent(FailedKind::Malformed, "CONNECT is not forwarded"))
+    }
+
+    /// The head of the answer.
     async fn exchange(&self, conn: &mut Conn, request: Request<Outgoing>) -> Result<Response<()>, Failed> {
-        let head = if request.method() == Method::CONNECT {
-            Err(Failed::unsent(FailedKind::Malformed, "CONNECT is not forwarded"))
-        } else {
-            conn.begin(request, &self.0.host);
-            std::future::poll_fn(|cx| conn.poll_answer(cx)).await
-        };
+        conn.begin(request, &self.0.host);
+        let head = std::future::poll_fn(|cx| conn.poll_answer(cx)).await;
         head.inspect_err(|_| self.count_failure())
     }
 

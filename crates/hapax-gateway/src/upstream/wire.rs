@@ -45,20 +45,27 @@ impl Wire {
                 return false;
             }
         }
-        self.is_silent()
+        self.pending().is_none()
     }
 
     /// Whether it can be kept after an answer. That costs nothing, unless the runtime has heard of more than was read: then it
-    /// is often the end of the connection.
+    /// is often the end of the connection. What TLS has to say is heard when the connection is needed.
     pub(super) fn is_quiet(&self) -> bool {
         let heard = self.socket.tcp().try_io(Interest::READABLE, || Ok(())).is_ok();
-        !heard || self.is_silent()
+        !heard
+            || match self.pending() {
+                None => true,
+                Some(pending) => matches!((pending, &self.socket), (Ok(1..), Socket::Tls(_))),
+            }
     }
 
-    /// Asks the kernel, not the runtime: that one learns of a close only when it next looks for events.
-    fn is_silent(&self) -> bool {
-        let peeked = SockRef::from(self.socket.tcp()).peek(&mut [MaybeUninit::uninit()]);
-        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    /// What there is to be read: bytes, the end or an error. Asks the kernel, not the runtime: that one learns of a close only
+    /// when it next looks for events.
+    fn pending(&self) -> Option<io::Result<usize>> {
+        match SockRef::from(self.socket.tcp()).peek(&mut [MaybeUninit::uninit()]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            pending => Some(pending),
+        }
     }
 
     /// Reads behind what has come; nothing read is the end of the connection.

@@ -106,7 +106,7 @@ async fn the_framing_of_a_request_comes_from_its_body_and_not_from_its_headers()
         let ((head, body), _) = patient(async { tokio::join!(serve, call) }).await;
         assert!(head.starts_with(&format!("{line} /x?y=1 HTTP/1.1\r\n")), "{head}");
         assert!(head.contains(has) && !head.contains(lacks) && !head.contains("expect"), "{head}");
-        assert!(!head.contains("999") && !head.contains("gzip"), "{head}");
+        assert!(!head.contains(": 999") && !head.contains("gzip"), "{head}");
         assert_eq!(body, tail);
     }
 }
@@ -148,7 +148,7 @@ async fn a_connection_whose_answer_came_before_the_request_was_sent_is_not_kept(
     assert_eq!((pool.counts().idle, pool.counts().open), (0, 0));
 }
 
-/// A body that never ends and never has to be waited for.
+/// A body that never ends and never has to be waited for, in pieces so small that whoever reads it is faster.
 struct Endless;
 
 impl Body for Endless {
@@ -159,7 +159,7 @@ impl Body for Endless {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; 1 << 10])))))
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; 16])))))
     }
 }
 
@@ -180,7 +180,7 @@ async fn an_answer_is_read_while_the_request_is_still_being_sent_h11() {
             let mut stream = accept(&TcpListener::from_std(listener).unwrap()).await;
             head(&mut stream).await;
             write(&mut stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello").await;
-            exactly(&mut stream, 10 << 20).await;
+            exactly(&mut stream, 2 << 20).await;
             write(&mut stream, "world").await;
             swallow(&mut stream).await;
         });
@@ -219,13 +219,14 @@ async fn a_long_body_arrives_as_it_was() {
         head(&mut stream).await;
         let body = exactly(&mut stream, long.len()).await;
         write(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())).await;
+        stream
     };
     let call = async {
         let response =
             pool.send(Request::post("/").body(Outgoing::Whole(long.clone())).unwrap()).await.unwrap();
         assert_eq!(text(response).await.unwrap().into_bytes(), long);
     };
-    patient(async { tokio::join!(serve, call) }).await;
+    let (_stream, ()) = patient(async { tokio::join!(serve, call) }).await;
     assert_eq!(pool.counts().idle, 1);
 }
 
