@@ -16,19 +16,23 @@ mod audit;
 mod batch;
 mod claims;
 mod fault;
+mod finder;
 mod folder;
 mod job;
 mod keeper;
 mod list;
 mod log;
+mod merge;
 mod ports;
 mod reader;
 mod readonly;
+mod recent;
 mod rows;
 mod schema;
 mod session;
 mod shared;
 mod shelf;
+mod sieve;
 mod space;
 mod state;
 mod streams;
@@ -121,9 +125,11 @@ impl Embedded {
             let state = State::new(clock, sessions, Table::new(&options, false), options.notify);
             Ok((memory, Arc::new(state), Space::new(&conn, &folder, quota)?))
         };
-        let (memory, state, space) = prepare().map_err(|fault| schema::opening_fault(&at, fault))?;
+        let (mut memory, state, space) = prepare().map_err(|fault| schema::opening_fault(&at, fault))?;
         folder.sync()?;
         mark.write(memory.meta.batch);
+        let claims = shelf::claims(&conn).map_err(|fault| schema::opening_fault(&at, fault))?;
+        memory.merge.sift(&at, claims);
         let (log, copier) = Log::new(&conn, &at)?;
         start(&folder, &options, Writer { conn, memory, state, space, log, mark, lock }, copier)
     }

@@ -76,6 +76,22 @@ pub const WAL_HARD_WAIT: Duration = Duration::from_millis(50);
 /// Bytes of write-ahead log that are kept as a file after the log has started anew.
 pub const WAL_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Claims of which the index of an embedded store is told later, in the order of the index: the more there are, the more of
+/// them share a page of it.
+pub const RECENT: usize = 131_072;
+
+/// Rows of notes about them that one batch removes.
+pub const RECENT_TRIMMED: i64 = 16;
+
+/// Entries of the index for which an embedded store's sieve has room at first.
+pub const SIEVE_ENTRIES: u64 = 1 << 18;
+
+/// The most bytes of an embedded store's sieve: enough for 64 million claims.
+pub const SIEVE_BYTES: u64 = 128 * 1024 * 1024;
+
+/// Entries of the index that are read at once to fill the sieve.
+pub const SIEVE_CHUNK: i64 = 10_000;
+
 /// Epoch counters that are reserved with one write.
 pub const EPOCH_BLOCK: u64 = 1 << 20;
 

@@ -13,7 +13,9 @@ use hapax_core::{
 use rusqlite::Connection;
 
 use super::fault::{Fault, full};
+use super::finder;
 use super::job::{Done, What};
+use super::merge::Merge;
 use super::rows::Stored;
 use super::schema::Meta;
 use super::session::{Moment, Sessions};
@@ -43,6 +45,8 @@ pub(super) struct Memory {
     pub(super) next_epoch: u64,
     pub(super) shelves: Shelves,
     pub(super) outcomes: i64,
+    /// What finds claims.
+    pub(super) merge: Merge,
     /// The session as it was last written.
     pub(super) session: Sign,
     /// Claims that were granted lately and are held: their holders will report soon.
@@ -57,6 +61,7 @@ impl Memory {
             meta,
             shelves: Shelves::new(claims::held(conn)?),
             outcomes: claims::last_outcome(conn)?,
+            merge: Merge::read(conn, &meta)?,
             session: sessions.sign(sessions.own()),
             held: HashMap::new(),
         })
@@ -67,6 +72,7 @@ impl Memory {
     pub(super) fn roll_back(&mut self, meta: Meta, session: Sign, held: u64) {
         (self.meta, self.session) = (meta, session);
         self.shelves.forget(held);
+        self.merge.roll_back();
         self.held.clear();
     }
 
@@ -148,6 +154,7 @@ impl Batch<'_> {
         }
         self.memory.shelves.flush(self.conn)?;
         let meta = &mut self.memory.meta;
+        self.memory.merge.write(self.conn, meta, self.refusing)?;
         meta.batch += 1;
         meta.latest = meta.latest.max(self.moment.time);
         // A block is reserved long before it is used: even a log that lost its end does not lead to an epoch
@@ -224,7 +231,8 @@ impl Batch<'_> {
     fn load(&self, id: &ClaimId) -> Result<Option<Arc<Stored>>, Fault> {
         match self.memory.held.get(id) {
             Some(stored) => Ok(Some(stored.clone())),
-            None => Ok(claims::load(self.conn, id)?.map(Arc::new)),
+            None if self.memory.merge.rules_out(id) => Ok(None),
+            None => Ok(claims::load(self.conn, id, &self.memory.merge.about(id))?.map(Arc::new)),
         }
     }
 
@@ -242,8 +250,8 @@ impl Batch<'_> {
             Change::Put(claim) => Some(claim),
             Change::Remove => None,
         };
-        if before.is_none() && claim.is_some() {
-            claims::check_absent(self.conn, id)?;
+        if before.is_none() && claim.is_some() && !self.memory.merge.rules_out(id) {
+            finder::check_absent(self.conn, finder::prefix(id.as_bytes()))?;
         }
         self.write();
         self.memory.held.remove(id);
@@ -254,7 +262,7 @@ impl Batch<'_> {
             (Some(claim), Some(stored)) => {
                 // An expired claim is opened again: it takes a new place, so that places stay in order of
                 // opening.
-                self.take_away(stored)?;
+                self.take_away(id, stored)?;
                 self.add(id, claim, identity.cloned().map_or_else(|| stored.identity(), Ok)?)?;
             }
             (Some(claim), None) => {
@@ -263,7 +271,7 @@ impl Batch<'_> {
                 };
                 self.add(id, claim, identity.clone())?;
             }
-            (None, Some(stored)) => self.take_away(stored)?,
+            (None, Some(stored)) => self.take_away(id, stored)?,
             (None, None) => {}
         }
         if claim.as_ref().is_some_and(|claim| claim.epoch == offered) {
@@ -284,6 +292,7 @@ impl Batch<'_> {
         let row = self.memory.shelves.place(self.conn, &identity)?;
         let encoded = identity.encode();
         let outcome = claims::insert(self.conn, row, id, claim, &encoded, &mut self.memory.outcomes)?;
+        self.memory.merge.note(id, row, true);
         self.memory.shelves.moved(self.conn, row, None, Some(claim.state.name()))?;
         if claim.state.name() == StateName::Held && self.memory.held.len() < limits::HELD_IN_MEMORY {
             let (identity, claim, leaves) = (encoded.into(), claim.clone(), claim.leaves.is_some());
@@ -292,8 +301,9 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn take_away(&mut self, stored: &Stored) -> Result<(), Fault> {
+    fn take_away(&mut self, id: &ClaimId, stored: &Stored) -> Result<(), Fault> {
         claims::remove(self.conn, stored)?;
+        self.memory.merge.note(id, stored.id, false);
         self.memory.shelves.moved(self.conn, stored.id, Some(stored.claim.state.name()), None)
     }
 

@@ -1,83 +1,45 @@
 //! Claims in the database: reading, adding, changing and removing one.
 
-use std::cmp::Ordering;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 use hapax_core::{Claim, ClaimId, Leaves, State};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::{Fault, damaged};
+use super::finder::{self, Said};
 use super::rows::{COLUMNS, Columns, Stored, outcome_bytes, unsigned};
 use super::sum;
 
-/// Reads a claim with everything that belongs to it.
-pub(super) fn load(conn: &Connection, claim: &ClaimId) -> Result<Option<Stored>, Fault> {
-    let Some(mut stored) = load_row(conn, claim)? else { return Ok(None) };
-    complete(conn, &mut stored)?;
-    Ok(Some(stored))
+/// Reads a claim with everything that belongs to it. `said` is what was noted lately about digests that begin
+/// like this one.
+pub(super) fn load(conn: &Connection, claim: &ClaimId, said: &Said) -> Result<Option<Stored>, Fault> {
+    let prefix = finder::prefix(claim.as_bytes());
+    for row in finder::rows(conn, prefix, said)? {
+        let (digest, mut stored) = load_row(conn, row, prefix)?;
+        if digest == *claim {
+            complete(conn, &mut stored)?;
+            return Ok(Some(stored));
+        }
+    }
+    Ok(None)
 }
 
-/// Where a claim is, and its row. The search ends at the claim or at the one after it, which is looked at for
-/// damage.
-fn load_row(conn: &Connection, claim: &ClaimId) -> Result<Option<Stored>, Fault> {
-    let sql = "SELECT digest, digest_crc, id FROM claims INDEXED BY claims_digest WHERE digest >= ?1 \
-               ORDER BY digest LIMIT 1";
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query([claim.as_bytes().as_slice()])?;
-    let Some(entry) = rows.next()? else { return Ok(None) };
-    match read_entry(entry, claim)? {
-        Ordering::Equal => {}
-        Ordering::Greater => return Ok(None),
-        Ordering::Less => return Err(out_of_order()),
-    }
-    let id: i64 = entry.get(2)?;
+/// The claim in a row to which the index leads from the beginning of a digest, without what is in other tables.
+pub(super) fn load_row(conn: &Connection, id: i64, prefix: i64) -> Result<(ClaimId, Stored), Fault> {
     let mut statement = conn.prepare_cached(&BY_ID)?;
     let mut rows = statement.query([id])?;
     let Some(row) = rows.next()? else {
         return Err(damaged(format_args!("claim row {id} is not where its index says")).into());
     };
     let columns = Columns::read(row)?;
-    if columns.digest != claim.as_bytes() {
+    if finder::prefix(columns.digest) != prefix {
         return Err(damaged(format_args!("claim row {id} is another claim than its index says")).into());
     }
-    Ok(Some(columns.stored()?))
+    Ok((columns.claim_id()?, columns.stored()?))
 }
 
 static BY_ID: LazyLock<String> = LazyLock::new(|| select("id = ?1"));
-
-/// Makes sure that a claim which was not found is really absent.
-///
-/// A damaged entry would be next to where the claim's own should be: either it is the claim's own, or it has
-/// led the search astray, which then ends beside it. [`load`] has looked at the entry behind; here is the one
-/// in front.
-pub(super) fn check_absent(conn: &Connection, claim: &ClaimId) -> Result<(), Fault> {
-    let sql = "SELECT digest, digest_crc FROM claims INDEXED BY claims_digest WHERE digest < ?1 \
-               ORDER BY digest DESC LIMIT 1";
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query([claim.as_bytes().as_slice()])?;
-    match rows.next()?.map(|entry| read_entry(entry, claim)).transpose()? {
-        None | Some(Ordering::Less) => Ok(()),
-        Some(_) => Err(out_of_order()),
-    }
-}
-
-/// Checks an entry `digest, digest_crc` of the index, and says on which side of a claim it is.
-fn read_entry(entry: &Row<'_>, claim: &ClaimId) -> Result<Ordering, Fault> {
-    let digest = entry.get_ref(0)?.as_blob().map_err(damaged)?;
-    if digest_crc(digest) != entry.get::<_, i64>(1)? {
-        return Err(damaged("an entry of the index that finds claims").into());
-    }
-    Ok(digest.cmp(claim.as_bytes()))
-}
-
-fn out_of_order() -> Fault {
-    Fault::Command(damaged("the index that finds claims is out of order"))
-}
-
-fn digest_crc(digest: &[u8]) -> i64 {
-    sum::stored(crc32fast::hash(digest))
-}
 
 /// Adds what is in other tables: the outcome's bytes and the leaves.
 pub(super) fn complete(conn: &Connection, stored: &mut Stored) -> Result<(), Fault> {
@@ -134,15 +96,14 @@ pub(super) fn insert(
 ) -> Result<i64, Fault> {
     let outcome = write_outcome(conn, row, claim, outcomes)?.unwrap_or(-*outcomes - 1);
     let c = Columns::new(row, id, claim, outcome, identity);
-    let sql = "INSERT INTO claims (id, digest, digest_crc, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
+    let sql = "INSERT INTO claims (id, digest, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
                opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, may_have_run, since, \
                until, why, asked_at, outcome_kind, status, outcome, leaves, identity, crc) VALUES (?1, ?2, ?3, ?4, ?5, \
                ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, \
-               ?27, ?28, ?29, ?30)";
+               ?27, ?28, ?29)";
     conn.prepare_cached(sql)?.execute(params![
         c.id,
         c.digest,
-        digest_crc(c.digest),
         c.state,
         c.due,
         c.epoch,

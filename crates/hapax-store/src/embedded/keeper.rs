@@ -14,7 +14,6 @@ use hapax_core::{ClaimId, Epoch, StateName, Timestamp};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
-use super::claims;
 use super::fault::Fault;
 use super::job::{Done, Job, What};
 use super::reader::Reader;
@@ -110,7 +109,7 @@ impl Keeper {
     }
 
     fn standing(&self, id: &ClaimId, time: Timestamp) -> Result<Seen, Fault> {
-        let Some(stored) = claims::load(&self.reader.conn, id)? else {
+        let Some(stored) = self.reader.load(id)? else {
             return Ok(Seen { standing: None, until: time.after(limits::SWEEP_EVERY) });
         };
         let now = self.reader.now(&stored.claim, time)?;

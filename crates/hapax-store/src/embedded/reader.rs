@@ -1,5 +1,6 @@
 //! Reading beside the writer: connections of their own, in threads of their own.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,8 +14,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::claims;
 use super::fault::Fault;
-use super::rows::{Columns, Stored};
-use super::schema;
+use super::finder;
+use super::recent::Recent;
+use super::rows::Stored;
+use super::schema::{self, Meta};
 use super::session::{Guarded, stored_sign};
 use super::state::{State, closed};
 use crate::limits;
@@ -33,12 +36,30 @@ pub(super) struct Reader {
     pub(super) conn: Connection,
     pub(super) clock: Arc<Guarded>,
     signs: Signs,
+    recent: RefCell<Recent>,
 }
 
 impl Reader {
     /// Opens a connection.
     pub(super) fn open(path: &Path, clock: Arc<Guarded>, signs: Signs) -> Result<Self, Error> {
-        Ok(Reader { conn: schema::open_reader(path)?, clock, signs })
+        Ok(Reader { conn: schema::open_reader(path)?, clock, signs, recent: RefCell::default() })
+    }
+
+    /// One view of the store for several reads, with what the index that finds claims may not know in it.
+    pub(super) fn view<T>(&self, read: impl FnOnce(&Recent) -> Result<T, Fault>) -> Result<T, Fault> {
+        self.conn.prepare_cached("BEGIN")?.execute([])?;
+        let recent = &mut *self.recent.borrow_mut();
+        let done = Meta::read(&self.conn)
+            .and_then(|meta| recent.catch_up(&self.conn, &meta))
+            .and_then(|()| read(recent));
+        self.conn.prepare_cached("COMMIT")?.execute([])?;
+        done
+    }
+
+    /// Reads a claim with everything that belongs to it.
+    pub(super) fn load(&self, id: &ClaimId) -> Result<Option<Stored>, Fault> {
+        let prefix = finder::prefix(id.as_bytes());
+        self.view(|recent| claims::load(&self.conn, id, &recent.about(prefix)))
     }
 
     /// What is known of a session.
@@ -57,7 +78,7 @@ impl Reader {
     /// What a reader sees of a claim.
     pub(super) fn peek(&self, id: &ClaimId) -> Result<Option<View>, Fault> {
         let mark = self.table_mark();
-        let Some(stored) = claims::load(&self.conn, id)? else { return Ok(None) };
+        let Some(stored) = self.load(id)? else { return Ok(None) };
         fail::fail_point!("embedded.has_read");
         if let (Signs::Own(state), Some(mark)) = (&self.signs, mark)
             && matches!(stored.claim.state, ClaimState::Settled { .. })
@@ -77,7 +98,7 @@ impl Reader {
 
     /// A claim with what it is about.
     pub(super) fn record(&self, id: &ClaimId) -> Result<Option<Record>, Fault> {
-        match claims::load(&self.conn, id)? {
+        match self.load(id)? {
             Some(stored) => self.standing(stored, self.clock.now()),
             None => Ok(None),
         }
@@ -85,19 +106,18 @@ impl Reader {
 
     /// A claim by its public id, whose first bytes are those of the digest.
     pub(super) fn find(&self, operation: OperationId) -> Result<Option<Record>, Fault> {
-        let (mut low, mut high) = ([0_u8; 32], [0xff_u8; 32]);
-        low[..OperationId::CLAIM_PREFIX].copy_from_slice(operation.claim_prefix());
-        high[..OperationId::CLAIM_PREFIX].copy_from_slice(operation.claim_prefix());
-        let mut statement = self.conn.prepare_cached(&claims::select("digest >= ?1 AND digest <= ?2"))?;
-        let mut rows = statement.query(params![&low[..], &high[..]])?;
-        while let Some(row) = rows.next()? {
-            let mut stored = Columns::read(row)?.stored()?;
-            if stored.claim.operation_id == operation {
-                claims::complete(&self.conn, &mut stored)?;
-                return self.standing(stored, self.clock.now());
+        let prefix = finder::prefix(operation.claim_prefix());
+        let found = self.view(|recent| {
+            for row in finder::rows(&self.conn, prefix, &recent.about(prefix))? {
+                let (_, mut stored) = claims::load_row(&self.conn, row, prefix)?;
+                if stored.claim.operation_id == operation {
+                    claims::complete(&self.conn, &mut stored)?;
+                    return Ok(Some(stored));
+                }
             }
-        }
-        Ok(None)
+            Ok(None)
+        })?;
+        found.map_or(Ok(None), |stored| self.standing(stored, self.clock.now()))
     }
 
     /// The record as it stands; `None` when time has made it absent.

@@ -13,9 +13,11 @@ use crate::limits;
 /// Says that a database is a hapax store: "hapx".
 pub(super) const APPLICATION_ID: i64 = 0x6861_7078;
 /// The version of the tables that this hapax writes.
-pub(super) const SCHEMA_VERSION: i64 = 1;
+pub(super) const SCHEMA_VERSION: i64 = 2;
 /// The oldest version of hapax's tables whose programs can work on what this one writes.
-const OLDEST_COMPATIBLE: i64 = 1;
+const OLDEST_COMPATIBLE: i64 = 2;
+/// The oldest version of the tables that this hapax can work on.
+const OLDEST_KNOWN: i64 = 2;
 
 const TABLES: &str = include_str!("schema.sql");
 
@@ -34,6 +36,10 @@ pub(super) struct Meta {
     pub(super) latest: Timestamp,
     /// When the store was made.
     pub(super) created_at: Timestamp,
+    /// The first note of what the index that finds claims may not have been told.
+    pub(super) recent_from: i64,
+    /// The next such note.
+    pub(super) recent_to: i64,
 }
 
 impl Meta {
@@ -45,12 +51,14 @@ impl Meta {
             .int(self.batch.cast_signed())
             .int(self.latest.as_micros())
             .int(self.created_at.as_micros())
+            .int(self.recent_from)
+            .int(self.recent_to)
     }
 
     /// Reads it.
     pub(super) fn read(conn: &Connection) -> Result<Meta, Fault> {
-        let sql = "SELECT oldest_compatible, incarnation, epoch_reserved, batch, latest_at, created_at, crc \
-                   FROM store WHERE id = 1";
+        let sql = "SELECT oldest_compatible, incarnation, epoch_reserved, batch, latest_at, created_at, \
+                   recent_from, recent_to, crc FROM store WHERE id = 1";
         let (meta, crc) = conn.prepare_cached(sql)?.query_row([], |row| {
             let meta = Meta {
                 oldest_compatible: row.get(0)?,
@@ -59,8 +67,10 @@ impl Meta {
                 batch: unsigned(row, 3)?,
                 latest: Timestamp::from_micros(row.get(4)?),
                 created_at: Timestamp::from_micros(row.get(5)?),
+                recent_from: row.get(6)?,
+                recent_to: row.get(7)?,
             };
-            Ok((meta, row.get(6)?))
+            Ok((meta, row.get(8)?))
         })?;
         meta.sum().check(crc, || "the store's own row".into())?;
         Ok(meta)
@@ -69,7 +79,7 @@ impl Meta {
     /// Writes it.
     pub(super) fn write(&self, conn: &Connection) -> Result<(), Fault> {
         let sql = "INSERT OR REPLACE INTO store (id, oldest_compatible, incarnation, epoch_reserved, batch, latest_at, \
-                   created_at, crc) VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+                   created_at, recent_from, recent_to, crc) VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         conn.prepare_cached(sql)?.execute(params![
             self.oldest_compatible,
             self.incarnation,
@@ -77,6 +87,8 @@ impl Meta {
             self.batch.cast_signed(),
             self.latest.as_micros(),
             self.created_at.as_micros(),
+            self.recent_from,
+            self.recent_to,
             self.sum().value(),
         ])?;
         Ok(())
@@ -133,6 +145,8 @@ fn make_tables(conn: &Connection, now: Timestamp) -> Result<(), Fault> {
         batch: 0,
         latest: Timestamp::ZERO,
         created_at: now,
+        recent_from: 1,
+        recent_to: 1,
     };
     // Only a database without any table takes the page size.
     conn.execute_batch(&format!("PRAGMA page_size = {}; PRAGMA synchronous = FULL", limits::PAGE_SIZE))?;
@@ -146,7 +160,8 @@ fn make_tables(conn: &Connection, now: Timestamp) -> Result<(), Fault> {
     keep_log(conn)
 }
 
-/// Refuses what is not a hapax store, and one that a newer hapax says we must not touch (B8).
+/// Refuses what is not a hapax store, one that a newer hapax says we must not touch, and one of an older hapax
+/// whose tables are others (B8).
 pub(super) fn check_version(conn: &Connection) -> Result<Meta, Fault> {
     if pragma(conn, "application_id")? != APPLICATION_ID {
         return Err(Error::corrupt("this is a database, but not a hapax store").into());
@@ -165,7 +180,14 @@ pub(super) fn check_version(conn: &Connection) -> Result<Meta, Fault> {
                 .with_detail(detail)
                 .into())
         }
-        Some(_) => Meta::read(conn),
+        Some(_) => match pragma(conn, "user_version")? {
+            written if written < OLDEST_KNOWN => {
+                let detail = format!("schema {written}, this hapax knows {OLDEST_KNOWN} to {SCHEMA_VERSION}");
+                let message = "this store was written by an older hapax; use that one, or begin a new store";
+                Err(Error::corrupt(message).with_detail(detail).into())
+            }
+            _ => Meta::read(conn),
+        },
     }
 }
 

@@ -10,6 +10,8 @@ CREATE TABLE store (
     batch INTEGER NOT NULL,
     latest_at INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
+    recent_from INTEGER NOT NULL,
+    recent_to INTEGER NOT NULL,
     crc INTEGER NOT NULL
 ) STRICT;
 
@@ -44,7 +46,6 @@ CREATE UNIQUE INDEX shelves_name ON shelves (tenant, project, operation);
 CREATE TABLE claims (
     id INTEGER PRIMARY KEY,
     digest BLOB NOT NULL,
-    digest_crc INTEGER NOT NULL,
     state INTEGER NOT NULL,
     due INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
@@ -73,12 +74,28 @@ CREATE TABLE claims (
     identity BLOB NOT NULL,
     crc INTEGER NOT NULL
 ) STRICT;
--- Finds a claim. The checksum is there so that a damaged entry cannot pass for the absence of a claim.
-CREATE UNIQUE INDEX claims_digest ON claims (digest, digest_crc);
 -- What is in flight: everything but the settled.
 CREATE INDEX claims_open ON claims (state) WHERE state <> 3;
 -- What time will change.
 CREATE INDEX claims_due ON claims (due) WHERE due < 9223372036854775807;
+
+-- Finds a claim by the first eight bytes of its digest, a number here. The checksum is there so that a damaged
+-- entry cannot pass for the absence of a claim.
+CREATE TABLE finder (
+    prefix INTEGER NOT NULL,
+    claim INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (prefix, claim)
+) STRICT, WITHOUT ROWID;
+
+-- What `finder` may not have been told yet, in the order in which it happened. A row's id is the number of its
+-- first note; `store` has the numbers of the first note and of the next one. A note is a prefix and a claim's id,
+-- negative when it was removed, each in eight bytes.
+CREATE TABLE recent (
+    id INTEGER PRIMARY KEY,
+    notes BLOB NOT NULL,
+    crc INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE outcomes (
     id INTEGER PRIMARY KEY,

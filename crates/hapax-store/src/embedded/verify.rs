@@ -8,7 +8,9 @@ use hapax_core::{Counts, Error, StateName};
 use rusqlite::{Connection, Row, params};
 
 use super::fault::{Fault, damaged};
+use super::finder;
 use super::reader::Reader;
+use super::recent::Recent;
 use super::rows::{Columns, state_of, unsigned};
 use super::schema::{self, Meta};
 use super::shelf;
@@ -58,7 +60,7 @@ pub(super) fn verify(reader: &Reader) -> Result<Verification, Fault> {
     let mut found = Verification::default();
     schema::check_version(conn)?;
     found.note(Meta::read(conn).map(|_| ()))?;
-    verify_claims(conn, &mut found)?;
+    verify_claims(reader, &mut found)?;
     verify_streams(conn, &mut found)?;
     each(conn, &mut found, "SELECT id, started_at, last_at, until, ended, crc FROM sessions", |row| {
         session::read(row).map(|_| ())
@@ -72,7 +74,7 @@ pub(super) fn verify(reader: &Reader) -> Result<Verification, Fault> {
     each(conn, &mut found, "SELECT tenant, project, entity, tickets, closed_by, crc FROM lanes", |row| {
         shared::read_lane_row(row).map(|_| ())
     })?;
-    found.note(verify_counts(conn))?;
+    found.note(reader.view(|recent| verify_counts(conn, recent)))?;
     Ok(found)
 }
 
@@ -96,30 +98,38 @@ fn each(
 }
 
 /// Every claim with its outcome, its leaves, and its entry in the index that finds it.
-fn verify_claims(conn: &Connection, found: &mut Verification) -> Result<(), Fault> {
-    let mut after = i64::MIN;
+fn verify_claims(reader: &Reader, found: &mut Verification) -> Result<(), Fault> {
+    let mut after = Some(i64::MIN);
+    while let Some(last) = after {
+        after = reader.view(|recent| verify_chunk(&reader.conn, recent, last, found))?;
+    }
+    Ok(())
+}
+
+/// Some claims after a row; the last of them, unless there are no more.
+fn verify_chunk(
+    conn: &Connection,
+    recent: &Recent,
+    after: i64,
+    found: &mut Verification,
+) -> Result<Option<i64>, Fault> {
+    let mut last = None;
+    let mut statement = conn.prepare_cached(&claims::select("id > ?1 ORDER BY id LIMIT ?2"))?;
+    let mut rows = statement.query(params![after, CHUNK])?;
     loop {
-        let mut last = None;
-        let mut statement = conn.prepare_cached(&claims::select("id > ?1 ORDER BY id LIMIT ?2"))?;
-        let mut rows = statement.query(params![after, CHUNK])?;
-        loop {
-            match rows.next() {
-                Ok(Some(row)) => {
-                    last = Some(row.get(0)?);
-                    found.note(verify_claim(conn, row))?;
-                }
-                Ok(None) => break,
-                Err(error) => return found.note(Err(error.into())),
+        match rows.next() {
+            Ok(Some(row)) => {
+                last = Some(row.get(0)?);
+                found.note(verify_claim(conn, recent, row))?;
             }
-        }
-        match last {
-            Some(last) => after = last,
-            None => return Ok(()),
+            Ok(None) => return Ok(last),
+            // The table itself is damaged: what follows cannot be reached.
+            Err(error) => return found.note(Err(error.into())).map(|()| None),
         }
     }
 }
 
-fn verify_claim(conn: &Connection, row: &Row<'_>) -> Result<(), Fault> {
+fn verify_claim(conn: &Connection, recent: &Recent, row: &Row<'_>) -> Result<(), Fault> {
     let columns = Columns::read(row)?;
     let mut stored = columns.stored()?;
     let (id, identity) = (columns.claim_id()?, stored.identity()?);
@@ -127,7 +137,7 @@ fn verify_claim(conn: &Connection, row: &Row<'_>) -> Result<(), Fault> {
         return Err(damaged(format_args!("claim row {} belongs to another identity", stored.id)).into());
     }
     claims::complete(conn, &mut stored)?;
-    match claims::load(conn, &id)? {
+    match claims::load(conn, &id, &recent.about(finder::prefix(id.as_bytes())))? {
         Some(indexed) if indexed.id == stored.id => Ok(()),
         _ => Err(damaged(format_args!("claim row {} is not found by its digest", stored.id)).into()),
     }
@@ -163,14 +173,7 @@ fn verify_stream(conn: &Connection, name: &str) -> Result<(), Fault> {
 
 /// The counts on the shelves against the claims, and the claims against their index, in one view of the
 /// store.
-fn verify_counts(conn: &Connection) -> Result<(), Fault> {
-    conn.execute_batch("BEGIN")?;
-    let compared = compare_counts(conn);
-    conn.execute_batch("COMMIT")?;
-    compared
-}
-
-fn compare_counts(conn: &Connection) -> Result<(), Fault> {
+fn verify_counts(conn: &Connection, recent: &Recent) -> Result<(), Fault> {
     let sql = "SELECT id >> 40, state, count(*) FROM claims NOT INDEXED GROUP BY 1, 2";
     let mut counted = std::collections::HashMap::<i64, Counts>::new();
     let (mut statement, mut all) = (conn.prepare_cached(sql)?, 0);
@@ -185,12 +188,24 @@ fn compare_counts(conn: &Connection) -> Result<(), Fault> {
             return Err(damaged(format_args!("the counts of shelf {}", shelf.id)).into());
         }
     }
-    let indexed: u64 =
-        conn.query_row("SELECT count(*) FROM claims INDEXED BY claims_digest", [], |row| unsigned(row, 0))?;
+    let indexed = count_entries(conn, recent)?;
     if !counted.is_empty() || indexed != all {
         return Err(Error::corrupt("the index of claims does not have every claim").into());
     }
     Ok(())
+}
+
+/// The entries of the index once it has been told everything.
+fn count_entries(conn: &Connection, recent: &Recent) -> Result<u64, Fault> {
+    let mut entries: u64 = conn.query_row("SELECT count(*) FROM finder", [], |row| unsigned(row, 0))?;
+    for (entry, there) in recent.after(None) {
+        match (finder::has(conn, entry)?, there) {
+            (false, true) => entries += 1,
+            (true, false) => entries -= 1,
+            _ => {}
+        }
+    }
+    Ok(entries)
 }
 
 #[cfg(test)]
@@ -198,6 +213,7 @@ mod tests {
     use super::*;
     use crate::Options;
     use crate::embedded::Embedded;
+    use crate::embedded::rows::Stored;
     use crate::embedded::shelf::Shelves;
     use hapax_core::{
         ClaimRequest, Fingerprint, Identity, Key, Ledger as _, Operation, Outcome, Retention, Scope, Source,
@@ -227,6 +243,13 @@ mod tests {
         found.first_bad
     }
 
+    /// A claim as it is found in the store.
+    fn load(conn: &Connection, key: &str) -> Result<Option<Stored>, Fault> {
+        let (mut recent, id) = (Recent::default(), named(key).claim_id());
+        recent.catch_up(conn, &Meta::read(conn)?)?;
+        claims::load(conn, &id, &recent.about(finder::prefix(id.as_bytes())))
+    }
+
     #[tokio::test]
     async fn counts_that_are_whole_and_wrong_are_found() {
         // B8, L17
@@ -242,7 +265,7 @@ mod tests {
     async fn a_claim_under_the_digest_of_another_identity_is_found() {
         // B8, K5
         let found = found_after(|conn| {
-            let stored = claims::load(conn, &named("two").claim_id()).unwrap().unwrap();
+            let stored = load(conn, "two").unwrap().unwrap();
             claims::remove(conn, &stored).unwrap();
             let (id, identity) = (named("two").claim_id(), named("three").encode());
             claims::insert(conn, stored.id, &id, &stored.claim, &identity, &mut 9).unwrap();
@@ -251,33 +274,15 @@ mod tests {
         assert!(found.len() == 1 && found[0].contains("belongs to another identity"), "{found:?}");
     }
 
-    /// Changes the claims behind the back of the index that finds them.
-    fn without_index(conn: &Connection, change: impl FnOnce(&Connection)) {
-        let schema = "SELECT rootpage, sql FROM sqlite_schema WHERE name = 'claims_digest'";
-        let (root, sql): (i64, String) =
-            conn.query_row(schema, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-        let open = || {
-            let conn = Connection::open(conn.path().unwrap()).unwrap();
-            conn.pragma_update(None, "writable_schema", "ON").unwrap();
-            conn
-        };
-        open().execute("DELETE FROM sqlite_schema WHERE name = 'claims_digest'", []).unwrap();
-        change(&open());
-        let index = "INSERT INTO sqlite_schema VALUES ('index', 'claims_digest', 'claims', ?1, ?2)";
-        open().execute(index, params![root, sql]).unwrap();
-    }
-
     #[tokio::test]
     async fn an_index_that_has_more_than_the_claims_is_found() {
         // B8: a claim that was lost from its table only.
         let found = found_after(|conn| {
-            let stored = claims::load(conn, &named("two").claim_id()).unwrap().unwrap();
-            without_index(conn, |conn| {
-                claims::remove(conn, &stored).unwrap();
-                let mut shelves = Shelves::new(0);
-                shelves.moved(conn, stored.id, Some(StateName::Settled), None).unwrap();
-                shelves.flush(conn).unwrap();
-            });
+            let stored = load(conn, "two").unwrap().unwrap();
+            claims::remove(conn, &stored).unwrap();
+            let mut shelves = Shelves::new(0);
+            shelves.moved(conn, stored.id, Some(StateName::Settled), None).unwrap();
+            shelves.flush(conn).unwrap();
         });
         assert_eq!(found.await, ["the index of claims does not have every claim"]);
     }
@@ -286,19 +291,13 @@ mod tests {
     async fn a_claim_that_the_index_takes_for_another_is_found_and_not_believed() {
         // B8: both rows are whole, and each is where the other should be.
         let found = found_after(|conn| {
-            let load = |key: &str| claims::load(conn, &named(key).claim_id()).unwrap().unwrap();
-            let (one, two) = (load("one"), load("two"));
-            without_index(conn, |conn| {
-                for (key, claim, place) in [("one", &one, &two), ("two", &two, &one)] {
-                    conn.execute("DELETE FROM claims WHERE id = ?1", [place.id]).unwrap();
-                    let (id, identity) = (named(key).claim_id(), named(key).encode());
-                    claims::insert(conn, place.id, &id, &claim.claim, &identity, &mut 9).unwrap();
-                }
-            });
-            assert!(
-                claims::load(&Connection::open(conn.path().unwrap()).unwrap(), &named("one").claim_id())
-                    .is_err()
-            );
+            let [one, two] = ["one", "two"].map(|key| load(conn, key).unwrap().unwrap());
+            for (key, claim, place) in [("one", &one, &two), ("two", &two, &one)] {
+                conn.execute("DELETE FROM claims WHERE id = ?1", [place.id]).unwrap();
+                let (id, identity) = (named(key).claim_id(), named(key).encode());
+                claims::insert(conn, place.id, &id, &claim.claim, &identity, &mut 9).unwrap();
+            }
+            assert!(load(conn, "one").is_err());
         });
         let found = found.await;
         assert!(found.len() == 2 && found[0].contains("another claim than its index says"), "{found:?}");

@@ -57,6 +57,7 @@ impl Writer {
             let ends = batch.iter().position(|job| matches!(job.what, What::End));
             let late = ends.map_or_else(Vec::new, |end| batch.split_off(end + 1));
             self.take(&mut batch, &mut farewell);
+            self.memory.merge.tend();
             late.into_iter().for_each(refuse_closed);
         }
         self.state.close();
@@ -64,7 +65,8 @@ impl Writer {
         while let Ok(job) = jobs.try_recv() {
             refuse_closed(job);
         }
-        let Writer { conn, log, lock, state, .. } = self;
+        let Writer { conn, log, lock, state, memory, .. } = self;
+        drop(memory);
         if state.stopped().is_none() {
             // Nothing is lost if this fails: the log is replayed when the store is opened again.
             let _ = log.finish(&conn);
@@ -213,6 +215,7 @@ impl Writer {
         let (dirty, wipe, changed) = (batch.dirty, batch.wipe, batch.changed);
         fail::fail_point!("embedded.before_commit");
         self.commit()?;
+        self.memory.merge.committed();
         fail::fail_point!("embedded.after_commit");
         if dirty {
             self.mark.write(self.memory.meta.batch);

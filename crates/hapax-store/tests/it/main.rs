@@ -4,6 +4,7 @@
 mod embedded;
 mod embedded_conformance;
 mod embedded_damage;
+mod embedded_finding;
 mod embedded_reading;
 mod embedded_reopening;
 mod embedded_trouble;
