@@ -128,8 +128,7 @@ impl Embedded {
         let (mut memory, state, space) = prepare().map_err(|fault| schema::opening_fault(&at, fault))?;
         folder.sync()?;
         mark.write(memory.meta.batch);
-        let claims = shelf::claims(&conn).map_err(|fault| schema::opening_fault(&at, fault))?;
-        memory.merge.sift(&at, claims);
+        memory.merge.sift(&conn, &at);
         let (log, copier) = Log::new(&conn, &at)?;
         start(&folder, &options, Writer { conn, memory, state, space, log, mark, lock }, copier)
     }
@@ -214,7 +213,10 @@ fn begin(
 /// Starts the threads.
 fn start(folder: &Folder, options: &Options, writer: Writer, copier: Copier) -> Result<Embedded, Error> {
     let state = writer.state.clone();
-    let open = || Reader::open(&folder.database(), state.clock.clone(), Signs::Own(state.clone()));
+    let recent = Arc::default();
+    let open = || {
+        Reader::open(&folder.database(), state.clock.clone(), Signs::Own(state.clone()), Arc::clone(&recent))
+    };
     let (jobs, queue) = mpsc::channel(limits::QUEUE);
     let mut running = Running::default();
     let (desk, work) = Desk::new(open()?);

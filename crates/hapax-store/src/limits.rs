@@ -77,20 +77,28 @@ pub const WAL_HARD_WAIT: Duration = Duration::from_millis(50);
 pub const WAL_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Claims of which the index of an embedded store is told later, in the order of the index: the more there are, the more of
-/// them share a page of it.
+/// them share a page of it. There are up to four times as many notes of them, and after much coming and going of the same
+/// claims up to eight times; the writer keeps those in memory that the index lacks, all readers together keep all.
 pub const RECENT: usize = 131_072;
 
-/// Rows of notes about them that one batch removes.
+/// Notes for each claim that the index lacks, after which room on disk is not spared any more to enter them.
+pub const RECENT_TIMES: usize = 8;
+
+/// Rows of notes that one batch removes.
 pub const RECENT_TRIMMED: i64 = 16;
 
-/// Entries of the index for which an embedded store's sieve has room at first.
+/// The fewest entries that may be added to an embedded store's sieve before it is made anew.
 pub const SIEVE_ENTRIES: u64 = 1 << 18;
 
-/// The most bytes of an embedded store's sieve: enough for 64 million claims.
-pub const SIEVE_BYTES: u64 = 128 * 1024 * 1024;
+/// Bits in the sieve for each entry, when there are as many as it was made for.
+pub const SIEVE_BITS: u64 = 10;
 
-/// Entries of the index that are read at once to fill the sieve.
-pub const SIEVE_CHUNK: i64 = 10_000;
+/// The most bytes of a sieve, which are meant for 27 million entries; of more it lets more through. There are two of them
+/// while one is made anew.
+pub const SIEVE_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Entries of the index that are read at once to fill a sieve.
+pub const SIEVE_CHUNK: usize = 10_000;
 
 /// Epoch counters that are reserved with one write.
 pub const EPOCH_BLOCK: u64 = 1 << 20;

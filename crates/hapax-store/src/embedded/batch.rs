@@ -61,7 +61,7 @@ impl Memory {
             meta,
             shelves: Shelves::new(claims::held(conn)?),
             outcomes: claims::last_outcome(conn)?,
-            merge: Merge::read(conn, &meta)?,
+            merge: Merge::read(conn, &meta.told)?,
             session: sessions.sign(sessions.own()),
             held: HashMap::new(),
         })
@@ -154,7 +154,7 @@ impl Batch<'_> {
         }
         self.memory.shelves.flush(self.conn)?;
         let meta = &mut self.memory.meta;
-        self.memory.merge.write(self.conn, meta, self.refusing)?;
+        self.memory.merge.write(self.conn, &mut meta.told, self.refusing)?;
         meta.batch += 1;
         meta.latest = meta.latest.max(self.moment.time);
         // A block is reserved long before it is used: even a log that lost its end does not lead to an epoch

@@ -20,6 +20,9 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Before every entry: rows are counted from 1.
+    pub(super) const NONE: Entry = Entry { prefix: i64::MIN, row: 0 };
+
     /// The entry of a claim in this row.
     pub(super) fn new(claim: &ClaimId, row: i64) -> Self {
         Entry { prefix: prefix(claim.as_bytes()), row }
@@ -38,28 +41,38 @@ pub(super) fn prefix(digest: &[u8]) -> i64 {
     let mut first = [0; 8];
     let length = digest.len().min(8);
     first[..length].copy_from_slice(&digest[..length]);
-    i64::from_be_bytes(first)
+    let prefix = i64::from_be_bytes(first);
+    // For tests that want many digests to begin alike.
+    fail::fail_point!("embedded.prefix", |_| prefix & (0x3f << 58 | 0xf << 28));
+    prefix
 }
+
+/// Entries from a prefix on.
+const FROM: &str = "SELECT prefix, claim, crc FROM finder WHERE prefix >= ?1 ORDER BY prefix, claim";
 
 /// What was noted lately about the rows of one prefix: whether an entry is there or was taken away.
 pub(super) type Said = Vec<(i64, bool)>;
 
-/// The rows of the claims whose digests begin like this. The search ends at the entry after them, which is
-/// looked at for damage.
+/// The rows of the claims whose digests begin like this.
+///
+/// The search ends two entries after them, which are looked at for damage: one that is whole and stands where
+/// another should shows by its order.
 pub(super) fn rows(conn: &Connection, prefix: i64, said: &Said) -> Result<Vec<i64>, Fault> {
-    let sql = "SELECT prefix, claim, crc FROM finder WHERE prefix >= ?1 ORDER BY prefix, claim";
-    let mut statement = conn.prepare_cached(sql)?;
+    let mut statement = conn.prepare_cached(FROM)?;
     let mut entries = statement.query([prefix])?;
     let mut found: Vec<i64> = said.iter().filter(|(_, there)| *there).map(|(row, _)| *row).collect();
-    while let Some(entry) = entries.next()? {
+    let (mut last, mut behind) = (Entry { prefix, row: 0 }, 0);
+    while behind < 2
+        && let Some(entry) = entries.next()?
+    {
         let entry = read(entry)?;
-        if entry.prefix < prefix {
+        if entry <= last {
             return Err(out_of_order());
         }
+        last = entry;
         if entry.prefix > prefix {
-            break;
-        }
-        if said.iter().all(|(row, _)| *row != entry.row) {
+            behind += 1;
+        } else if said.iter().all(|(row, _)| *row != entry.row) {
             found.push(entry.row);
         }
     }
@@ -69,28 +82,55 @@ pub(super) fn rows(conn: &Connection, prefix: i64, said: &Said) -> Result<Vec<i6
 /// Makes sure that a claim which was not found is really absent.
 ///
 /// A damaged entry would be next to where the claim's own should be: either it is the claim's own, or it has
-/// led the search astray, which then ends beside it. [`rows`] has looked at the entry behind; here is the one
+/// led the search astray, which then ends beside it. [`rows`] has looked at the entries behind; here are those
 /// in front.
 pub(super) fn check_absent(conn: &Connection, prefix: i64) -> Result<(), Fault> {
     let sql =
-        "SELECT prefix, claim, crc FROM finder WHERE prefix < ?1 ORDER BY prefix DESC, claim DESC LIMIT 1";
+        "SELECT prefix, claim, crc FROM finder WHERE prefix < ?1 ORDER BY prefix DESC, claim DESC LIMIT 2";
     let mut statement = conn.prepare_cached(sql)?;
     let mut entries = statement.query([prefix])?;
-    match entries.next()?.map(read).transpose()? {
-        Some(entry) if entry.prefix >= prefix => Err(out_of_order()),
-        _ => Ok(()),
+    let mut last = Entry { prefix, row: 0 };
+    while let Some(entry) = entries.next()? {
+        let entry = read(entry)?;
+        if entry >= last {
+            return Err(out_of_order());
+        }
+        last = entry;
     }
+    // SQLite takes an entry without a prefix for the end; then there is another one before it.
+    if last.prefix == prefix && first(conn)?.is_some_and(|first| first.prefix < prefix) {
+        return Err(out_of_order());
+    }
+    Ok(())
 }
 
-/// Entries after one, in order.
-pub(super) fn some(conn: &Connection, after: Option<Entry>, limit: i64) -> Result<Vec<Entry>, Fault> {
-    let sql = "SELECT prefix, claim, crc FROM finder WHERE (prefix, claim) > (?1, ?2) ORDER BY prefix, claim LIMIT ?3";
-    let after = after.unwrap_or(Entry { prefix: i64::MIN, row: i64::MIN });
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut entries = statement.query([after.prefix, after.row, limit])?;
-    let mut some = Vec::new();
-    while let Some(entry) = entries.next()? {
-        some.push(read(entry)?);
+fn first(conn: &Connection) -> Result<Option<Entry>, Fault> {
+    let sql = "SELECT prefix, claim, crc FROM finder ORDER BY prefix, claim LIMIT 1";
+    conn.prepare_cached(sql)?.query([])?.next()?.map(read).transpose()
+}
+
+/// Entries after one, in order. No damaged one may make others seem to be missing: the first are not searched
+/// for, and where the rest begin is looked at.
+pub(super) fn some(conn: &Connection, after: Entry, limit: usize) -> Result<Vec<Entry>, Fault> {
+    let (mut all, mut rest);
+    let mut entries = if after == Entry::NONE {
+        all = conn.prepare_cached("SELECT prefix, claim, crc FROM finder ORDER BY prefix, claim")?;
+        all.query([])?
+    } else {
+        check_absent(conn, after.prefix)?;
+        rest = conn.prepare_cached(FROM)?;
+        rest.query([after.prefix])?
+    };
+    let mut some = Vec::with_capacity(limit);
+    while some.len() < limit
+        && let Some(entry) = entries.next()?
+    {
+        let (entry, last) = (read(entry)?, *some.last().unwrap_or(&after));
+        if entry > last {
+            some.push(entry);
+        } else if !some.is_empty() || entry.prefix < after.prefix {
+            return Err(out_of_order());
+        }
     }
     Ok(some)
 }

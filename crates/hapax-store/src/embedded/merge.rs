@@ -3,7 +3,8 @@
 //! A batch that notes something also enters older notes, about as many, so that nobody ever waits for a great
 //! merge. It takes them in the order of the index, starting where the last batch stopped, round after round:
 //! the more notes there are, the more of them share a page. What was noted before a round began has been
-//! entered when the round ends, and is removed from the table of notes.
+//! entered when the round ends, and is removed from the table of notes. How far a round has come is kept with
+//! the notes: a process that never lives to the end of one would otherwise gather notes for ever.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,8 +14,8 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::finder::{self, Entry, Said};
-use super::recent::{self, NOTE_BYTES, ROW_NOTES, Recent};
-use super::schema::Meta;
+use super::recent::{self, NOTE_BYTES, ROW_NOTES, Recent, Told};
+use super::shelf;
 use super::sieve::Sieve;
 use crate::limits;
 
@@ -22,43 +23,28 @@ use crate::limits;
 #[derive(Debug)]
 pub(super) struct Merge {
     recent: Recent,
-    /// How many notes there should be.
+    /// How many notes there should be, and how many in a row of the table.
     aim: usize,
-    place: Place,
+    in_row: usize,
+    /// The last row of notes, which is not full.
+    row: Vec<u8>,
     /// What the index does not have; not until the store is open.
     sieve: Option<Sieve>,
     /// What the present batch has noted.
     fresh: BTreeMap<Entry, bool>,
-    /// What holds when the present batch is committed.
-    after: Option<After>,
-}
-
-/// How far the writer is.
-#[derive(Clone, Debug, Default)]
-struct Place {
-    /// The last entry of this round that the index was told.
-    entered: Option<Entry>,
-    /// The first note that was not there when this round began.
-    round: i64,
-    /// Notes before this one are not needed any more.
-    done: i64,
-    /// The last row of notes, which is not full.
-    row: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct After {
-    place: Place,
-    entered: Vec<Entry>,
+    /// The last row of notes, and what the index has been told, when the present batch is committed.
+    after: Option<(Vec<u8>, Vec<Entry>)>,
 }
 
 impl Merge {
     /// Reads what the index has not been told.
-    pub(super) fn read(conn: &Connection, meta: &Meta) -> Result<Self, Fault> {
+    pub(super) fn read(conn: &Connection, told: &Told) -> Result<Self, Fault> {
         let mut recent = Recent::default();
-        recent.catch_up(conn, meta)?;
-        let place = Place { round: meta.recent_to, done: meta.recent_from, ..Place::default() };
-        Ok(Merge { recent, aim: aim(), place, sieve: None, fresh: BTreeMap::new(), after: None })
+        recent.catch_up(conn, told)?;
+        // The next note begins a row.
+        let row = Vec::new();
+        let (aim, in_row) = sizes();
+        Ok(Merge { recent, aim, in_row, row, sieve: None, fresh: BTreeMap::new(), after: None })
     }
 
     /// What was noted about claims whose digests begin like this one's.
@@ -79,15 +65,15 @@ impl Merge {
         self.sieve.as_ref().is_some_and(|sieve| sieve.lacks(prefix)) && self.about(claim).is_empty()
     }
 
-    /// Has a sieve filled from the index, which has about so many entries.
-    pub(super) fn sift(&mut self, database: &Path, entries: u64) {
-        self.sieve = Some(Sieve::new(database, entries));
+    /// Has a sieve filled from the index, beside whoever goes on.
+    pub(super) fn sift(&mut self, conn: &Connection, database: &Path) {
+        self.sieve = Some(Sieve::new(database, shelf::claims(conn)));
     }
 
     /// Between two batches.
-    pub(super) fn tend(&mut self) {
+    pub(super) fn tend(&mut self, conn: &Connection) {
         if let Some(sieve) = &mut self.sieve {
-            sieve.tend();
+            sieve.tend(|| shelf::claims(conn));
         }
     }
 
@@ -97,65 +83,68 @@ impl Merge {
     }
 
     /// Writes the notes of the batch, and enters older ones unless room is short.
-    pub(super) fn write(&mut self, conn: &Connection, meta: &mut Meta, short: bool) -> Result<(), Fault> {
+    pub(super) fn write(&mut self, conn: &Connection, told: &mut Told, short: bool) -> Result<(), Fault> {
         if self.fresh.is_empty() {
             return Ok(());
         }
-        let mut place = self.place.clone();
-        self.append(conn, meta, &mut place.row)?;
-        let entered = if short { Vec::new() } else { self.enter(conn, meta, &mut place)? };
-        if meta.recent_from < place.done {
-            match recent::trim(conn, place.done, limits::RECENT_TRIMMED)? {
-                Some(from) if from > meta.recent_from => meta.recent_from = from,
-                _ => place.done = meta.recent_from,
+        let row = self.append(conn, told)?;
+        let table = usize::try_from(told.to - told.from).unwrap_or(0);
+        let notes = self.recent.len().max(table / limits::RECENT_TIMES);
+        // Where room is short, it is for outcomes; but what is removed meanwhile must not fill the memory.
+        let spared = short && notes < limits::RECENT_TIMES * self.aim;
+        let share = if spared { 0 } else { share(self.fresh.len(), notes, self.aim) };
+        let entered = self.enter(conn, told, share)?;
+        if told.from < told.done {
+            match recent::trim(conn, told.done, limits::RECENT_TRIMMED)? {
+                Some(from) if from > told.from => told.from = from,
+                _ => told.done = told.from,
             }
         }
-        self.after = Some(After { place, entered });
+        self.after = Some((row, entered));
         Ok(())
     }
 
-    /// Appends the notes to the last row, and begins new ones as they fill up.
-    fn append(&self, conn: &Connection, meta: &mut Meta, row: &mut Vec<u8>) -> Result<(), Fault> {
-        let mut fresh = self.fresh.iter();
+    /// Appends the notes to the last row, and begins new ones as they fill up. Returns the last one.
+    fn append(&self, conn: &Connection, told: &mut Told) -> Result<Vec<u8>, Fault> {
+        let (mut row, mut fresh) = (self.row.clone(), self.fresh.iter());
         while fresh.len() > 0 {
-            if row.len() >= ROW_NOTES * NOTE_BYTES {
+            if row.len() >= self.in_row * NOTE_BYTES {
                 row.clear();
             }
-            let id = meta.recent_to - (row.len() / NOTE_BYTES) as i64;
-            let room = ROW_NOTES - row.len() / NOTE_BYTES;
-            for (entry, there) in fresh.by_ref().take(room) {
+            let had = row.len() / NOTE_BYTES;
+            let id = told.to - had as i64;
+            for (entry, there) in fresh.by_ref().take(self.in_row - had) {
                 row.extend_from_slice(&recent::encode(*entry, *there));
-                meta.recent_to += 1;
+                told.to += 1;
             }
-            recent::write(conn, id, row)?;
+            recent::write(conn, id, &row)?;
         }
-        Ok(())
+        Ok(row)
     }
 
-    /// Tells the index about older notes.
-    fn enter(&mut self, conn: &Connection, meta: &Meta, place: &mut Place) -> Result<Vec<Entry>, Fault> {
-        let share = share(self.fresh.len(), self.recent.len(), self.aim);
+    /// Tells the index about older notes. When there are fewer than it might be told of, the round is over.
+    fn enter(&mut self, conn: &Connection, told: &mut Told, share: usize) -> Result<Vec<Entry>, Fault> {
         let mut entered = Vec::with_capacity(share);
-        for (entry, there) in self.recent.after(place.entered).take(share) {
+        for (entry, there) in self.recent.after(told.at).take(share) {
             finder::write(conn, entry, there)?;
+            fail::fail_point!("embedded.entering", |_| Err(Fault::Full));
             if let (true, Some(sieve)) = (there, &mut self.sieve) {
                 sieve.add(entry);
             }
             entered.push(entry);
         }
-        place.entered = entered.last().copied().or(place.entered);
         if entered.len() < share {
-            place.done = place.round;
-            place.round = meta.recent_to;
-            place.entered = None;
+            (told.done, told.round, told.at) = (told.round, told.to, Entry::NONE);
+        } else if let Some(last) = entered.last() {
+            told.at = *last;
         }
         Ok(entered)
     }
 
     /// The batch is durable.
     pub(super) fn committed(&mut self) {
-        if let Some(After { place, entered }) = self.after.take() {
-            self.place = place;
+        if let Some((row, entered)) = self.after.take() {
+            self.row = row;
             entered.iter().for_each(|entry| self.recent.forget(entry));
         }
         for (entry, there) in std::mem::take(&mut self.fresh) {
@@ -170,10 +159,10 @@ impl Merge {
     }
 }
 
-/// How many notes there should be; a test may want fewer.
-fn aim() -> usize {
-    fail::fail_point!("embedded.recent", |_| 8);
-    limits::RECENT
+/// How many notes there should be, and how many in a row; a test may want fewer.
+fn sizes() -> (usize, usize) {
+    fail::fail_point!("embedded.recent", |_| (8, 4));
+    (limits::RECENT, ROW_NOTES)
 }
 
 /// How many notes a batch enters that makes so many new ones: as many, when there are as many as there should be.
@@ -184,6 +173,7 @@ fn share(fresh: usize, notes: usize, aim: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::schema::{self, Meta};
     use super::*;
     use hapax_core::Timestamp;
     use std::collections::BTreeSet;
@@ -200,16 +190,23 @@ mod tests {
         ClaimId::from_bytes(digest)
     }
 
+    /// An empty store, whose commits need not be durable.
+    fn made() -> (tempfile::TempDir, Connection, Meta) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hapax.db");
+        schema::make(&path, Timestamp::ZERO).unwrap();
+        let (conn, meta) = schema::open_writer(&path, None).unwrap();
+        conn.execute_batch("PRAGMA synchronous = OFF").unwrap();
+        (folder, conn, meta)
+    }
+
     const PREFIXES: i64 = 40;
 
     #[test]
     fn notes_and_index_together_say_what_happened_through_merges_rollbacks_and_reopening() {
         // L1, L10: entries come and go, and a reader that looks now and then is never led astray.
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("hapax.db");
-        super::super::schema::make(&path, Timestamp::ZERO).unwrap();
-        let (conn, mut meta) = super::super::schema::open_writer(&path, None).unwrap();
-        let mut merge = Merge { aim: 16, ..Merge::read(&conn, &meta).unwrap() };
+        let (_folder, conn, mut meta) = made();
+        let mut merge = Merge { aim: 16, in_row: 4, ..Merge::read(&conn, &meta.told).unwrap() };
         let (mut there, mut reader, mut dice) = (BTreeSet::new(), Recent::default(), 7_u64);
         let mut roll = |sides: u64| {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -225,7 +222,7 @@ mod tests {
                 merge.note(&claim(entry.0), entry.1, add);
             }
             assert_eq!(found(&conn, |prefix| merge.about(&claim(prefix))), after, "within the batch");
-            merge.write(&conn, &mut meta, roll(8) == 0).unwrap();
+            merge.write(&conn, &mut meta.told, roll(8) == 0).unwrap();
             if roll(5) == 0 {
                 conn.execute_batch("ROLLBACK").unwrap();
                 merge.roll_back();
@@ -236,13 +233,13 @@ mod tests {
                 merge.committed();
                 there = after;
             }
-            trimmed |= meta.recent_from > 1;
+            trimmed |= meta.told.from > 1;
             if roll(20) == 0 {
-                merge = Merge { aim: 16, ..Merge::read(&conn, &meta).unwrap() };
+                merge = Merge { aim: 16, in_row: 4, ..Merge::read(&conn, &meta.told).unwrap() };
             }
             assert_eq!(found(&conn, |prefix| merge.about(&claim(prefix))), there);
             if roll(6) == 0 {
-                reader.catch_up(&conn, &meta).unwrap();
+                reader.catch_up(&conn, &meta.told).unwrap();
                 assert_eq!(found(&conn, |prefix| reader.about(prefix)), there, "a reader");
             }
         }
@@ -250,5 +247,26 @@ mod tests {
         assert!(trimmed && kept < 60, "{kept} rows of notes");
         let entered: i64 = conn.query_row("SELECT count(*) FROM finder", [], |row| row.get(0)).unwrap();
         assert!(entered > 20, "{entered} entries");
+    }
+
+    #[test]
+    fn lives_that_never_see_the_end_of_a_round_do_not_gather_notes_for_ever_l1() {
+        let (_folder, conn, mut meta) = made();
+        for life in 0..500_i64 {
+            let mut merge = Merge { aim: 32, in_row: 4, ..Merge::read(&conn, &meta.told).unwrap() };
+            conn.execute_batch("BEGIN").unwrap();
+            for number in 0..4 {
+                // All over the index.
+                let prefix = (life * 4 + number).wrapping_mul(0x1e37_79b9_7f4a_7c15);
+                merge.note(&claim(prefix), 1, true);
+            }
+            merge.write(&conn, &mut meta.told, false).unwrap();
+            meta.write(&conn).unwrap();
+            conn.execute_batch("COMMIT").unwrap();
+            let notes = meta.told.to - meta.told.from;
+            assert!(notes < 32 * 8, "{notes} notes after {life} lives");
+        }
+        let all: i64 = conn.query_row("SELECT count(*) FROM finder", [], |row| row.get(0)).unwrap();
+        assert!(all > 2_000 - 32 * 8, "{all} entries");
     }
 }

@@ -1,8 +1,7 @@
 //! Reading beside the writer: connections of their own, in threads of their own.
 
-use std::cell::RefCell;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hapax_core::claim::{current, view};
 use hapax_core::{
@@ -14,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::claims;
 use super::fault::Fault;
-use super::finder;
+use super::finder::{self, Said};
 use super::recent::Recent;
 use super::rows::Stored;
 use super::schema::{self, Meta};
@@ -36,30 +35,57 @@ pub(super) struct Reader {
     pub(super) conn: Connection,
     pub(super) clock: Arc<Guarded>,
     signs: Signs,
-    recent: RefCell<Recent>,
+    /// What the index that finds claims may not know, for all readers of one store together.
+    recent: Arc<Mutex<Recent>>,
 }
 
 impl Reader {
     /// Opens a connection.
-    pub(super) fn open(path: &Path, clock: Arc<Guarded>, signs: Signs) -> Result<Self, Error> {
-        Ok(Reader { conn: schema::open_reader(path)?, clock, signs, recent: RefCell::default() })
+    pub(super) fn open(
+        path: &Path,
+        clock: Arc<Guarded>,
+        signs: Signs,
+        recent: Arc<Mutex<Recent>>,
+    ) -> Result<Self, Error> {
+        Ok(Reader { conn: schema::open_reader(path)?, clock, signs, recent })
     }
 
-    /// One view of the store for several reads, with what the index that finds claims may not know in it.
-    pub(super) fn view<T>(&self, read: impl FnOnce(&Recent) -> Result<T, Fault>) -> Result<T, Fault> {
+    /// One view of the store for several reads. What is learned from the notes comes first.
+    fn view<S, T>(
+        &self,
+        learn: impl FnOnce(Meta) -> Result<S, Fault>,
+        read: impl FnOnce(S) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         self.conn.prepare_cached("BEGIN")?.execute([])?;
-        let recent = &mut *self.recent.borrow_mut();
-        let done = Meta::read(&self.conn)
-            .and_then(|meta| recent.catch_up(&self.conn, &meta))
-            .and_then(|()| read(recent));
+        let done = Meta::read(&self.conn).and_then(learn).and_then(read);
         self.conn.prepare_cached("COMMIT")?.execute([])?;
         done
+    }
+
+    /// One view of the store, with what was noted about digests that begin like this.
+    fn view_of<T>(&self, prefix: i64, read: impl FnOnce(Said) -> Result<T, Fault>) -> Result<T, Fault> {
+        // Before the view begins: so the notes are never ahead of it, and need not be read again.
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let learn = move |meta: Meta| {
+            recent.catch_up(&self.conn, &meta.told)?;
+            Ok(recent.about(prefix))
+        };
+        self.view(learn, read)
+    }
+
+    /// One view of the store for whoever reads for long, and so with notes of their own.
+    pub(super) fn view_with<T>(
+        &self,
+        recent: &mut Recent,
+        read: impl FnOnce(&Recent) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        self.view(move |meta| recent.catch_up(&self.conn, &meta.told).map(move |()| &*recent), read)
     }
 
     /// Reads a claim with everything that belongs to it.
     pub(super) fn load(&self, id: &ClaimId) -> Result<Option<Stored>, Fault> {
         let prefix = finder::prefix(id.as_bytes());
-        self.view(|recent| claims::load(&self.conn, id, &recent.about(prefix)))
+        self.view_of(prefix, |said| claims::load(&self.conn, id, &said))
     }
 
     /// What is known of a session.
@@ -107,8 +133,8 @@ impl Reader {
     /// A claim by its public id, whose first bytes are those of the digest.
     pub(super) fn find(&self, operation: OperationId) -> Result<Option<Record>, Fault> {
         let prefix = finder::prefix(operation.claim_prefix());
-        let found = self.view(|recent| {
-            for row in finder::rows(&self.conn, prefix, &recent.about(prefix))? {
+        let found = self.view_of(prefix, |said| {
+            for row in finder::rows(&self.conn, prefix, &said)? {
                 let (_, mut stored) = claims::load_row(&self.conn, row, prefix)?;
                 if stored.claim.operation_id == operation {
                     claims::complete(&self.conn, &mut stored)?;

@@ -40,7 +40,7 @@ impl EmbeddedReader {
         let meta = schema::check_version(&conn).map_err(|fault| schema::opening_fault(&database, fault))?;
         drop(conn);
         let clock = Guarded::new(Arc::new(SystemClock::default()), meta.latest);
-        let reader = Reader::open(&database, Arc::new(clock), Signs::Stored)?;
+        let reader = Reader::open(&database, Arc::new(clock), Signs::Stored, Arc::default())?;
         let (desk, work) = Desk::new(reader);
         // The thread ends with the last handle; there is nothing to wait for.
         super::spawn("hapax-read", work)?;

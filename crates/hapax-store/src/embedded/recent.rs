@@ -12,13 +12,33 @@ use rusqlite::{Connection, params};
 
 use super::fault::{Fault, damaged};
 use super::finder::{Entry, Said};
-use super::schema::Meta;
 use super::sum;
 
 /// Bytes of a note: an entry's prefix, and its row, which is negative when the entry was taken away.
 pub(super) const NOTE_BYTES: usize = 16;
-/// Notes in one row of the table: as many as fit on a page with it. Tests of this module want many rows.
-pub(super) const ROW_NOTES: usize = if cfg!(test) { 4 } else { 248 };
+/// Notes in one row of the table at most: as many as fit on a page with it.
+pub(super) const ROW_NOTES: usize = 248;
+
+/// Which notes there are, and how far the index has been told of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// The first note in the table.
+    pub(super) from: i64,
+    /// The next note.
+    pub(super) to: i64,
+    /// Notes before this one are not needed any more.
+    pub(super) done: i64,
+    /// The first note that was not there when the present round through the index began.
+    pub(super) round: i64,
+    /// The last entry of this round that the index was told.
+    pub(super) at: Entry,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Told { from: 1, to: 1, done: 1, round: 1, at: Entry::NONE }
+    }
+}
 
 /// A note in memory.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +53,7 @@ pub(super) struct Note {
 #[derive(Debug)]
 pub(super) struct Recent {
     notes: BTreeMap<Entry, Note>,
+    /// There are none before this one.
     from: i64,
     /// The number of the next note.
     to: i64,
@@ -45,12 +66,13 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Reads what was noted since the last time. `meta` is what the store said of itself in the same read.
-    pub(super) fn catch_up(&mut self, conn: &Connection, meta: &Meta) -> Result<(), Fault> {
-        let (from, to) = (meta.recent_from, meta.recent_to);
-        if from < self.from || to < self.to || self.to < from {
+    /// Reads what was noted since the last time. `told` was read in the same view.
+    pub(super) fn catch_up(&mut self, conn: &Connection, told: &Told) -> Result<(), Fault> {
+        let (from, to) = (told.from, told.to);
+        if to < self.to || self.to < from {
             *self = Recent { notes: BTreeMap::new(), from, to: from };
-        } else if from > self.from {
+        } else if usize::try_from(from - self.from).is_ok_and(|gone| gone > self.notes.len() / 4) {
+            // Not each time, because it looks at all of them. What is not needed any more still holds.
             self.notes.retain(|_, note| note.number >= from);
             self.from = from;
         }
@@ -81,11 +103,10 @@ impl Recent {
         self.notes.len()
     }
 
-    /// All of them, or those after an entry, in the order of the index.
-    pub(super) fn after(&self, entry: Option<Entry>) -> impl Iterator<Item = (Entry, bool)> {
+    /// Those after an entry, in the order of the index.
+    pub(super) fn after(&self, entry: Entry) -> impl Iterator<Item = (Entry, bool)> {
         use std::ops::Bound::{Excluded, Unbounded};
-        let range = (entry.map_or(Unbounded, Excluded), Unbounded);
-        self.notes.range(range).map(|(entry, note)| (*entry, note.there))
+        self.notes.range((Excluded(entry), Unbounded)).map(|(entry, note)| (*entry, note.there))
     }
 
     /// Takes note.

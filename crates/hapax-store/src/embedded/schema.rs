@@ -6,6 +6,8 @@ use hapax_core::{Error, Timestamp};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::fault::{Fault, damaged};
+use super::finder::Entry;
+use super::recent::Told;
 use super::rows::unsigned;
 use super::sum::Sum;
 use crate::limits;
@@ -36,10 +38,8 @@ pub(super) struct Meta {
     pub(super) latest: Timestamp,
     /// When the store was made.
     pub(super) created_at: Timestamp,
-    /// The first note of what the index that finds claims may not have been told.
-    pub(super) recent_from: i64,
-    /// The next such note.
-    pub(super) recent_to: i64,
+    /// What the index that finds claims has been told, and what it may not have been.
+    pub(super) told: Told,
 }
 
 impl Meta {
@@ -51,14 +51,19 @@ impl Meta {
             .int(self.batch.cast_signed())
             .int(self.latest.as_micros())
             .int(self.created_at.as_micros())
-            .int(self.recent_from)
-            .int(self.recent_to)
+            .int(self.told.from)
+            .int(self.told.to)
+            .int(self.told.done)
+            .int(self.told.round)
+            .int(self.told.at.prefix)
+            .int(self.told.at.row)
     }
 
     /// Reads it.
     pub(super) fn read(conn: &Connection) -> Result<Meta, Fault> {
         let sql = "SELECT oldest_compatible, incarnation, epoch_reserved, batch, latest_at, created_at, \
-                   recent_from, recent_to, crc FROM store WHERE id = 1";
+                   recent_from, recent_to, recent_done, recent_round, recent_prefix, recent_claim, crc \
+                   FROM store WHERE id = 1";
         let (meta, crc) = conn.prepare_cached(sql)?.query_row([], |row| {
             let meta = Meta {
                 oldest_compatible: row.get(0)?,
@@ -67,10 +72,15 @@ impl Meta {
                 batch: unsigned(row, 3)?,
                 latest: Timestamp::from_micros(row.get(4)?),
                 created_at: Timestamp::from_micros(row.get(5)?),
-                recent_from: row.get(6)?,
-                recent_to: row.get(7)?,
+                told: Told {
+                    from: row.get(6)?,
+                    to: row.get(7)?,
+                    done: row.get(8)?,
+                    round: row.get(9)?,
+                    at: Entry { prefix: row.get(10)?, row: row.get(11)? },
+                },
             };
-            Ok((meta, row.get(8)?))
+            Ok((meta, row.get(12)?))
         })?;
         meta.sum().check(crc, || "the store's own row".into())?;
         Ok(meta)
@@ -79,7 +89,8 @@ impl Meta {
     /// Writes it.
     pub(super) fn write(&self, conn: &Connection) -> Result<(), Fault> {
         let sql = "INSERT OR REPLACE INTO store (id, oldest_compatible, incarnation, epoch_reserved, batch, latest_at, \
-                   created_at, recent_from, recent_to, crc) VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+                   created_at, recent_from, recent_to, recent_done, recent_round, recent_prefix, recent_claim, crc) \
+                   VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
         conn.prepare_cached(sql)?.execute(params![
             self.oldest_compatible,
             self.incarnation,
@@ -87,8 +98,12 @@ impl Meta {
             self.batch.cast_signed(),
             self.latest.as_micros(),
             self.created_at.as_micros(),
-            self.recent_from,
-            self.recent_to,
+            self.told.from,
+            self.told.to,
+            self.told.done,
+            self.told.round,
+            self.told.at.prefix,
+            self.told.at.row,
             self.sum().value(),
         ])?;
         Ok(())
@@ -145,8 +160,7 @@ fn make_tables(conn: &Connection, now: Timestamp) -> Result<(), Fault> {
         batch: 0,
         latest: Timestamp::ZERO,
         created_at: now,
-        recent_from: 1,
-        recent_to: 1,
+        told: Told::default(),
     };
     // Only a database without any table takes the page size.
     conn.execute_batch(&format!("PRAGMA page_size = {}; PRAGMA synchronous = FULL", limits::PAGE_SIZE))?;

@@ -12,6 +12,10 @@ CREATE TABLE store (
     created_at INTEGER NOT NULL,
     recent_from INTEGER NOT NULL,
     recent_to INTEGER NOT NULL,
+    recent_done INTEGER NOT NULL,
+    recent_round INTEGER NOT NULL,
+    recent_prefix INTEGER NOT NULL,
+    recent_claim INTEGER NOT NULL,
     crc INTEGER NOT NULL
 ) STRICT;
 
@@ -89,8 +93,9 @@ CREATE TABLE finder (
 ) STRICT, WITHOUT ROWID;
 
 -- What `finder` may not have been told yet, in the order in which it happened. A row's id is the number of its
--- first note; `store` has the numbers of the first note and of the next one. A note is a prefix and a claim's id,
--- negative when it was removed, each in eight bytes.
+-- first note. A note is a prefix and a claim's id, negative when it was removed, each in eight bytes. `store` has
+-- the numbers of the first note and of the next one; it says before which none is needed any more, which was the
+-- next one when the present round through `finder` began, and after which entry that goes on.
 CREATE TABLE recent (
     id INTEGER PRIMARY KEY,
     notes BLOB NOT NULL,

@@ -270,8 +270,8 @@ pub(super) fn matching(conn: &Connection, names: [Option<&str>; 3], from: i64) -
     Ok(seen)
 }
 
-/// How many claims there are.
-pub(super) fn claims(conn: &Connection) -> Result<u64, Fault> {
+/// About how many claims there are, as far as the counts can be read.
+pub(super) fn claims(conn: &Connection) -> u64 {
     let sql = "SELECT ifnull(sum(held + settled + in_doubt + released), 0) FROM shelves";
-    Ok(conn.query_row(sql, [], |row| unsigned(row, 0))?)
+    conn.query_row(sql, [], |row| unsigned(row, 0)).unwrap_or(0)
 }

@@ -8,7 +8,7 @@ use hapax_core::{Counts, Error, StateName};
 use rusqlite::{Connection, Row, params};
 
 use super::fault::{Fault, damaged};
-use super::finder;
+use super::finder::{self, Entry};
 use super::reader::Reader;
 use super::recent::Recent;
 use super::rows::{Columns, state_of, unsigned};
@@ -60,7 +60,8 @@ pub(super) fn verify(reader: &Reader) -> Result<Verification, Fault> {
     let mut found = Verification::default();
     schema::check_version(conn)?;
     found.note(Meta::read(conn).map(|_| ()))?;
-    verify_claims(reader, &mut found)?;
+    let mut recent = Recent::default();
+    verify_claims(reader, &mut recent, &mut found)?;
     verify_streams(conn, &mut found)?;
     each(conn, &mut found, "SELECT id, started_at, last_at, until, ended, crc FROM sessions", |row| {
         session::read(row).map(|_| ())
@@ -74,7 +75,7 @@ pub(super) fn verify(reader: &Reader) -> Result<Verification, Fault> {
     each(conn, &mut found, "SELECT tenant, project, entity, tickets, closed_by, crc FROM lanes", |row| {
         shared::read_lane_row(row).map(|_| ())
     })?;
-    found.note(reader.view(|recent| verify_counts(conn, recent)))?;
+    found.note(reader.view_with(&mut recent, |recent| verify_counts(conn, recent)))?;
     Ok(found)
 }
 
@@ -98,10 +99,10 @@ fn each(
 }
 
 /// Every claim with its outcome, its leaves, and its entry in the index that finds it.
-fn verify_claims(reader: &Reader, found: &mut Verification) -> Result<(), Fault> {
+fn verify_claims(reader: &Reader, recent: &mut Recent, found: &mut Verification) -> Result<(), Fault> {
     let mut after = Some(i64::MIN);
     while let Some(last) = after {
-        after = reader.view(|recent| verify_chunk(&reader.conn, recent, last, found))?;
+        after = reader.view_with(recent, |recent| verify_chunk(&reader.conn, recent, last, found))?;
     }
     Ok(())
 }
@@ -198,7 +199,7 @@ fn verify_counts(conn: &Connection, recent: &Recent) -> Result<(), Fault> {
 /// The entries of the index once it has been told everything.
 fn count_entries(conn: &Connection, recent: &Recent) -> Result<u64, Fault> {
     let mut entries: u64 = conn.query_row("SELECT count(*) FROM finder", [], |row| unsigned(row, 0))?;
-    for (entry, there) in recent.after(None) {
+    for (entry, there) in recent.after(Entry::NONE) {
         match (finder::has(conn, entry)?, there) {
             (false, true) => entries += 1,
             (true, false) => entries -= 1,
@@ -246,7 +247,7 @@ mod tests {
     /// A claim as it is found in the store.
     fn load(conn: &Connection, key: &str) -> Result<Option<Stored>, Fault> {
         let (mut recent, id) = (Recent::default(), named(key).claim_id());
-        recent.catch_up(conn, &Meta::read(conn)?)?;
+        recent.catch_up(conn, &Meta::read(conn)?.told)?;
         claims::load(conn, &id, &recent.about(finder::prefix(id.as_bytes())))
     }
 

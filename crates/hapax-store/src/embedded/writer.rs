@@ -57,7 +57,7 @@ impl Writer {
             let ends = batch.iter().position(|job| matches!(job.what, What::End));
             let late = ends.map_or_else(Vec::new, |end| batch.split_off(end + 1));
             self.take(&mut batch, &mut farewell);
-            self.memory.merge.tend();
+            self.memory.merge.tend(&self.conn);
             late.into_iter().for_each(refuse_closed);
         }
         self.state.close();

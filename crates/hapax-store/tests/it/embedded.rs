@@ -17,6 +17,16 @@ pub(crate) fn frozen(clock: &VirtualClock) -> Options {
     Options { heartbeat: false, sweeper: false, clock: Some(Arc::new(clock.clone())), ..Options::default() }
 }
 
+/// From now on the index that finds claims is told after a few of them, not after many thousands.
+pub(crate) fn merge_soon() {
+    fail::cfg("embedded.recent", "return").unwrap();
+}
+
+/// From now on the index knows digests by ten bits, so that many of them begin alike.
+pub(crate) fn begin_alike() {
+    fail::cfg("embedded.prefix", "return").unwrap();
+}
+
 /// A request with default terms.
 pub(crate) fn ask(key: &str) -> ClaimRequest {
     request(key, "body", Terms::default())

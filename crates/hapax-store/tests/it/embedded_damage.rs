@@ -12,15 +12,16 @@ use hapax_store::conformance::{DAY, granted, identity, ok};
 use hapax_store::embedded::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 
-use crate::embedded::{ask, fill, flip, outcome_of, retried, settle, snapshot};
+use crate::embedded::{ask, fill, flip, merge_soon, outcome_of, retried, settle, snapshot};
 
 fn open(folder: &Path) -> Result<Embedded, hapax_core::Error> {
     Embedded::open(folder, Options::default())
 }
 
-/// A closed store with this many settled keys.
+/// A closed store with this many settled keys, most of them in the index.
 async fn closed(keys: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
+    merge_soon();
     let store = open(folder.path()).unwrap();
     fill(&store, 0..keys).await;
     drop(store);
@@ -171,6 +172,46 @@ async fn a_flipped_byte_anywhere_never_changes_an_answer() {
         let _ = std::fs::remove_file(folder.path().join("hapax.db-wal"));
     }
     assert!(failed > 0 && sound > 0, "refused {refused}, failed {failed}, sound {sound}");
+}
+
+#[tokio::test]
+async fn no_damaged_entry_of_the_index_makes_a_claim_seem_absent_b8() {
+    // Each place on the page where an entry is said to begin, and the beginning of each entry: a claim that is
+    // not found would be granted again.
+    let folder = closed(40).await;
+    let database = folder.path().join("hapax.db");
+    let whole = std::fs::read(&database).unwrap();
+    let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'finder'";
+    let root: u32 =
+        rusqlite::Connection::open(&database).unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
+    let page = (root as usize - 1) * 4096;
+    let number = |at: usize| usize::from(u16::from_be_bytes([whole[page + at], whole[page + at + 1]]));
+    let places: Vec<usize> = (0..number(3)).map(|nth| 8 + 2 * nth).collect();
+    assert!(places.len() > 20, "{}", places.len());
+    let entries = places.iter().flat_map(|at| (0..3).map(|byte| number(*at) + byte));
+    let flips = entries.flat_map(|at| [(at, 0x01), (at, 0x04)]);
+    let flips = places.iter().flat_map(|at| [(*at, 0x04), (*at + 1, 0x80)]).chain(flips);
+    let mut failed = 0;
+    for (at, bit) in flips {
+        let mut bytes = whole.clone();
+        bytes[page + at] ^= bit;
+        std::fs::write(&database, bytes).unwrap();
+        let store = open(folder.path()).unwrap();
+        for number in 0..40 {
+            match store.claim(ask(&format!("key-{number}"))).await {
+                Ok(Verdict::Replay(_)) => {}
+                Ok(other) => panic!("byte {at}, bit {bit}: key-{number} got {other:?}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), Kind::Corrupt, "byte {at}: {error:#}");
+                    failed += 1;
+                }
+            }
+        }
+        drop(store);
+        let _ = std::fs::remove_file(folder.path().join("hapax.mark"));
+        let _ = std::fs::remove_file(folder.path().join("hapax.db-wal"));
+    }
+    assert!(failed > 100, "{failed}");
 }
 
 /// A store with settled keys whose log has not been copied into the database, as a killed process leaves it.

@@ -96,7 +96,7 @@ async fn a_listing_reads_what_it_needs_and_nothing_else() {
     };
     for sql in [
         "SELECT prefix, claim, crc FROM finder WHERE prefix >= 5 ORDER BY prefix, claim",
-        "SELECT prefix, claim, crc FROM finder WHERE prefix < 5 ORDER BY prefix DESC, claim DESC LIMIT 1",
+        "SELECT prefix, claim, crc FROM finder WHERE prefix < 5 ORDER BY prefix DESC, claim DESC LIMIT 2",
         "SELECT id, notes, crc FROM recent WHERE id > 5 - 248 ORDER BY id",
         "SELECT * FROM claims WHERE id > 5 AND id < 9 ORDER BY id",
         "SELECT * FROM claims INDEXED BY claims_open WHERE state = 2 AND state <> 3 AND id > 5 AND id < 9 UNION ALL \

@@ -10,7 +10,7 @@ use hapax_store::embedded::{Embedded, Quota};
 use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::clock::VirtualClock;
 
-use crate::embedded::{ask, fill, frozen, outcome_of, part, play, retried, runtime};
+use crate::embedded::{ask, fill, frozen, merge_soon, outcome_of, part, play, retried, runtime};
 
 /// Claims until the store refuses, and returns what was granted.
 async fn claim_until_refused(store: &Embedded) -> Vec<(String, Epoch)> {
@@ -32,6 +32,7 @@ async fn claim_until_refused(store: &Embedded) -> Vec<(String, Epoch)> {
 async fn a_full_store_refuses_claims_and_still_keeps_the_outcomes_of_those_it_granted() {
     // B5.
     let folder = tempfile::tempdir().unwrap();
+    merge_soon();
     let clock = VirtualClock::new();
     let quota = Quota { bytes: Some(1024 * 1024) };
     let store = Embedded::open_within(folder.path(), frozen(&clock), quota).unwrap();
@@ -54,6 +55,35 @@ async fn a_full_store_refuses_claims_and_still_keeps_the_outcomes_of_those_it_gr
     assert_eq!(doubt, Counts { in_doubt: claims.len() as u64 - 100, ..Counts::default() });
     granted(&store, &ask("another")).await;
     assert!(store.verify().await.unwrap().is_sound());
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_in_the_middle_of_a_merge_loses_nothing_b5() {
+    let folder = tempfile::tempdir().unwrap();
+    merge_soon();
+    let options = || Options { table_entries: 0, ..Options::default() };
+    let mut store = Embedded::open(folder.path(), options()).unwrap();
+    fill(&store, 0..20).await;
+    let held = granted(&store, &ask("held")).await;
+    fail::cfg("embedded.entering", "1*return").unwrap();
+    assert_eq!(store.claim(ask("new")).await.unwrap_err().kind(), Kind::Unavailable);
+    let settle = Report::Settle(outcome_of("held"), DAY);
+    let ending = store.report(ask("held").identity.claim_id(), held.epoch, settle, Vec::new()).await;
+    assert!(matches!(ending.unwrap(), Ending::Settled(_)));
+    // There is room again, as far as anybody can see.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    granted(&store, &ask("new")).await;
+    for reopened in [false, true] {
+        if reopened {
+            drop(store);
+            store = Embedded::open(folder.path(), options()).unwrap();
+        }
+        assert!(!matches!(store.claim(ask("new")).await.unwrap(), Verdict::Granted(_)));
+        for key in (0..20).map(|number| format!("key-{number}")).chain(["held".into()]) {
+            assert_eq!(retried(&store, &key).await, Ok(outcome_of(&key)));
+        }
+        assert!(store.verify().await.unwrap().is_sound());
+    }
 }
 
 #[test]
@@ -115,6 +145,7 @@ fn a_failed_write_stops_the_store() {
     // B4, with a real error of the operating system: the process may not write beyond a size, and the log
     // reaches it.
     if let Some(folder) = part() {
+        merge_soon();
         runtime().block_on(async {
             let store = Embedded::open(&folder, Options::default()).unwrap();
             let mut settled = 0;
@@ -171,9 +202,10 @@ fn a_failed_sync_stops_the_store_and_nothing_of_it_is_acknowledged() {
     // B4: the commit itself says that the sync failed. In a process of its own, because fail points are for
     // all threads.
     if let Some(folder) = part() {
+        merge_soon();
         runtime().block_on(async {
             let store = Embedded::open(&folder, Options::default()).unwrap();
-            fill(&store, 0..3).await;
+            fill(&store, 0..20).await;
             fail::cfg("embedded.commit", "return").unwrap();
             let error = store.claim(ask("lost")).await.unwrap_err();
             assert!(error.message().contains("stopped after a failed write"), "{error:#}");
@@ -182,7 +214,11 @@ fn a_failed_sync_stops_the_store_and_nothing_of_it_is_acknowledged() {
             store.close().await.unwrap_err();
             let store = Embedded::open(&folder, Options::default()).unwrap();
             granted(&store, &ask("lost")).await;
-            assert_eq!(retried(&store, "key-1").await, Ok(outcome_of("key-1")));
+            for number in 0..20 {
+                let key = format!("key-{number}");
+                assert_eq!(retried(&store, &key).await, Ok(outcome_of(&key)));
+            }
+            assert!(store.verify().await.unwrap().is_sound());
         });
         return;
     }
@@ -197,9 +233,10 @@ fn a_process_that_dies_before_its_commit_leaves_nothing_and_after_it_everything(
     // L13: the caller cannot tell the two apart, and finds out by sending the same command again.
     if let Some(folder) = part() {
         let point = std::env::var("HAPAX_TEST_POINT").unwrap();
+        merge_soon();
         runtime().block_on(async {
             let store = Embedded::open(&folder, Options::default()).unwrap();
-            fill(&store, 0..3).await;
+            fill(&store, 0..20).await;
             fail::cfg_callback(&point, || std::process::abort()).unwrap();
             let _ = store.claim(ask("unknown")).await;
         });
@@ -207,13 +244,19 @@ fn a_process_that_dies_before_its_commit_leaves_nothing_and_after_it_everything(
     }
     let this =
         "embedded_trouble::a_process_that_dies_before_its_commit_leaves_nothing_and_after_it_everything";
-    for (point, held) in [("embedded.before_commit", 0), ("embedded.after_commit", 1)] {
+    for (point, held) in
+        [("embedded.entering", 0), ("embedded.before_commit", 0), ("embedded.after_commit", 1)]
+    {
         let folder = tempfile::tempdir().unwrap();
         let output = play(this, folder.path(), "").env("HAPAX_TEST_POINT", point).output().unwrap();
         assert!(!output.status.success());
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
-        let counted = runtime().block_on(store.count(&Filter::default())).unwrap();
-        assert_eq!(counted, Counts { settled: 3, held, ..Counts::default() }, "{point}");
+        runtime().block_on(async {
+            let counted = store.count(&Filter::default()).await.unwrap();
+            assert_eq!(counted, Counts { settled: 20, held, ..Counts::default() }, "{point}");
+            assert!(store.verify().await.unwrap().is_sound(), "{point}");
+            assert_eq!(store.peek(ask("unknown").identity.claim_id()).await.unwrap().is_some(), held == 1);
+        });
     }
 }
 
