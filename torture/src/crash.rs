@@ -60,7 +60,8 @@ impl Plan {
             // Each worker has some ten connections, and a server has few.
             Kind::Postgres => (4, 500),
         };
-        let (work, least_hits) = (Work::Counted, 5.min(kills / 11));
+        let work = Work::Counted;
+        let least_hits = 5.min(kills / points(kind, work).len());
         Plan { kind, kills, least_hits, seed, tracks, term_ms, work, flaw: None, flaw_after: None }
     }
 

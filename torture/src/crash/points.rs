@@ -91,16 +91,21 @@ fn after_commit(claim: &Stand) -> bool {
 
 /// The points that are passed in such a store with such work.
 pub(super) fn points(kind: Kind, work: Work) -> Vec<Point> {
-    let [before, after] = match kind {
-        Kind::Embedded => ["embedded.before_commit", "embedded.after_commit"],
-        Kind::Postgres => ["postgres.before_commit", "postgres.after_commit"],
-    };
     let in_store = |name, belongs| Point { name, knows_key: false, belongs };
+    let store = match kind {
+        Kind::Embedded => vec![
+            // Claims are going into the index that finds them, and into the same commit as new ones.
+            in_store("embedded.entering", before_commit),
+            in_store("embedded.before_commit", before_commit),
+            in_store("embedded.after_commit", after_commit),
+        ],
+        Kind::Postgres => vec![
+            in_store("postgres.before_commit", before_commit),
+            in_store("postgres.after_commit", after_commit),
+        ],
+    };
     match work {
         Work::Guarded => GUARDED.into_iter().chain([TIMER]).collect(),
-        Work::Counted => {
-            let store = [in_store(before, before_commit), in_store(after, after_commit)];
-            CALL.into_iter().chain(store).chain([TIMER]).collect()
-        }
+        Work::Counted => CALL.into_iter().chain(store).chain([TIMER]).collect(),
     }
 }
