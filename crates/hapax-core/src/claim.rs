@@ -329,7 +329,7 @@ pub enum Verb {
     Reopen,
     /// Settled → absent.
     Purge,
-    /// Destroys the kept bytes; the key stays burned.
+    /// Destroys the kept bytes, also those that were set aside; the key stays burned, or free where it was released.
     Erase,
 }
 

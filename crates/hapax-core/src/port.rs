@@ -295,6 +295,9 @@ pub trait Inspect: Clone + Send + Sync + 'static {
     /// Sweeps what is due, at most `limit` claims (L10).
     fn sweep(&self, limit: usize) -> impl Future<Output = Result<SweepReport, Error>> + Send;
 
+    /// Whether the audit keeps an outcome of this operation, which an erase would destroy (B9).
+    fn has_set_aside(&self, operation: OperationId) -> impl Future<Output = Result<bool, Error>> + Send;
+
     /// The audit, newest first.
     fn audit(
         &self,

@@ -222,6 +222,10 @@ impl Inspect for Store {
         each!(self, store => store.sweep(limit).await)
     }
 
+    async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
+        each!(self, store => store.has_set_aside(operation).await)
+    }
+
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {
         each!(self, store => store.audit(after, limit).await)
     }

@@ -288,6 +288,10 @@ impl Inspect for Memory {
         Ok(report)
     }
 
+    async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
+        Ok(self.lock().has_set_aside(operation))
+    }
+
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {
         self.lock().audit_page(after, limit)
     }

@@ -1,4 +1,7 @@
 //! What is written down for people: operators' decisions, and settles that contradict one (L8).
+//!
+//! An entry stays for ever, so that it can always be said who did what and why. An outcome that it keeps goes with its
+//! claim ([`forgotten`]): what was set aside must not outlive what it was set aside from (B9).
 
 use super::{Answer, Change, Claim, Command, Operated, Report, SettledBy, State, StateName, Verb};
 use crate::id::{Epoch, OperationId};
@@ -24,7 +27,7 @@ pub struct AuditEvent {
     pub before: StateName,
     /// The state after; `None` when the claim is absent.
     pub after: Option<StateName>,
-    /// The outcome that was set aside by a reopen, or that came too late to be kept.
+    /// The outcome that was set aside by a reopen, or that came too late to be kept; `Erased` once it is forgotten.
     pub outcome: Option<Outcome>,
 }
 
@@ -63,10 +66,39 @@ pub fn audit(
             if *epoch < before.epoch && settled_by_operator(before) =>
         {
             let reason = format!("the holder of epoch {epoch} settled after an operator had");
-            Some(event(CONTRADICTED, "", &reason, Some(outcome.clone())))
+            // Somebody's data had to go: what arrives after that is told of, and not kept.
+            let late = if is_erased(before) { Outcome::Erased } else { outcome.clone() };
+            Some(event(CONTRADICTED, "", &reason, Some(late)))
         }
         _ => None,
     }
+}
+
+/// The operation whose outcomes a decided command takes out of the audit, if it does: its claim is erased, or is no more
+/// (B9). In their entries they become [`Outcome::Erased`], in the same commit.
+pub fn forgotten(
+    before: Option<&Claim>,
+    command: &Command,
+    change: &Change,
+    answer: &Answer,
+) -> Option<OperationId> {
+    let before = before?.operation_id;
+    let is_over = match change {
+        Change::Remove => true,
+        // An expired claim, replaced before anybody swept it.
+        Change::Put(after) => after.operation_id != before,
+        Change::None => false,
+    };
+    (is_over || erases(command, answer)).then_some(before)
+}
+
+fn erases(command: &Command, answer: &Answer) -> bool {
+    matches!(command, Command::Operate(decision) if decision.verb == Verb::Erase)
+        && matches!(answer, Answer::Operated(Operated::Done(_)))
+}
+
+fn is_erased(claim: &Claim) -> bool {
+    matches!(claim.state, State::Settled { outcome: Outcome::Erased, .. })
 }
 
 fn settled_by_operator(claim: &Claim) -> bool {

@@ -44,6 +44,8 @@ pub(super) fn decide(claim: Option<&Claim>, decision: &Decision, now: &Now) -> (
             };
             done(Claim { leaves: None, ..present.with(state) })
         }
+        // The audit may have what a reopen set aside (`audit::forgotten`). The claim itself is as free as before.
+        (Verb::Erase, State::Released { .. }) => done(Claim { leaves: None, ..present.into_owned() }),
         (_, state) => (Change::None, Operated::NotApplicable(state.name())),
     }
 }

@@ -2,16 +2,17 @@
 //!
 //! Concurrent clients send random commands; for each claim they take turns, so that the order is known, while the commands
 //! on other claims run beside it and share its commits. After each command the answer and the stored claim must be exactly
-//! what [`step`] says. Time moves, sessions lapse and revive, and the sweeper runs, between rounds.
+//! what [`step`] says, and in the end the audit what [`audit`] and [`forgotten`] say. Time moves, sessions lapse and revive, and the sweeper runs, between rounds.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::{current, view};
 use hapax_core::{
     Answer, Change, Claim, ClaimRequest, Command, Counts, Decision, Epoch, Filter, Ledger, Now, Operated,
-    Report, SessionId, SetAnswer, Sign, Swept, Timestamp, Verdict, step,
+    OperationId, Outcome, Report, SessionId, SetAnswer, Sign, Swept, Timestamp, Verdict, step,
 };
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinSet;
@@ -31,6 +32,20 @@ struct Model {
     claim: Option<Claim>,
     /// The latest request, to be sent again now and then (L13).
     latest: Option<ClaimRequest>,
+    /// What the audit tells of it, in order.
+    notes: Vec<AuditEvent>,
+}
+
+impl Model {
+    /// Writes down what was decided, before the claim becomes what it was decided to be.
+    fn note(&mut self, command: &Command, change: &Change, answer: &Answer, time: Timestamp) {
+        let before = self.claim.as_ref();
+        if let Some(operation) = forgotten(before, command, change, answer) {
+            let own = self.notes.iter_mut().filter(|event| event.operation_id == operation);
+            own.filter_map(|event| event.outcome.as_mut()).for_each(|outcome| *outcome = Outcome::Erased);
+        }
+        self.notes.extend(audit(before, command, change, answer, time));
+    }
 }
 
 struct World<S> {
@@ -58,7 +73,9 @@ pub async fn every_answer_and_state_is_what_the_rules_say<H: Harness>(harness: &
     let sign = Sign { last: started, until: started.after(options.term) };
     let world = Arc::new(World {
         sessions: Mutex::new(stores.iter().map(|store| (store.session().id, sign)).collect()),
-        models: (0..CLAIMS).map(|_| AsyncMutex::new(Model { claim: None, latest: None })).collect(),
+        models: (0..CLAIMS)
+            .map(|_| AsyncMutex::new(Model { claim: None, latest: None, notes: Vec::new() }))
+            .collect(),
         epochs: Mutex::default(),
         term: options.term,
         stores,
@@ -75,6 +92,32 @@ pub async fn every_answer_and_state_is_what_the_rules_say<H: Harness>(harness: &
     for number in 0..CLAIMS {
         compare_state(&world, number, world.models[number].lock().await.claim.as_ref(), harness.now()).await;
     }
+    compare_audit(&world).await;
+}
+
+/// The claims' entries lie among each other in an order that nobody knows, those of one claim do not.
+async fn compare_audit<S: AllPorts>(world: &World<S>) {
+    let mut stored: HashMap<OperationId, Vec<AuditEvent>> = HashMap::new();
+    let mut after = None;
+    loop {
+        let page = world.stores[0].audit(after.as_deref(), 100).await.expect("audit");
+        page.items.into_iter().for_each(|event| stored.entry(event.operation_id).or_default().push(event));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    stored.values_mut().for_each(|newest_first| newest_first.reverse());
+    let mut expected: HashMap<OperationId, Vec<AuditEvent>> = HashMap::new();
+    for model in &world.models {
+        for event in model.lock().await.notes.drain(..) {
+            expected.entry(event.operation_id).or_default().push(event);
+        }
+    }
+    for (operation, told) in &expected {
+        assert_eq!(stored.remove(operation).as_ref(), Some(told), "the audit of {operation}");
+    }
+    assert!(stored.is_empty(), "the audit tells of what did not happen: {stored:?}");
 }
 
 fn seed() -> u64 {
@@ -127,6 +170,7 @@ async fn one_command<S: AllPorts>(world: &World<S>, random: &mut Random, client:
     let now = moment(world, model.claim.as_ref(), time, new_epoch(&answer, model.claim.as_ref()));
     let (change, expected) = step(model.claim.as_ref(), &command, &now);
     assert_eq!(answer, expected, "claim {number}: {command:?} on {:?} at {now:?}", model.claim);
+    model.note(&command, &change, &expected, time);
     apply(&mut model.claim, change, &world.epochs);
     compare_state(world, number, model.claim.as_ref(), time).await;
 }
@@ -269,9 +313,12 @@ async fn sweep<S: AllPorts>(world: &World<S>, time: Timestamp) {
 fn sweep_model<S>(world: &World<S>, model: &mut Model, time: Timestamp) {
     while let Some(epoch) = model.claim.as_ref().map(|claim| claim.epoch) {
         let now = moment(world, model.claim.as_ref(), time, None);
-        match step(model.claim.as_ref(), &Command::Sweep(epoch), &now) {
-            (_, Answer::Swept(Swept::Kept)) => return,
-            (change, _) => apply(&mut model.claim, change, &world.epochs),
+        let command = Command::Sweep(epoch);
+        let (change, answer) = step(model.claim.as_ref(), &command, &now);
+        if answer == Answer::Swept(Swept::Kept) {
+            return;
         }
+        model.note(&command, &change, &answer, time);
+        apply(&mut model.claim, change, &world.epochs);
     }
 }

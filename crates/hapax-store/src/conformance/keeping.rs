@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hapax_core::claim::audit::CONTRADICTED;
 use hapax_core::claim::{Terms, Verb};
 use hapax_core::journal::{self, Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
-    ClaimRequest, Decision, Ending, Epoch, Inspect, Journal, Kind, Ledger, Operated, Outcome, Registry,
-    Report, SetAnswer, Verdict, View,
+    ClaimRequest, Decision, Doubt, Ending, Epoch, Inspect, Journal, Kind, Ledger, Operated, OperationId,
+    Outcome, Registry, Report, SetAnswer, Verdict, View,
 };
 
 use super::{AllPorts, DAY, Harness, granted, ok, request};
@@ -106,6 +107,121 @@ pub async fn what_was_purged_reopened_or_erased_is_never_replayed<H: Harness>(ha
             }
         }
     }
+}
+
+/// What the audit keeps of an operation's outcomes, the newest first, each with its verb.
+async fn set_aside<S: AllPorts>(store: &S, operation: OperationId) -> Vec<(String, Outcome)> {
+    let page = store.audit(None, 100).await.expect("audit");
+    assert_eq!(page.next, None, "the check has few entries");
+    let own = page.items.into_iter().filter(|event| event.operation_id == operation);
+    own.filter_map(|event| event.outcome.map(|outcome| (event.verb, outcome))).collect()
+}
+
+/// Settled and reopened, so that the audit has the outcome; under which epoch the claim stands now.
+async fn reopened<S: AllPorts>(store: &S, key: &str) -> (ClaimRequest, Epoch) {
+    let (first, epoch) = settled(store, key, ok(&format!("secret of {key}"))).await;
+    let Operated::Done(Some(epoch)) = decide(store, &first, epoch, Verb::Reopen).await else {
+        panic!("{key} was not reopened")
+    };
+    let kept = set_aside(store, first.operation_id).await;
+    assert_eq!(kept, [("reopen".to_owned(), ok(&format!("secret of {key}")))]);
+    assert!(store.has_set_aside(first.operation_id).await.expect("look"), "{key}");
+    (first, epoch)
+}
+
+async fn settle_again<S: AllPorts>(store: &S, key: &str) -> Epoch {
+    let again = request(key, "body", Terms::default());
+    let grant = granted(store, &again).await;
+    let settle = Report::Settle(ok("the second"), DAY);
+    store.report(again.identity.claim_id(), grant.epoch, settle, Vec::new()).await.expect("settle");
+    grant.epoch
+}
+
+async fn is_forgotten<S: AllPorts>(store: &S, claim: &ClaimRequest) {
+    let kept = set_aside(store, claim.operation_id).await;
+    assert_eq!(kept, [("reopen".to_owned(), Outcome::Erased)], "the entry stays, its outcome does not");
+    assert!(!store.has_set_aside(claim.operation_id).await.expect("look"));
+}
+
+/// L8, B9: an outcome that was set aside goes with its claim, and with nobody else's.
+pub async fn what_was_set_aside_goes_when_its_claim_is_erased_or_purged<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let (bystander, _) = reopened(&store, "bystander").await;
+
+    let (free, epoch) = reopened(&store, "free").await;
+    let before = store.record(free.identity.claim_id()).await.expect("record");
+    assert_eq!(decide(&store, &free, epoch, Verb::Erase).await, Operated::Done(Some(epoch)));
+    assert_eq!(store.record(free.identity.claim_id()).await.expect("record"), before, "it is free as before");
+    is_forgotten(&store, &free).await;
+
+    let (erased, _) = reopened(&store, "erased").await;
+    let epoch = settle_again(&store, "erased").await;
+    assert_eq!(decide(&store, &erased, epoch, Verb::Erase).await, Operated::Done(Some(epoch)));
+    is_forgotten(&store, &erased).await;
+
+    let (purged, _) = reopened(&store, "purged").await;
+    let epoch = settle_again(&store, "purged").await;
+    assert_eq!(set_aside(&store, purged.operation_id).await.len(), 1, "a new run sets nothing aside");
+    assert_eq!(decide(&store, &purged, epoch, Verb::Purge).await, Operated::Done(None));
+    is_forgotten(&store, &purged).await;
+
+    let left = set_aside(&store, bystander.operation_id).await;
+    assert_eq!(left, [("reopen".to_owned(), ok("secret of bystander"))]);
+}
+
+/// L8, B9, L10: nor does it outlive the retention of its claim.
+pub async fn what_was_set_aside_goes_when_its_claim_expires<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let mut going = Vec::new();
+    for key in ["settled", "replaced", "set"] {
+        going.push(reopened(&store, key).await.0);
+        settle_again(&store, key).await;
+    }
+    let (tombstone, _) = reopened(&store, "tombstone").await;
+    harness.advance(Duration::from_secs(86_400));
+    let (staying, _) = reopened(&store, "staying").await;
+
+    let anew = request("replaced", "another body", Terms::default());
+    granted(&store, &anew).await;
+    is_forgotten(&store, &going[1]).await;
+    let anew = request("set", "another body", Terms::default());
+    assert!(matches!(store.set(anew, ok("done"), DAY).await, Ok(SetAnswer::Stored(_))));
+    is_forgotten(&store, &going[2]).await;
+
+    for _ in 0..50 {
+        while store.sweep(50).await.expect("sweep").more {}
+        let absent = store.find(going[0].operation_id).await.expect("find").is_none();
+        if absent && !store.has_set_aside(tombstone.operation_id).await.expect("look") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    is_forgotten(&store, &going[0]).await;
+    is_forgotten(&store, &tombstone).await;
+    let left = set_aside(&store, staying.operation_id).await;
+    assert_eq!(left, [("reopen".to_owned(), ok("secret of staying"))]);
+}
+
+/// L8, B9: so does an outcome that came too late, and one that comes after the claim was erased.
+pub async fn an_outcome_that_came_too_late_goes_with_its_claim<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let first = request("late", "body", Terms::default());
+    let (id, grant) = (first.identity.claim_id(), granted(&store, &first).await);
+    store.report(id, grant.epoch, Report::Doubt(Doubt::Stated), Vec::new()).await.expect("doubt");
+    let resolve = Verb::Settle(ok("by hand"), DAY);
+    let Operated::Done(Some(epoch)) = decide(&store, &first, grant.epoch, resolve).await else {
+        panic!("it was not settled")
+    };
+    let late = || store.report(id, grant.epoch, Report::Settle(ok("true"), DAY), Vec::new());
+    assert_eq!(late().await.expect("settle"), Ending::LostLease);
+    let kept = set_aside(&store, first.operation_id).await;
+    assert_eq!(kept, [(CONTRADICTED.to_owned(), ok("true"))]);
+
+    assert_eq!(decide(&store, &first, epoch, Verb::Erase).await, Operated::Done(Some(epoch)));
+    let gone = (CONTRADICTED.to_owned(), Outcome::Erased);
+    assert_eq!(set_aside(&store, first.operation_id).await, [gone.clone()]);
+    assert_eq!(late().await.expect("settle"), Ending::LostLease);
+    assert_eq!(set_aside(&store, first.operation_id).await, [gone.clone(), gone], "told of, but not kept");
 }
 
 fn event(kind: &str) -> NewEvent {

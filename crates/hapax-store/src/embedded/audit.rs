@@ -84,6 +84,35 @@ pub(super) fn read(row: &Row<'_>) -> Result<(i64, AuditEvent), Fault> {
     Ok((id, event))
 }
 
+/// Destroys the outcomes of this operation that are kept here (B9). An entry that is damaged loses its outcome as well,
+/// and stays damaged: a claim must not be held up by what was written about it.
+pub(super) fn forget(conn: &Connection, operation: OperationId) -> Result<(), Fault> {
+    let sql = "SELECT id, at, verb, actor, reason, operation_id, epoch, before, after, outcome_kind, status, bytes, crc \
+               FROM audit WHERE operation_id = ?1 AND outcome_kind <> 6";
+    let (mut statement, mut kept) = (conn.prepare_cached(sql)?, Vec::new());
+    let mut rows = statement.query([&operation.as_bytes()[..]])?;
+    while let Some(row) = rows.next()? {
+        let id: i64 = row.get(0)?;
+        kept.push(match read(row) {
+            Ok((_, event)) => (id, Some(AuditEvent { outcome: Some(Outcome::Erased), ..event })),
+            Err(Fault::Command(_)) => (id, None),
+            Err(fault) => return Err(fault),
+        });
+    }
+    let sql = "UPDATE audit SET outcome_kind = 6, status = NULL, bytes = NULL, crc = coalesce(?2, crc) WHERE id = ?1";
+    for (id, event) in kept {
+        let crc = event.map(|event| sum(id, &event).value());
+        conn.prepare_cached(sql)?.execute(params![id, crc])?;
+    }
+    Ok(())
+}
+
+/// Whether an outcome of this operation is kept here.
+pub(super) fn has_set_aside(conn: &Connection, operation: OperationId) -> Result<bool, Fault> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM audit WHERE operation_id = ?1 AND outcome_kind <> 6)";
+    Ok(conn.prepare_cached(sql)?.query_row([&operation.as_bytes()[..]], |row| row.get(0))?)
+}
+
 /// One page, newest first, of the entries before `before`.
 pub(super) fn page(conn: &Connection, before: i64, limit: usize) -> Result<Page<AuditEvent>, Fault> {
     let sql = "SELECT id, at, verb, actor, reason, operation_id, epoch, before, after, outcome_kind, status, bytes, crc \

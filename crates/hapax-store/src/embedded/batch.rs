@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hapax_core::claim::audit::audit;
+use hapax_core::claim::audit::{audit, forgotten};
 use hapax_core::journal::{Append, Head};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    Answer, Change, Claim, ClaimId, Command, Decision, Epoch, Error, Identity, Now, Report, SetAnswer, Sign,
-    State, StateName, SweepReport, Swept, Verb, Verdict, step,
+    Answer, Change, Claim, ClaimId, Command, Decision, Epoch, Error, Identity, Now, OperationId, Report,
+    SetAnswer, Sign, State, StateName, SweepReport, Swept, Verb, Verdict, step,
 };
 use rusqlite::Connection;
 
@@ -191,6 +191,7 @@ impl Batch<'_> {
         let present = before.as_ref().map(|stored| &stored.claim);
         let (change, answer) = step(present, command, &now);
         let note = audit(present, command, &change, &answer, now.time);
+        let over = forgotten(present, command, &change, &answer);
         let plan = if events.is_empty() || change == Change::None {
             Plan::default()
         } else {
@@ -211,10 +212,12 @@ impl Batch<'_> {
             self.wipe = true;
             self.conn.execute_batch("PRAGMA secure_delete = ON")?;
             let kept = self.keep(id, before.as_deref(), change, identity, now.next_epoch);
+            let kept = kept.and_then(|()| self.forget(over));
             self.conn.execute_batch("PRAGMA secure_delete = FAST")?;
             kept?;
         } else {
             self.keep(id, before.as_deref(), change, identity, now.next_epoch)?;
+            self.forget(over)?;
         }
         if let Some(note) = note {
             self.write();
@@ -318,7 +321,9 @@ impl Batch<'_> {
             };
             let now = self.now(before.as_deref())?;
             let present = before.as_ref().map(|stored| &stored.claim);
-            let (change, answer) = step(present, &Command::Sweep(*epoch), &now);
+            let command = Command::Sweep(*epoch);
+            let (change, answer) = step(present, &command, &now);
+            let over = forgotten(present, &command, &change, &answer);
             match answer {
                 Answer::Swept(Swept::Forgotten) => report.forgotten += 1,
                 Answer::Swept(Swept::Released) => report.released += 1,
@@ -326,8 +331,14 @@ impl Batch<'_> {
                 _ => {}
             }
             self.keep(id, before.as_deref(), change, None, now.next_epoch)?;
+            self.forget(over)?;
         }
         Ok(report)
+    }
+
+    /// What was set aside goes with its claim, which was written just now.
+    fn forget(&self, over: Option<OperationId>) -> Result<(), Fault> {
+        over.map_or(Ok(()), |operation| notes::forget(self.conn, operation))
     }
 
     fn append(&mut self, write: &Append) -> Result<Head, Fault> {
@@ -358,9 +369,10 @@ fn same_opening(before: &Claim, after: &Claim) -> bool {
     before.operation_id == after.operation_id && before.opened_at == after.opened_at
 }
 
-/// Whether an operator wants bytes to be gone from the files, not only from the answers (L8).
+/// Whether an operator wants bytes to be gone from the files, not only from the answers (L8). Those that a reopen moves to
+/// the audit as well: a later erase does not reach the place where they were.
 fn destroys(command: &Command) -> bool {
-    matches!(command, Command::Operate(Decision { verb: Verb::Erase | Verb::Purge, .. }))
+    matches!(command, Command::Operate(Decision { verb: Verb::Erase | Verb::Purge | Verb::Reopen, .. }))
 }
 
 /// Whether the answer lets new work begin, or keeps an outcome for which no room was set aside.

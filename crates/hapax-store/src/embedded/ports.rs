@@ -229,6 +229,11 @@ impl Inspect for Embedded {
         }
     }
 
+    async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
+        self.core.state.check()?;
+        self.core.archive.read(move |reader| audit::has_set_aside(&reader.conn, operation)).await
+    }
+
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {
         self.core.state.check()?;
         let before = audit_mark(after)?;

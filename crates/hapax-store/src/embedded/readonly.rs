@@ -137,6 +137,10 @@ impl Inspect for EmbeddedReader {
         Err(read_only())
     }
 
+    async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
+        self.desk.read(move |reader| audit::has_set_aside(&reader.conn, operation)).await
+    }
+
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {
         let before = ports::audit_mark(after)?;
         self.desk.read(move |reader| audit::page(&reader.conn, before, limit)).await

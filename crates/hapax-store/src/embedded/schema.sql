@@ -130,6 +130,8 @@ CREATE TABLE audit (
     bytes BLOB,
     crc INTEGER NOT NULL
 ) STRICT;
+-- The outcomes that are kept here until their claims go; 6 is an erased one.
+CREATE INDEX audit_set_aside ON audit (operation_id) WHERE outcome_kind <> 6;
 
 CREATE TABLE streams (
     id INTEGER PRIMARY KEY,

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hapax_core::claim::audit::{AuditEvent, audit};
+use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::{self, Append, Event, Head, Stream};
 use hapax_core::lane::{Lane, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Now, OperationId, Page,
-    Record, SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
+    Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Now, OperationId,
+    Outcome, Page, Record, SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
 };
 
 use crate::filter;
@@ -44,6 +44,8 @@ pub(super) struct World {
     epochs: u64,
     sessions: HashMap<SessionId, Life>,
     events: Vec<AuditEvent>,
+    /// Where in `events` the outcomes of an operation are kept.
+    set_aside: HashMap<OperationId, Vec<usize>>,
     pub(super) journals: HashMap<Stream, (Head, Vec<Event>)>,
     pub(super) documents: BTreeMap<DocumentId, Document>,
     pub(super) lanes: HashMap<LaneId, Lane>,
@@ -103,7 +105,9 @@ impl World {
         let now = self.moment(before, time);
         let (change, answer) = step(before, command, &now);
         let note = audit(before, command, &change, &answer, time);
-        self.events.extend(note);
+        let over = forgotten(before, command, &change, &answer);
+        over.into_iter().for_each(|operation| self.forget(operation));
+        note.into_iter().for_each(|event| self.write_down(event));
         let changed = change != Change::None;
         match change {
             Change::None => {}
@@ -111,6 +115,19 @@ impl World {
             Change::Remove => self.remove(&id),
         }
         Ok((answer, changed))
+    }
+
+    fn write_down(&mut self, event: AuditEvent) {
+        if event.outcome.as_ref().is_some_and(|outcome| *outcome != Outcome::Erased) {
+            self.set_aside.entry(event.operation_id).or_default().push(self.events.len());
+        }
+        self.events.push(event);
+    }
+
+    fn forget(&mut self, operation: OperationId) {
+        for place in self.set_aside.remove(&operation).unwrap_or_default() {
+            self.events[place].outcome = Some(Outcome::Erased);
+        }
     }
 
     /// A report with its journal events: all or nothing (L18).
@@ -267,6 +284,10 @@ impl World {
             State::Settled { keep_until, .. } => time >= keep_until,
             State::InDoubt { .. } | State::Released { .. } => true,
         }
+    }
+
+    pub(super) fn has_set_aside(&self, operation: OperationId) -> bool {
+        self.set_aside.contains_key(&operation)
     }
 
     pub(super) fn audit_page(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {

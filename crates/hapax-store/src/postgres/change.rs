@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hapax_core::claim::audit::{AuditEvent, audit};
+use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::Append;
 use hapax_core::{
@@ -134,6 +134,9 @@ pub(super) async fn carry_out(
     }
     journal::append_all(link, events, locked.now.time).await?;
     let written = write(link, order, &locked, &change, shelf).await?;
+    if let Some(operation) = forgotten(claim, &order.command, &change, &answer) {
+        link.query("SELECT hapax.forget_set_aside($1)", &[&Uuid::from(operation)]).await?;
+    }
     if let Some(event) = &note {
         write_audit(link, event).await?;
     }

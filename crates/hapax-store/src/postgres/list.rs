@@ -277,6 +277,12 @@ pub(super) async fn audit(link: &mut Link, before: u64, limit: usize) -> Result<
     Ok(Page { items: shown.iter().map(read_audit).collect::<Result<_, Error>>()?, next })
 }
 
+/// Whether the audit keeps an outcome of this operation.
+pub(super) async fn has_set_aside(link: &mut Link, operation: OperationId) -> Result<bool, Failure> {
+    let sql = "SELECT EXISTS (SELECT FROM hapax.audit WHERE operation_id = $1 AND kind <> 'E')";
+    Ok(get(&link.query_one(sql, &[&Uuid::from(operation)]).await?, 0)?)
+}
+
 fn read_audit(row: &Row) -> Result<AuditEvent, Error> {
     let operation: Uuid = get(row, 5)?;
     let kind: Option<Letter> = get(row, 9)?;

@@ -165,6 +165,12 @@ impl Inspect for Postgres {
         sweep::round(&self.shared, limit, std::time::Duration::ZERO).await
     }
 
+    async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| list::has_set_aside(link, operation).await)
+            .await
+    }
+
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {
         let before = filter::page_mark(after)?;
         self.shared

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("sql/0003_fast.sql"),
     include_str!("sql/0004_slow.sql"),
     include_str!("sql/0005_sweep.sql"),
+    include_str!("sql/0006_set_aside.sql"),
 ];
 
 /// The version of the schema that this hapax makes and knows.

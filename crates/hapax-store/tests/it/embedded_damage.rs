@@ -307,7 +307,14 @@ async fn what_was_erased_is_in_no_file_any_more() {
     for number in 0..6 {
         let outcome = Outcome::Succeeded(secret(number).repeat(1 + number * 400).into());
         let key = format!("alice-{number}");
-        keys.push((key.clone(), settle(&store, &key, outcome, DAY).await));
+        let seen = settle(&store, &key, outcome.clone(), DAY).await;
+        let reopen = Decision { seen, verb: Verb::Reopen, actor: "ann".into(), reason: "resend".into() };
+        if number > 2 {
+            // The same in the audit.
+            store.decide(ask(&key).identity.claim_id(), reopen).await.unwrap();
+        }
+        let seen = if number > 2 { settle(&store, &key, outcome, DAY).await } else { seen };
+        keys.push((key, seen));
         fill(&store, 100 + number..101 + number).await;
     }
     for (number, (key, seen)) in keys.into_iter().enumerate() {

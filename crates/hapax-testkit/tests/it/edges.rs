@@ -254,6 +254,18 @@ fn an_erase_takes_the_leaves_along() {
 }
 
 #[test]
+fn an_erase_of_a_reopened_claim_leaves_it_free() {
+    // L8, B9: what was set aside is in the audit, and goes from there.
+    let mut world = World::new();
+    let grant = world.grant(1, Terms::default());
+    world.report(grant.epoch, Report::Settle(ok("done"), Retention::Forever));
+    let Operated::Done(Some(epoch)) = world.decide(Verb::Reopen) else { panic!("it was settled") };
+    let reopened = world.claim().clone();
+    assert_eq!(world.decide(Verb::Erase), Operated::Done(Some(epoch)));
+    assert_eq!(*world.claim(), Claim { leaves: None, ..reopened });
+}
+
+#[test]
 fn after_an_operator_or_the_end_of_a_doubt_has_freed_a_claim_nothing_counts_as_perhaps_done() {
     // L8, L10: whoever is granted it now need not ask, and can give it back.
     let hour = Duration::from_secs(3_600);

@@ -1,11 +1,11 @@
 //! Destroying everything that is kept for one subject (B9).
 //!
 //! One page of its claims for each request, so that no request takes long however much there is; whoever asks goes on with
-//! `next`. Keys stay used up. What runs or is in doubt has no answer yet: it is counted, and left for another time.
+//! `next`. Keys stay used up, and what was reopened stays free. What runs or is in doubt has no answer yet: it is counted, and left for another time.
 
 use bytes::Bytes;
 use hapax_core::{
-    Decision, Filter, Inspect as _, Operated, Outcome, Project, Record, State, Subject, Tenant, Verb,
+    Decision, Error, Filter, Inspect as _, Operated, Outcome, Project, Record, State, Subject, Tenant, Verb,
 };
 use hapax_store::Store;
 use http::Response;
@@ -73,8 +73,8 @@ async fn erase(store: &Store, records: Vec<Record>, actor: &str, reason: &str) -
     let (mut counted, mut erasing) = (Counted::default(), JoinSet::new());
     for record in records {
         match &record.claim.state {
-            State::Settled { outcome: Outcome::Erased, .. } | State::Released { .. } => continue,
-            State::Settled { .. } => {}
+            State::Settled { outcome: Outcome::Erased, .. } => continue,
+            State::Settled { .. } | State::Released { .. } => {}
             State::Held { .. } | State::InDoubt { .. } => {
                 counted.left += 1;
                 continue;
@@ -86,16 +86,25 @@ async fn erase(store: &Store, records: Vec<Record>, actor: &str, reason: &str) -
             actor: actor.to_owned(),
             reason: reason.to_owned(),
         };
-        let store = store.clone();
-        erasing.spawn(async move { store.decide(record.identity.claim_id(), decision).await });
+        erasing.spawn(erase_one(store.clone(), record, decision));
     }
     while let Some(done) = erasing.join_next().await {
-        match done.map_err(|_| hapax_core::Error::internal("an erasure was cut short"))?? {
-            Operated::Done(_) => counted.erased += 1,
-            Operated::Absent => {}
+        match done.map_err(|_| Error::internal("an erasure was cut short"))?? {
+            None | Some(Operated::Absent) => {}
+            Some(Operated::Done(_)) => counted.erased += 1,
             // Somebody was faster: what is there now is not what was seen.
-            _ => counted.left += 1,
+            Some(_) => counted.left += 1,
         }
     }
     Ok(counted)
+}
+
+/// `None`: there was nothing to erase. A claim that is free has an answer only if one was set aside, and that cannot have
+/// changed since without another epoch.
+async fn erase_one(store: Store, record: Record, decision: Decision) -> Result<Option<Operated>, Error> {
+    let claim = &record.claim;
+    if matches!(claim.state, State::Released { .. }) && !store.has_set_aside(claim.operation_id).await? {
+        return Ok(None);
+    }
+    store.decide(record.identity.claim_id(), decision).await.map(Some)
 }

@@ -33,7 +33,8 @@ pub(crate) enum Command {
     Reopen(decide::Plain),
     /// Forget a settled claim: the next request with its key is a new one.
     Purge(decide::Plain),
-    /// Destroy a settled claim's answer, or those of everything that a subject has asked for; the keys stay used up.
+    /// Destroy a claim's answer, also what was set aside, or those of everything that a subject has asked for; used keys
+    /// stay used up.
     Erase(erase::Erase),
 }
 

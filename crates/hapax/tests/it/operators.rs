@@ -175,6 +175,59 @@ async fn everything_of_a_subject_is_erased_and_nothing_else_b9() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_reopen_set_aside_is_erased_with_its_subject_b9() {
+    for kind in [Kind::Embedded, Kind::Postgres] {
+        let ground = Ground::new(kind).await;
+        let edge = ground.serve().await;
+        let body = r#"{"iban": "erase-me"}"#;
+        let mut ids = Vec::new();
+        for key in ["free", "again", "running"] {
+            let first = edge.post("/charges", key, body, "").await;
+            let id = first.header("x-operation-id").unwrap().to_owned();
+            assert_eq!(run(&ground, &edge, &["claims", "reopen", &id, "--reason", "resend"]).await.code, 0);
+            ids.push(id);
+        }
+        // One is free, one has a second answer, one is in doubt, and one was given back without any answer.
+        assert_eq!(edge.post("/charges", "again", body, "").await.status, 201);
+        assert_eq!(edge.post("/charges", "running", body, "cut").await.status, 409);
+        let unknown = edge.post("/charges", "empty", body, "cut").await;
+        let empty = unknown.header("x-operation-id").unwrap();
+        let release = ["claims", "resolve", empty, "--release", "--force", "--reason", "not in the books"];
+        assert_eq!(run(&ground, &edge, &release).await.code, 0);
+        let kinds = async || {
+            let events = edge.ask("GET /v1/audit", "").await.json()["events"].clone();
+            let mut kinds: Vec<_> = events
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|event| event["verb"] == "reopen")
+                .map(|event| (event["operation_id"].clone(), event["outcome"]["kind"].clone()))
+                .collect();
+            kinds.reverse();
+            kinds
+        };
+        let told = |kinds: [&str; 3]| -> Vec<(Value, Value)> {
+            ids.iter().zip(kinds).map(|(id, kind)| (id.as_str().into(), kind.into())).collect()
+        };
+        assert_eq!(kinds().await, told(["succeeded"; 3]));
+        let erase =
+            ["claims", "erase", "--tenant", "acme", "--subject", "user:alice", "--reason", "asked", "--json"];
+        let erased = async || {
+            let told = run(&ground, &edge, &erase).await;
+            let counted: Value = serde_json::from_str(&told.out).unwrap();
+            (told.code, counted["erased"].as_u64().unwrap(), counted["left"].as_u64().unwrap())
+        };
+        assert_eq!(erased().await, (1, 2, 1), "what had an answer is counted, and what is in doubt is left");
+        assert_eq!(kinds().await, told(["erased", "erased", "succeeded"]));
+        let resolve = ["claims", "resolve", &ids[2], "--release", "--force", "--reason", "not in the books"];
+        assert_eq!(run(&ground, &edge, &resolve).await.code, 0);
+        assert_eq!(erased().await, (0, 1, 0), "and nothing is counted twice");
+        assert_eq!(kinds().await, told(["erased"; 3]));
+        assert_eq!(edge.post("/charges", "free", body, "").await.status, 201, "what was free stays free");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn doctor_examines_what_a_configuration_names_m6() {
     let mut ground = Ground::new(Kind::Embedded).await;
     let config = ground.write("hapax").display().to_string();

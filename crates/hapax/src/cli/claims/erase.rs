@@ -61,7 +61,7 @@ async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
     }
     match how.json {
         true => say::json(&json!({"erased": erased, "left": left})),
-        false => say::data(format!("{erased} answers erased; their keys stay used up")),
+        false => say::data(format!("{erased} answers erased; used keys stay used up")),
     }
     if more {
         return Err(Failed::no("there is more to erase: say it again"));
