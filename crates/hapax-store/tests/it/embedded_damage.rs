@@ -6,7 +6,7 @@ use hapax_core::claim::Verb;
 use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::{
     ClaimRequest, Decision, Ending, Fingerprint, Inspect as _, Journal as _, Kind, LeafKey, Leaves,
-    Ledger as _, Outcome, Report, Verdict, View,
+    Ledger as _, Operated, Outcome, Report, Verdict, View,
 };
 use hapax_store::conformance::{DAY, granted, identity, ok};
 use hapax_store::embedded::Embedded;
@@ -344,6 +344,33 @@ async fn what_was_erased_is_in_no_file_any_more() {
     for file in ["hapax.db", "hapax.db-wal"] {
         assert_eq!(found_in(file), Vec::<usize>::new(), "in {file}");
     }
+}
+
+#[tokio::test]
+async fn a_damaged_entry_of_the_audit_holds_no_erase_up_and_stays_damaged() {
+    // B8, B9
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).unwrap();
+    let id = ask("alice").identity.claim_id();
+    let seen = settle(&store, "alice", ok("the secret of alice"), DAY).await;
+    let decision = |seen, verb| Decision {
+        seen,
+        verb,
+        actor: "ann".into(),
+        reason: "a reason that will be damaged".into(),
+    };
+    let done = store.decide(id, decision(seen, Verb::Reopen)).await.unwrap();
+    let Operated::Done(Some(seen)) = done else { panic!("{done:?}") };
+    store.close().await.unwrap();
+    let database = folder.path().join("hapax.db");
+    flip_all(&database, b"a reason that will be damaged", 3);
+    let store = open(folder.path()).unwrap();
+    assert_eq!(store.audit(None, 10).await.unwrap_err().kind(), Kind::Corrupt);
+    assert_eq!(store.decide(id, decision(seen, Verb::Erase)).await.unwrap(), Operated::Done(Some(seen)));
+    assert_eq!(store.audit(None, 10).await.unwrap_err().kind(), Kind::Corrupt, "nobody vouches for it now");
+    store.close().await.unwrap();
+    let bytes = std::fs::read(&database).unwrap();
+    assert!(!bytes.windows(19).any(|window| window == b"the secret of alice"));
 }
 
 #[tokio::test]

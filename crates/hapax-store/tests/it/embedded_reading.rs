@@ -103,6 +103,7 @@ async fn a_listing_reads_what_it_needs_and_nothing_else() {
          SELECT * FROM claims INDEXED BY claims_open WHERE state = 4 AND state <> 3 AND id > 5 AND id < 9 ORDER BY id",
         "SELECT digest, epoch FROM claims INDEXED BY claims_due WHERE due <= 7 AND due < 9223372036854775807 \
          ORDER BY due LIMIT 5",
+        "SELECT * FROM audit INDEXED BY audit_set_aside WHERE operation_id = x'00' AND outcome_kind <> 6",
         "SELECT digest, epoch, session, until FROM claims INDEXED BY claims_open WHERE state = 2 AND state <> 3",
     ] {
         let plan = plan(sql);

@@ -121,6 +121,13 @@ async fn what_operators_decide_leaves_nothing_behind_l8() {
     let seen = store.record(doubted).await.unwrap().unwrap().claim.epoch;
     store.decide(doubted, decision(seen, Verb::Erase)).await.unwrap();
     assert_eq!(number("SELECT count(*) FROM hapax.outcomes WHERE bytes IS NOT NULL").await, 0);
+    let reopened = settle(&store, "reopened", "secret").await;
+    let seen = async || store.record(reopened).await.unwrap().unwrap().claim.epoch;
+    store.decide(reopened, decision(seen().await, Verb::Reopen)).await.unwrap();
+    let set_aside = "SELECT count(*) FROM hapax.audit WHERE bytes IS NOT NULL";
+    assert_eq!(number(set_aside).await, 1);
+    store.decide(reopened, decision(seen().await, Verb::Erase)).await.unwrap();
+    assert_eq!(number(set_aside).await, 0, "what was set aside is destroyed, too (B9)");
     let leaving = "SELECT count(*) FROM hapax.claims WHERE leaving";
     assert_eq!(number(leaving).await, 0, "memory tables may have what is left of it");
 }
