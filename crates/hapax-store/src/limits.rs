@@ -130,8 +130,17 @@ pub const BAD_RECORDS_NAMED: usize = 20;
 /// Bytes of outcomes and identities that share one PostgreSQL statement.
 pub const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// PostgreSQL batches in flight at once, each on a connection of its own.
+/// PostgreSQL batches in flight at once, each on a thread and a connection of its own.
 pub const BATCHES_IN_FLIGHT: usize = 2;
+
+/// A PostgreSQL connection whose batch has come back waits for those who were answered, to send them together: for this part of
+/// what a batch takes, and at most so long.
+pub const LINGER_PART: u32 = 4;
+/// See [`LINGER_PART`].
+pub const LINGER: Duration = Duration::from_millis(2);
+
+/// How many batches it takes, about, until PostgreSQL's queue forgets that more commands were there at once.
+pub const POPULATION_MEMORY: usize = 8;
 
 /// PostgreSQL connections for everything that is not a batch.
 pub const DESK_CONNECTIONS: usize = 3;

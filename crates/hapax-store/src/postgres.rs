@@ -4,11 +4,12 @@
 //! once: absent → held and held → settled ([`batch`]). Everything else locks one row, lets `step` decide and
 //! writes ([`change`]).
 //!
-//! The store has one thread with a runtime of its own, and everything is done there. Handles reach it through
-//! bounded queues, and answers come back one by one. What runs on it, each with its own connection or
-//! connections:
+//! The store has threads with a runtime of their own, and everything is done there. Handles reach them through
+//! bounded queues, and answers come back one by one. Claims and settles have two threads ([`batch`]), each with one
+//! connection and one batch in flight; [`answer`] tells everybody what a batch came to. They are no tasks of one thread because
+//! the kernel, which places whom it wakes by whoever wakes it, then kept both servers' processes on one core while the other
+//! was idle. What runs on the third thread, each with its own connection or connections:
 //!
-//! * [`batch`]: claims and settles, two batches in flight; [`answer`] tells everybody what a batch came to;
 //! * [`desk`]: transactions for everything else, among them [`change`], [`sweep`], [`list`], journals, lanes,
 //!   registry;
 //! * [`read`]: reading claims, many at once; [`watchers`]: notifying and listening;
@@ -52,6 +53,7 @@ use hapax_core::{
     Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Identity, Inspect as _, Ledger,
     OperationId, Outcome, Report, Retention, Scope, Session, SetAnswer, Verdict, View, step,
 };
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
@@ -75,7 +77,7 @@ const BEATS_WAITING: usize = 1_024;
 #[derive(Clone)]
 pub struct Postgres {
     shared: Arc<Shared>,
-    /// Ends the store's thread with the last handle.
+    /// Ends the store's threads with the last handle.
     _door: Arc<Door>,
 }
 
@@ -112,36 +114,51 @@ impl Postgres {
     pub async fn open(url: &str, options: Options) -> Result<Postgres, Error> {
         let address = Address::parse(url)?;
         let (ready, opened) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("hapax-postgres".to_owned());
-        thread
-            .spawn(move || live(address, options, ready))
-            .map_err(|error| Error::unavailable("the store's thread cannot be started").with_detail(error))?;
-        let shared = opened.await.unwrap_or_else(|_| Err(closed_error()))?;
-        Ok(Postgres { _door: Arc::new(Door(shared.clone())), shared })
+        start_thread("hapax-postgres", move |runtime| live(&runtime, address, options, ready))?;
+        opened.await.unwrap_or_else(|_| Err(closed_error()))
     }
 }
 
-/// The life of the store's thread.
-fn live(address: Address, options: Options, ready: oneshot::Sender<Result<Arc<Shared>, Error>>) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let error = Error::unavailable("the store's thread cannot be started").with_detail(error);
-            // Whoever opened it may have gone.
-            let _ = ready.send(Err(error));
-            return;
-        }
-    };
-    let tasks = LocalSet::new();
-    tasks.block_on(&runtime, async {
-        match set_up(address, options).await {
-            Ok((shared, renewals)) => {
-                start(&shared, renewals);
-                if ready.send(Ok(shared.clone())).is_ok() {
-                    shared.stop.notified().await;
-                }
+/// Starts one of the store's threads, with a runtime of its own.
+fn start_thread(name: &str, live: impl FnOnce(Runtime) + Send + 'static) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let thread = |runtime| std::thread::Builder::new().name(name.to_owned()).spawn(move || live(runtime));
+    match runtime.and_then(thread) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::unavailable("the store's threads cannot be started").with_detail(error)),
+    }
+}
+
+/// The life of the thread for everything that is not a batch.
+fn live(
+    runtime: &Runtime,
+    address: Address,
+    options: Options,
+    ready: oneshot::Sender<Result<Postgres, Error>>,
+) {
+    LocalSet::new().block_on(runtime, async {
+        let shared = match set_up(address, options).await {
+            Ok((shared, renewals)) => start(&shared, renewals).map(|()| shared),
+            Err(error) => Err(error),
+        };
+        // Whoever opened it may have gone; then the door closes behind the handle that nobody took.
+        match shared {
+            Ok(shared) => {
+                let door = Arc::new(Door(shared.clone()));
+                drop(ready.send(Ok(Postgres { shared: shared.clone(), _door: door })));
+                shared.closed().await;
             }
             Err(error) => drop(ready.send(Err(error))),
+        }
+    });
+}
+
+/// The life of a thread for batches.
+fn live_for_batches(runtime: &Runtime, shared: Arc<Shared>) {
+    runtime.block_on(async {
+        tokio::select! {
+            () = shared.closed() => {}
+            () = batch::serve(shared.clone()) => {}
         }
     });
 }
@@ -158,12 +175,14 @@ async fn set_up(address: Address, options: Options) -> Result<(Arc<Shared>, mpsc
     Ok((Arc::new(Shared::new(options, database, standing, renewals)), asked))
 }
 
-fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Beat>) {
+fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Beat>) -> Result<(), Error> {
     use tokio::task::spawn_local;
-    spawn_local(session::beat(shared.clone(), renewals));
     for _ in 0..limits::BATCHES_IN_FLIGHT {
-        spawn_local(batch::serve(shared.clone()));
+        let its = shared.clone();
+        start_thread("hapax-batch", move |runtime| live_for_batches(&runtime, its))
+            .inspect_err(|_| shared.close())?;
     }
+    spawn_local(session::beat(shared.clone(), renewals));
     for _ in 0..limits::DESK_CONNECTIONS {
         spawn_local(desk::serve(shared.clone()));
     }
@@ -172,6 +191,7 @@ fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Beat>) {
     spawn_local(watchers::announce(shared.clone()));
     spawn_local(watchers::poll(shared.clone()));
     spawn_local(sweep::serve(shared.clone()));
+    Ok(())
 }
 
 impl Ledger for Postgres {

@@ -1,7 +1,7 @@
 //! The fast path: claims and settles that wait together share one statement and one commit (B3).
 //!
-//! Two batches are in flight at a time, each on its own connection. There is no timer: while one batch is
-//! under way, the next one gathers. A batch of one takes a statement made for one. Only two transitions
+//! Two batches are in flight at a time, each on its own thread and connection. While they are under way, the next one
+//! gathers. A batch of one takes a statement made for one. Only two transitions
 //! happen here, absent → held and held → settled; everything else that `step` wants is handed to
 //! [`change`](super::change).
 
@@ -23,7 +23,6 @@ use super::queue::Weigh;
 use super::row::{Letter, OutcomeColumns, Uuid, keep, micros, pack_fingerprint, pack_terms, packed};
 use super::shared::Shared;
 use super::shelf::ShelfName;
-use crate::limits;
 use crate::table::Mark;
 
 /// A command that can share a statement with others.
@@ -119,9 +118,8 @@ impl Weigh for Item {
 /// Serves batches on one connection.
 pub(super) async fn serve(shared: Arc<Shared>) {
     let mut line = Line::new(shared.database.clone());
-    while let Some(items) = shared.batches.share(limits::BATCHES_IN_FLIGHT).await {
+    while let Some((items, _turn)) = shared.batches.share().await {
         serve_batch(&shared, &mut line, items).await;
-        shared.batches.done();
     }
 }
 

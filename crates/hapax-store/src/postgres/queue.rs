@@ -1,10 +1,12 @@
-//! A bounded queue from the request cores to the store's thread.
+//! A bounded queue from the request cores to the store's threads.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hapax_core::Error;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use crate::limits;
 
@@ -14,10 +16,11 @@ pub(super) trait Weigh {
     fn weight(&self) -> usize;
 }
 
-/// A bounded queue. Whoever takes from it takes many at once, and says when it is done with them.
+/// A bounded queue. Whoever takes from it takes many at once, and gives its turn back when it is done with them.
 ///
-/// It gathers without a timer: whoever is free takes its share of what waits, and what comes while all are busy is the
-/// next batch. Waiting for more, until half a batch was there, cost more than the larger batches saved.
+/// What comes while all takers are busy is the next batch. A taker whose batch has come back does not leave with the few that
+/// wait at that moment: those whom it has just answered are about to ask again. It lingers until its share of all that there
+/// lately were at once is there, for a part of what a batch takes. Where no other batch is under way, nobody lingers.
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Notify,
@@ -26,13 +29,44 @@ pub(super) struct Queue<T> {
 struct State<T> {
     items: VecDeque<T>,
     closed: bool,
-    /// Batches that are under way.
+    takers: usize,
+    /// Batches that are under way, and the items in them.
     batches: usize,
+    under_way: usize,
+    /// How many items there lately were at once, waiting and under way.
+    population: usize,
+    /// How long a taker lingers, and until when one does.
+    linger: Duration,
+    lingering: Option<Instant>,
+}
+
+impl<T> State<T> {
+    /// A taker's part of all items.
+    fn share(&self) -> usize {
+        self.population.div_ceil(self.takers).min(limits::BATCH)
+    }
+
+    /// Whether somebody who lingers until then should leave.
+    fn is_enough(&self, until: Option<Instant>) -> bool {
+        self.batches == 0
+            || self.items.len() >= self.share()
+            || until.is_none_or(|until| Instant::now() >= until)
+    }
 }
 
 impl<T> Queue<T> {
-    pub(super) fn new() -> Self {
-        let state = State { items: VecDeque::new(), closed: false, batches: 0 };
+    /// A queue for so many who take batches.
+    pub(super) fn new(takers: usize) -> Self {
+        let state = State {
+            items: VecDeque::new(),
+            closed: false,
+            takers,
+            batches: 0,
+            under_way: 0,
+            population: 0,
+            linger: Duration::ZERO,
+            lingering: None,
+        };
         Queue { state: Mutex::new(state), filled: Notify::new() }
     }
 
@@ -47,6 +81,9 @@ impl<T> Queue<T> {
                 return Err((item, Error::unavailable("too many commands wait for the store")));
             }
             state.items.push_back(item);
+            if !state.is_enough(state.lingering) {
+                return Ok(());
+            }
         }
         // Whoever waits last was busy last: its connection is warm.
         self.filled.notify_last();
@@ -56,11 +93,6 @@ impl<T> Queue<T> {
     /// Takes one item; `None` once the queue is closed.
     pub(super) async fn next(&self) -> Option<T> {
         self.take_with(|state| state.items.pop_front()).await
-    }
-
-    /// A batch is done.
-    pub(super) fn done(&self) {
-        self.lock().batches -= 1;
     }
 
     /// Refuses whatever comes from now on, and drops what waits.
@@ -75,24 +107,38 @@ impl<T> Queue<T> {
     }
 
     async fn take_with<R>(&self, mut take: impl FnMut(&mut State<T>) -> Option<R>) -> Option<R> {
+        let until = Instant::now() + self.lock().linger;
         loop {
             let filled = self.filled.notified();
-            {
+            let lingers = {
                 let mut state = self.lock();
                 if state.closed {
                     // For the next one who takes from it.
                     self.filled.notify_one();
                     return None;
                 }
-                if !state.items.is_empty() {
+                let lingers = Instant::now() < until;
+                if !state.items.is_empty() && state.is_enough(lingers.then_some(until)) {
+                    if state.lingering == Some(until) {
+                        state.lingering = None;
+                    }
                     let taken = take(&mut state);
-                    if !state.items.is_empty() {
+                    if !state.items.is_empty() && state.is_enough(state.lingering) {
                         self.filled.notify_one();
                     }
                     return taken;
                 }
+                if lingers {
+                    state.lingering = Some(until);
+                }
+                lingers
+            };
+            if lingers {
+                // Timers count milliseconds; whoever pushes looks at the time, too.
+                let _ = timeout_at(until, filled).await;
+            } else {
+                filled.await;
             }
-            filled.await;
         }
     }
 
@@ -102,16 +148,14 @@ impl<T> Queue<T> {
 }
 
 impl<T: Weigh> Queue<T> {
-    /// Takes a batch for one of `takers`, within the bounds of one batch: its share of what waits for those
-    /// of them that have none. To be followed by [`Queue::done`].
-    pub(super) async fn share(&self, takers: usize) -> Option<Vec<T>> {
+    /// Takes a batch: a taker's share of all items, within the bounds of one batch. It is under way until its turn is dropped.
+    pub(super) async fn share(&self) -> Option<(Vec<T>, Turn<'_, T>)> {
         self.take_with(|state| {
-            let waiting = state.items.len();
-            // The others have theirs, or will want it.
-            let idle = takers.saturating_sub(state.batches).max(1);
-            let most = waiting.div_ceil(idle).min(limits::BATCH);
+            let here = state.items.len() + state.under_way;
+            state.population =
+                here.max(state.population - state.population.div_ceil(limits::POPULATION_MEMORY));
             let (mut count, mut bytes) = (0, 0);
-            for item in state.items.iter().take(most) {
+            for item in state.items.iter().take(state.share()) {
                 bytes += item.weight();
                 if count > 0 && bytes > limits::BATCH_BYTES {
                     break;
@@ -119,9 +163,28 @@ impl<T: Weigh> Queue<T> {
                 count += 1;
             }
             state.batches += 1;
-            Some(state.items.drain(..count).collect())
+            state.under_way += count;
+            let turn = Turn { queue: self, count, since: Instant::now() };
+            Some((state.items.drain(..count).collect(), turn))
         })
         .await
+    }
+}
+
+/// A batch that is under way.
+pub(super) struct Turn<'a, T> {
+    queue: &'a Queue<T>,
+    count: usize,
+    since: Instant,
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        state.batches -= 1;
+        state.under_way -= self.count;
+        let part = self.since.elapsed() / limits::LINGER_PART;
+        state.linger = (state.linger.saturating_mul(7).saturating_add(part) / 8).min(limits::LINGER);
     }
 }
 
@@ -132,6 +195,8 @@ pub(super) fn closed_error() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
 
     impl Weigh for usize {
@@ -140,49 +205,124 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn the_first_taker_gets_its_share_and_the_second_the_rest() {
-        let queue = Queue::new();
-        (0..5).for_each(|n| queue.push(n).unwrap());
-        assert_eq!(queue.share(2).await.unwrap(), [0, 1, 2]);
-        assert_eq!(queue.share(2).await.unwrap(), [3, 4]);
+    /// Two takers have had a batch of eight between them, which took them `took`, and the first is back.
+    async fn one_is_back<'a>(queue: &'a Queue<usize>, took: Duration) -> Turn<'a, usize> {
+        (0..8).for_each(|n| queue.push(n).unwrap());
+        let (first, first_turn) = queue.share().await.unwrap();
+        let (second, second_turn) = queue.share().await.unwrap();
+        assert_eq!((first.len(), second.len()), (4, 4), "each takes its half");
+        tokio::time::advance(took).await;
+        drop(first_turn);
+        second_turn
     }
 
     #[tokio::test]
-    async fn who_is_free_takes_all_that_waits_while_the_other_has_a_batch() {
-        let queue = Queue::new();
-        (0..8).for_each(|n| queue.push(n).unwrap());
-        assert_eq!(queue.share(2).await.unwrap().len(), 4);
-        assert_eq!(queue.share(2).await.unwrap().len(), 4);
-        queue.done();
-        (0..3).for_each(|n| queue.push(n).unwrap());
-        assert_eq!(queue.share(2).await.unwrap().len(), 3);
-        queue.done();
-        queue.done();
-        (0..3).for_each(|n| queue.push(n).unwrap());
-        assert_eq!(queue.share(2).await.unwrap().len(), 2, "both are free: each takes its half");
+    async fn the_first_taker_gets_its_share_and_the_second_the_rest() {
+        let queue = Queue::new(2);
+        (0..5).for_each(|n| queue.push(n).unwrap());
+        let (first, _turn) = queue.share().await.unwrap();
+        let (second, _turn) = queue.share().await.unwrap();
+        assert_eq!((first, second), (vec![0, 1, 2], vec![3, 4]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_back_while_another_batch_is_under_way_waits_until_its_share_is_there() {
+        let queue = Queue::new(2);
+        let _other = one_is_back(&queue, Duration::from_millis(8)).await;
+        let answered = async {
+            for n in 0..4 {
+                tokio::task::yield_now().await;
+                queue.push(n).unwrap();
+            }
+        };
+        let began = Instant::now();
+        let (taken, ()) = tokio::join!(queue.share(), answered);
+        assert_eq!((taken.unwrap().0.len(), began.elapsed()), (4, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_lingers_for_longer_than_a_part_of_what_a_batch_takes() {
+        let queue = Queue::new(2);
+        let took = Duration::from_millis(32);
+        let _other = one_is_back(&queue, took).await;
+        let began = Instant::now();
+        queue.push(0).unwrap();
+        let (taken, _turn) = queue.share().await.unwrap();
+        let lingered = began.elapsed();
+        assert_eq!(taken, [0]);
+        assert!(lingered > Duration::ZERO && lingered <= limits::LINGER, "{lingered:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_after_a_taker_has_lingered_is_taken_at_once() {
+        let queue = Queue::new(2);
+        let _other = one_is_back(&queue, Duration::from_millis(8)).await;
+        let late = async {
+            tokio::time::sleep(limits::LINGER * 2).await;
+            let pushed = Instant::now();
+            queue.push(0).unwrap();
+            pushed
+        };
+        let (taken, pushed) = tokio::join!(async { (queue.share().await.unwrap().0, Instant::now()) }, late);
+        assert_eq!(taken, (vec![0], pushed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_lingers_while_no_other_batch_is_under_way() {
+        let queue = Queue::new(2);
+        drop(one_is_back(&queue, Duration::from_millis(8)).await);
+        let began = Instant::now();
+        queue.push(0).unwrap();
+        let (taken, _turn) = queue.share().await.unwrap();
+        assert_eq!((taken, began.elapsed()), (vec![0], Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_taker_that_has_long_been_idle_does_not_wait_for_those_whom_another_one_has_answered() {
+        let queue = Queue::new(2);
+        drop(one_is_back(&queue, Duration::from_millis(8)).await);
+        let pushing = async {
+            for n in 0..2 {
+                tokio::time::sleep(limits::LINGER).await;
+                queue.push(n).unwrap();
+            }
+            Instant::now()
+        };
+        let taking = async { tokio::join!(queue.share(), queue.share()) };
+        let taken = async { (timeout(Duration::from_secs(1), taking).await.is_ok(), Instant::now()) };
+        let (taken, pushed) = tokio::join!(taken, pushing);
+        assert_eq!(taken, (true, pushed));
+    }
+
+    #[tokio::test]
+    async fn the_queue_forgets_that_there_were_more() {
+        let queue = Queue::new(2);
+        (0..1_000).for_each(|n| queue.push(n).unwrap());
+        while queue.lock().population > 1 {
+            drop(queue.share().await.unwrap());
+            queue.push(0).unwrap();
+        }
     }
 
     #[tokio::test]
     async fn whoever_waits_for_a_batch_is_woken_by_the_first_item() {
-        let queue = Queue::new();
-        let (taken, ()) = tokio::join!(queue.share(2), async { queue.push(7_usize).unwrap() });
-        assert_eq!(taken.unwrap(), [7]);
+        let queue = Queue::new(2);
+        let (taken, ()) = tokio::join!(queue.share(), async { queue.push(7_usize).unwrap() });
+        assert_eq!(taken.unwrap().0, [7]);
     }
 
     #[tokio::test]
     async fn a_batch_ends_where_its_bytes_do_and_has_at_least_one_item() {
-        let queue = Queue::new();
+        let queue = Queue::new(1);
         [limits::BATCH_BYTES + 1, 1, limits::BATCH_BYTES, 1].into_iter().for_each(|n| queue.push(n).unwrap());
         for size in [1, 1, 1, 1] {
-            assert_eq!(queue.share(1).await.unwrap().len(), size);
-            queue.done();
+            assert_eq!(queue.share().await.unwrap().0.len(), size);
         }
     }
 
     #[test]
     fn a_queue_takes_as_many_as_its_bound_and_gives_the_next_one_back() {
-        let queue = Queue::new();
+        let queue = Queue::new(1);
         (0..limits::QUEUE).for_each(|n| queue.push(n).unwrap());
         let (item, error) = queue.push(7).unwrap_err();
         assert_eq!((item, error.kind()), (7, hapax_core::Kind::Unavailable));
@@ -190,10 +330,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_queue_gives_nothing_and_takes_nothing() {
-        let queue = Queue::new();
+        let queue = Queue::new(1);
         queue.push(1_usize).unwrap();
         queue.close();
-        assert!(queue.share(1).await.is_none());
+        assert!(queue.share().await.is_none());
         assert!(queue.push(2).is_err());
     }
 }

@@ -62,7 +62,7 @@ impl Shared {
 /// Serves readers.
 pub(super) async fn serve(shared: Arc<Shared>) {
     let mut line = Line::careless(shared.database.clone());
-    while let Some(reads) = shared.reads.share(1).await {
+    while let Some((reads, _turn)) = shared.reads.share().await {
         let deadline = Instant::now() + shared.options.patience;
         let result = loop {
             match attempt(&shared, &mut line, &reads).await {
@@ -71,7 +71,6 @@ pub(super) async fn serve(shared: Arc<Shared>) {
             }
         };
         answer(&shared, reads, result.map_err(Failure::into_error));
-        shared.reads.done();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the handles, the tasks of the store's thread and the connections share.
+//! What the handles, the tasks of the store's threads and the connections share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,8 +28,8 @@ pub(super) struct Shared {
     pub(super) reads: Queue<Read>,
     pub(super) desk: Queue<Job>,
     pub(super) heart: mpsc::Sender<Beat>,
-    /// Wakes the store's thread to end.
-    pub(super) stop: Notify,
+    /// Wakes the store's threads to end.
+    stop: Notify,
     /// Claims granted to this process and not yet settled, to fill the table when they are.
     granted: Mutex<HashMap<ClaimId, Claim>>,
 }
@@ -44,9 +44,9 @@ impl Shared {
         Shared {
             table: Table::new(&options, true),
             watchers: Watchers::new(options.notify),
-            batches: Queue::new(),
-            reads: Queue::new(),
-            desk: Queue::new(),
+            batches: Queue::new(limits::BATCHES_IN_FLIGHT),
+            reads: Queue::new(1),
+            desk: Queue::new(limits::DESK_CONNECTIONS),
             stop: Notify::new(),
             granted: Mutex::default(),
             options,
@@ -83,6 +83,13 @@ impl Shared {
     pub(super) fn recall(&self, id: &ClaimId, epoch: Epoch) -> Option<Claim> {
         let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
         granted.remove(id).filter(|claim| claim.epoch == epoch)
+    }
+
+    /// Returns when the store is closed.
+    pub(super) async fn closed(&self) {
+        self.stop.notified().await;
+        // For the next thread.
+        self.stop.notify_one();
     }
 
     /// Stops everything: nothing more is taken, and what waits is told so.
