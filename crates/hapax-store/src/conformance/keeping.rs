@@ -218,10 +218,10 @@ pub async fn an_outcome_that_came_too_late_goes_with_its_claim<H: Harness>(harne
     assert_eq!(kept, [(CONTRADICTED.to_owned(), ok("true"))]);
 
     assert_eq!(decide(&store, &first, epoch, Verb::Erase).await, Operated::Done(Some(epoch)));
-    let gone = (CONTRADICTED.to_owned(), Outcome::Erased);
-    assert_eq!(set_aside(&store, first.operation_id).await, [gone.clone()]);
+    let gone = || (CONTRADICTED.to_owned(), Outcome::Erased);
+    assert_eq!(set_aside(&store, first.operation_id).await, [gone()]);
     assert_eq!(late().await.expect("settle"), Ending::LostLease);
-    assert_eq!(set_aside(&store, first.operation_id).await, [gone.clone(), gone], "told of, but not kept");
+    assert_eq!(set_aside(&store, first.operation_id).await, [gone(), gone()], "told of, but not kept");
 }
 
 fn event(kind: &str) -> NewEvent {
