@@ -1,7 +1,8 @@
 //! Destroying everything that is kept for one subject (B9).
 //!
 //! One page of its claims for each request, so that no request takes long however much there is; whoever asks goes on with
-//! `next`. Keys stay used up, and what was reopened stays free. What runs or is in doubt has no answer yet: it is counted, and left for another time.
+//! `next`. Keys stay used up, and what was reopened stays free. What runs or is in doubt has no answer yet: it is counted, and
+//! left for another time.
 
 use bytes::Bytes;
 use hapax_core::{
