@@ -68,8 +68,8 @@ impl Drop for Dropped {
     }
 }
 
-/// An answer without an end.
-pub(crate) struct Endless;
+/// A body that never ends and never has to be waited for, in pieces like this one.
+pub(crate) struct Endless(pub(crate) &'static [u8]);
 
 impl Body for Endless {
     type Data = Bytes;
@@ -79,7 +79,7 @@ impl Body for Endless {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'x'; 1 << 16])))))
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(self.0)))))
     }
 }
 
@@ -103,7 +103,7 @@ impl Handler for Clerk {
                 "/panic" => panic!("as told"),
                 "/echo" => request.into_body().collect().await.unwrap().to_bytes(),
                 "/large" => Bytes::from(vec![b'x'; LARGE]),
-                "/endless" => return Response::new(Either::Right(Endless)),
+                "/endless" => return Response::new(Either::Right(Endless(&[b'x'; 1 << 16]))),
                 "/task" => {
                     let desk = Arc::clone(&self.desk);
                     self.thread.tasks.spawn(async move {

@@ -11,6 +11,7 @@ use http_body::{Body, Frame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::accept::Endless;
 use crate::raw::{accept, exactly, head, rest, write};
 use crate::upstream::{HELLO, get, patient, service, text};
 
@@ -148,21 +149,6 @@ async fn a_connection_whose_answer_came_before_the_request_was_sent_is_not_kept(
     assert_eq!((pool.counts().idle, pool.counts().open), (0, 0));
 }
 
-/// A body that never ends and never has to be waited for, in pieces so small that whoever reads it is faster.
-struct Endless;
-
-impl Body for Endless {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; 16])))))
-    }
-}
-
 /// Reads and forgets until the other side is gone.
 async fn swallow(stream: &mut TcpStream) {
     let mut bytes = vec![0; 1 << 20];
@@ -185,7 +171,8 @@ async fn an_answer_is_read_while_the_request_is_still_being_sent_h11() {
             swallow(&mut stream).await;
         });
     });
-    let request = Request::post("/").body(Outgoing::stream(Endless)).unwrap();
+    // In pieces so small that whoever reads them is faster.
+    let request = Request::post("/").body(Outgoing::stream(Endless(&[0; 16]))).unwrap();
     let response = patient(pool.send(request)).await.unwrap();
     // The rest comes only after much more was sent: whoever reads the answer sends the request.
     assert_eq!(text(response).await.unwrap(), "helloworld");

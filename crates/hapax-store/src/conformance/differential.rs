@@ -2,7 +2,8 @@
 //!
 //! Concurrent clients send random commands; for each claim they take turns, so that the order is known, while the commands
 //! on other claims run beside it and share its commits. After each command the answer and the stored claim must be exactly
-//! what [`step`] says, and in the end the audit what [`audit`] and [`forgotten`] say. Time moves, sessions lapse and revive, and the sweeper runs, between rounds.
+//! what [`step`] says, and in the end the audit what [`audit`] and [`forgotten`] say. Time moves, sessions lapse and revive,
+//! and the sweeper runs, between rounds.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};

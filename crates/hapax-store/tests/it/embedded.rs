@@ -104,3 +104,22 @@ pub(crate) fn play(test: &str, folder: &Path, before: &str) -> Command {
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
+
+/// Eight writers settle one key after the other, and say so, until somebody ends this process.
+#[expect(clippy::print_stdout, reason = "what whoever ends it reads")]
+pub(crate) fn settle_until_killed(store: &Embedded, prefix: &str) {
+    runtime().block_on(async {
+        let mut writers = tokio::task::JoinSet::new();
+        for writer in 0..8 {
+            let (store, prefix) = (store.clone(), prefix.to_owned());
+            writers.spawn(async move {
+                for number in 0.. {
+                    let key = format!("{prefix}-{writer}-{number}");
+                    settle(&store, &key, outcome_of(&key), DAY).await;
+                    println!("settled {key}");
+                }
+            });
+        }
+        writers.join_all().await;
+    });
+}

@@ -18,6 +18,7 @@ use hapax_testkit::clock::VirtualClock;
 
 use crate::embedded::{
     ask, begin_alike, fill, frozen, merge_soon, outcome_of, part, play, retried, runtime, settle,
+    settle_until_killed,
 };
 
 /// How many entries the index has, and how many notes there are.
@@ -93,21 +94,7 @@ fn a_process_that_is_killed_between_two_merges_loses_no_claim_and_finds_none_twi
     if let Some(folder) = part() {
         merge_soon();
         let store = Embedded::open(folder, Options::default()).unwrap();
-        let life = std::process::id();
-        runtime().block_on(async {
-            let mut writers = tokio::task::JoinSet::new();
-            for writer in 0..8 {
-                let store = store.clone();
-                writers.spawn(async move {
-                    for number in 0.. {
-                        let key = format!("key-{life}-{writer}-{number}");
-                        settle(&store, &key, outcome_of(&key), DAY).await;
-                        println!("settled {key}");
-                    }
-                });
-            }
-            writers.join_all().await;
-        });
+        settle_until_killed(&store, &format!("key-{}", std::process::id()));
     }
     let folder = tempfile::tempdir().unwrap();
     let this =

@@ -18,7 +18,9 @@ use hapax_store::embedded::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::clock::VirtualClock;
 
-use crate::embedded::{ask, fill, frozen, outcome_of, part, play, retried, runtime, settle, snapshot};
+use crate::embedded::{
+    ask, fill, frozen, outcome_of, part, play, retried, runtime, settle, settle_until_killed, snapshot,
+};
 
 fn lane() -> LaneId {
     LaneId {
@@ -275,20 +277,7 @@ fn a_process_that_is_killed_loses_nothing_that_it_was_told() {
     // L3: a child claims and settles, says so, and is killed in the middle of it.
     if let Some(folder) = part() {
         let store = Embedded::open(folder, Options::default()).unwrap();
-        runtime().block_on(async {
-            let mut writers = tokio::task::JoinSet::new();
-            for writer in 0..8 {
-                let store = store.clone();
-                writers.spawn(async move {
-                    for number in 0.. {
-                        let key = format!("key-{writer}-{number}");
-                        settle(&store, &key, outcome_of(&key), DAY).await;
-                        println!("settled {key}");
-                    }
-                });
-            }
-            writers.join_all().await;
-        });
+        settle_until_killed(&store, "key");
     }
     let folder = tempfile::tempdir().unwrap();
     let this = "embedded_reopening::a_process_that_is_killed_loses_nothing_that_it_was_told";
