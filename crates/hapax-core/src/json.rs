@@ -344,6 +344,9 @@ impl fmt::Debug for Pointer {
 /// Appends one reference token to a pointer.
 pub(crate) fn push_token(pointer: &mut String, name: &str) {
     pointer.push('/');
+    if memchr::memchr2(b'~', b'/', name.as_bytes()).is_none() {
+        return pointer.push_str(name);
+    }
     for part in name.split_inclusive(['~', '/']) {
         match part.strip_suffix('~') {
             Some(plain) => pointer.extend([plain, "~0"]),

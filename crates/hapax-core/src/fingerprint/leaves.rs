@@ -29,6 +29,8 @@ const HEADER_BYTES: usize = 2;
 const ENTRY_BYTES: usize = 16;
 /// Leaves that there is room for from the beginning.
 const COMMON_LEAVES: usize = 32;
+/// The longest value that is copied to be hashed in one piece with its place, in bytes.
+const SHORT_VALUE: usize = 119;
 
 /// The secret of the keyed hashes: without it, stored leaves cannot be tested against guesses.
 #[derive(Clone)]
@@ -63,22 +65,30 @@ impl LeafKey {
 
     /// Of a value at its place, so that equal values in two places do not look equal.
     fn value_hash(&self, place: u64, leaf: Leaf<'_>) -> u64 {
+        let number;
+        let (kind, value): (u8, &[u8]) = match leaf {
+            Leaf::Null => (0, &[]),
+            Leaf::Bool(value) => (1, if value { &[1] } else { &[0] }),
+            Leaf::Number(value) => {
+                number = value.to_bits().to_be_bytes();
+                (2, &number)
+            }
+            Leaf::Text(text) => (3, text.as_bytes()),
+            Leaf::EmptyArray => (4, &[]),
+            Leaf::EmptyObject => (5, &[]),
+        };
+        // Hashed in one piece, a short text costs half of what it does in three.
+        let mut short = [0; SHORT_VALUE + 9];
+        if let Some(room) = short[9..].get_mut(..value.len()) {
+            room.copy_from_slice(value);
+            short[..8].copy_from_slice(&place.to_be_bytes());
+            short[8] = kind;
+            return self.values.hash(&short[..9 + value.len()]);
+        }
         let mut hasher = self.values;
         hasher.write(&place.to_be_bytes());
-        match leaf {
-            Leaf::Null => hasher.write(&[0]),
-            Leaf::Bool(value) => hasher.write(&[1, u8::from(value)]),
-            Leaf::Number(value) => {
-                hasher.write(&[2]);
-                hasher.write(&value.to_bits().to_be_bytes());
-            }
-            Leaf::Text(text) => {
-                hasher.write(&[3]);
-                hasher.write(text.as_bytes());
-            }
-            Leaf::EmptyArray => hasher.write(&[4]),
-            Leaf::EmptyObject => hasher.write(&[5]),
-        }
+        hasher.write(&[kind]);
+        hasher.write(value);
         hasher.finish()
     }
 }
@@ -112,8 +122,8 @@ impl Leaves {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + entries.len() * ENTRY_BYTES);
         bytes.extend([VERSION, if whole { WHOLE } else { TRUNCATED }]);
         for (pointer, value) in entries {
-            bytes.extend(pointer.to_be_bytes());
-            bytes.extend(value.to_be_bytes());
+            bytes.extend_from_slice(&pointer.to_be_bytes());
+            bytes.extend_from_slice(&value.to_be_bytes());
         }
         Some(Leaves(bytes.into()))
     }

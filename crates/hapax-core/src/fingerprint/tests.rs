@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::Kind;
@@ -552,4 +553,18 @@ fn leaves_that_are_hashed_later_are_those_that_are_hashed_now_h10() {
     assert_eq!(later("no JSON", &[]), None);
     let made = Leaves::of_json(body.as_bytes(), &leaf_key(), &[]).unwrap();
     assert_eq!(LazyLeaves::from(made.clone()).get(), Some(made));
+}
+
+/// Claims that were made before are explained by whoever comes later: what is stored must not change unnoticed.
+#[test]
+fn the_stored_form_of_leaves_stays_as_it_is_h10() {
+    let long = "x".repeat(200);
+    let body = format!(
+        r#"{{"a":1,"b":{{"c/d":"text","e~f":[true,null,-2.5,[],{{}}]}},"long":"{long}","many":[0,1,2,3,4,5,6,7,8,9,10,11]}}"#
+    );
+    let leaves = Leaves::of_json(body.as_bytes(), &leaf_key(), &[]).unwrap();
+    assert_eq!(leaves.len(), 20);
+    let digest = Sha256::digest(leaves.as_bytes());
+    let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(digest, "2dd9ff3c675f191c");
 }

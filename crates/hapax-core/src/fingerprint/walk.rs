@@ -37,7 +37,8 @@ pub(super) trait Visit {
 /// Shows at most `limit` leaves that are not ignored, in the order of the text; says whether those were all. `None` if the
 /// text has no canonical form, whatever was shown until then.
 pub(super) fn walk(text: &[u8], ignored: &[Pointer], limit: usize, visit: &mut impl Visit) -> Option<bool> {
-    let root = visit.place("");
+    // Once for the whole text, or the reader does it for every string.
+    let text = std::str::from_utf8(text).ok()?;
     let mut walk = Walk {
         visit,
         ignored,
@@ -46,12 +47,16 @@ pub(super) fn walk(text: &[u8], ignored: &[Pointer], limit: usize, visit: &mut i
         unseen: 0,
         left: limit,
         whole: true,
+        plain_numbers: true,
     };
-    let mut reader = serde_json::Deserializer::from_slice(text);
-    Value { walk: &mut walk, place: root, depth: 0 }.deserialize(&mut reader).ok()?;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    Value { walk: &mut walk, place: None, depth: 0 }.deserialize(&mut reader).ok()?;
     reader.end().ok()?;
-    json::is_lossless(text).then_some(walk.whole)
+    (walk.plain_numbers || json::is_lossless(text.as_bytes())).then_some(walk.whole)
 }
+
+/// An integer of so few digits survives whatever is done with it.
+const PLAIN: u64 = 999_999_999_999_999;
 
 struct Walk<'w, V> {
     visit: &'w mut V,
@@ -64,16 +69,20 @@ struct Walk<'w, V> {
     unseen: usize,
     left: usize,
     whole: bool,
+    /// Whether every number so far is one that need not be looked at again.
+    plain_numbers: bool,
 }
 
 impl<V: Visit> Walk<'_, V> {
-    fn leaf(&mut self, place: u64, leaf: Leaf<'_>) {
+    /// The leaf that the pointer names; its place, if that is known already.
+    fn leaf(&mut self, place: Option<u64>, leaf: Leaf<'_>) {
         if self.unseen > 0 {
             return;
         }
         match self.left.checked_sub(1) {
             Some(fewer) => {
                 self.left = fewer;
+                let place = place.unwrap_or_else(|| self.visit.place(&self.pointer));
                 self.visit.leaf(&self.pointer, place, leaf);
             }
             None => self.whole = false,
@@ -88,7 +97,8 @@ impl<V: Visit> Walk<'_, V> {
 /// One value, to be read.
 struct Value<'a, 'w, V> {
     walk: &'a mut Walk<'w, V>,
-    place: u64,
+    /// Only what has a name needs a place before it is known to be a leaf.
+    place: Option<u64>,
     depth: usize,
 }
 
@@ -131,10 +141,12 @@ impl<'de, V: Visit> Visitor<'de> for Value<'_, '_, V> {
 
     // An integer that a double cannot hold is refused at the end.
     fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.walk.plain_numbers &= value <= PLAIN;
         self.leaf(Leaf::Number(value as f64))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.walk.plain_numbers &= value.unsigned_abs() <= PLAIN;
         self.leaf(Leaf::Number(value as f64))
     }
 
@@ -142,6 +154,7 @@ impl<'de, V: Visit> Visitor<'de> for Value<'_, '_, V> {
         if !value.is_finite() {
             return Err(E::custom(NotIJson::Unreadable));
         }
+        self.walk.plain_numbers = false;
         self.leaf(Leaf::Number(value + 0.0))
     }
 
@@ -155,16 +168,14 @@ impl<'de, V: Visit> Visitor<'de> for Value<'_, '_, V> {
         let walk = self.walk;
         let mut count = 0_usize;
         loop {
-            // Writing into a string does not fail.
-            let _ = write!(walk.pointer, "/{count}");
-            let place = walk.visit.place(&walk.pointer);
+            push_index(&mut walk.pointer, count);
             let ignored = walk.is_ignored();
             walk.unseen += usize::from(ignored);
-            let item = items.next_element_seed(Value { walk: &mut *walk, place, depth })?;
+            let item = items.next_element_seed(Value { walk: &mut *walk, place: None, depth })?;
             walk.unseen -= usize::from(ignored);
             if item.is_some() && ignored {
                 // So that the pointers to the items behind it stay true.
-                walk.leaf(place, Leaf::Null);
+                walk.leaf(None, Leaf::Null);
             }
             walk.pointer.truncate(parent);
             if item.is_none() {
@@ -189,7 +200,7 @@ impl<'de, V: Visit> Visitor<'de> for Value<'_, '_, V> {
             walk.members.push(place);
             let ignored = walk.is_ignored();
             walk.unseen += usize::from(ignored);
-            members.next_value_seed(Value { walk: &mut *walk, place, depth })?;
+            members.next_value_seed(Value { walk: &mut *walk, place: Some(place), depth })?;
             walk.unseen -= usize::from(ignored);
             seen += usize::from(!ignored);
             walk.pointer.truncate(parent);
@@ -204,6 +215,15 @@ impl<'de, V: Visit> Visitor<'de> for Value<'_, '_, V> {
             walk.leaf(self.place, Leaf::EmptyObject);
         }
         Ok(())
+    }
+}
+
+/// Appends an index to a pointer.
+fn push_index(pointer: &mut String, index: usize) {
+    match u8::try_from(index) {
+        Ok(digit @ 0..10) => pointer.extend(['/', char::from(b'0' + digit)]),
+        // Writing into a string does not fail.
+        _ => drop(write!(pointer, "/{index}")),
     }
 }
 
