@@ -3,7 +3,6 @@
 //! Nothing that only hapax may say passes through from a caller: those fields are removed and written anew. Framing is
 //! written by us from the body we hold.
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -131,35 +130,34 @@ fn is_api_key(value: &[u8]) -> bool {
 /// `Forwarded` and its older relatives, behind what a trusted peer has said.
 fn say_where_from(headers: &mut HeaderMap, came: &Came) {
     let (proto, host) = (if came.tls { "https" } else { "http" }, came.host.to_str().unwrap_or_default());
-    let mut chain = before(headers, &FORWARDED);
-    // Writing into a string does not fail.
-    let _ = match came.peer {
-        IpAddr::V4(address) => write!(chain, "for={address};host=\"{host}\";proto={proto}"),
-        IpAddr::V6(address) => write!(chain, "for=\"[{address}]\";host=\"{host}\";proto={proto}"),
-    };
-    let mut addresses = before(headers, &FORWARDED_FOR);
-    let _ = write!(addresses, "{}", came.peer);
-    for (name, text) in [(FORWARDED, chain), (FORWARDED_FOR, addresses)] {
-        match HeaderValue::try_from(text) {
+    let address = came.peer.to_string();
+    let (open, close) = if came.peer.is_ipv6() { ("\"[", "]\"") } else { ("", "") };
+    let entry = ["for=", open, &address, close, ";host=\"", host, "\";proto=", proto];
+    for (name, entry) in [(FORWARDED, &entry[..]), (FORWARDED_FOR, &[&*address])] {
+        match HeaderValue::try_from(behind(headers, came, &name, entry)) {
             Ok(value) => drop(headers.insert(name, value)),
             Err(_) => drop(headers.remove(name)),
         }
     }
     // What a trusted peer has said about these stays, once.
-    let said = headers.get(&FORWARDED_PROTO).cloned();
-    headers.insert(FORWARDED_PROTO, said.unwrap_or_else(|| HeaderValue::from_static(proto)));
-    let said = headers.get(&FORWARDED_HOST).cloned();
-    headers.insert(FORWARDED_HOST, said.unwrap_or_else(|| came.host.clone()));
+    let said = |headers: &HeaderMap, name| if came.trusted { headers.get(name).cloned() } else { None };
+    let proto = said(headers, FORWARDED_PROTO).unwrap_or_else(|| HeaderValue::from_static(proto));
+    headers.insert(FORWARDED_PROTO, proto);
+    let host = said(headers, FORWARDED_HOST).unwrap_or_else(|| came.host.clone());
+    headers.insert(FORWARDED_HOST, host);
 }
 
-/// What comes before our own entry of a list: what a trusted peer has said, as nothing else is left in the headers.
-fn before(headers: &HeaderMap, name: &HeaderName) -> String {
-    let said = headers.get(name).and_then(|value| value.to_str().ok());
+/// Our own entry of a list, behind what a trusted peer has said; of others nothing is left in the headers.
+fn behind(headers: &HeaderMap, came: &Came, name: &HeaderName, entry: &[&str]) -> String {
+    let said = match came.trusted {
+        true => headers.get(name).and_then(|value| value.to_str().ok()),
+        false => None,
+    };
     let mut text = String::with_capacity(said.map_or(0, str::len) + FIELD);
     if let Some(said) = said {
-        text.push_str(said);
-        text.push_str(", ");
+        text.extend([said, ", "]);
     }
+    text.extend(entry.iter().copied());
     text
 }
 

@@ -3,11 +3,11 @@
 //! Tenants and projects are told apart up to a bound; the rest is counted as `_other`, so that no caller can make the set of
 //! labels grow without end. A request finds its [`Counters`] once, whatever is counted about it then.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use foldhash::{HashMap, HashSet};
 use hapax_core::{Project, Scope, Tenant};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};

@@ -2,9 +2,9 @@
 //!
 //! A thousand waiters of one claim share one entry. The entry goes when its last waiter does.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::HashMap;
 use hapax_core::ClaimId;
 use hapax_core::port;
 use tokio::sync::watch;

@@ -2,13 +2,12 @@
 //!
 //! One compact copy: status, the end-to-end headers, and the body. What hyper read into its own buffers is not held on to.
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use hapax_core::Error;
 use http::StatusCode;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-    SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 
 /// The first byte of a kept answer. To be raised with every change of the format.
 const VERSION: u8 = 1;
@@ -77,16 +76,18 @@ where
 }
 
 fn decode(kept: &Bytes) -> Option<Answer> {
-    let mut at = 0;
+    // A slice of `Bytes` is counted by all who share it; only what stays is one.
+    let mut at = 0_usize;
     let mut take = |length: usize| {
-        let end = at + length;
-        let taken = (end <= kept.len()).then(|| kept.slice(at..end));
-        at = end;
-        taken
+        let from = at;
+        at = from.checked_add(length)?;
+        (at <= kept.len()).then_some(from..at)
     };
-    let number = |bytes: Bytes| bytes.iter().fold(0_usize, |number, byte| number << 8 | usize::from(*byte));
-    let (version, flags) = (take(1)?[0], take(1)?[0]);
-    if version != VERSION || flags > WITH_BODY {
+    let number = |bytes: Range<usize>| {
+        kept[bytes].iter().fold(0, |number: usize, byte| number << 8 | usize::from(*byte))
+    };
+    let (version, flags) = (number(take(1)?), number(take(1)?));
+    if version != usize::from(VERSION) || flags > usize::from(WITH_BODY) {
         return None;
     }
     let status = StatusCode::from_u16(u16::try_from(number(take(2)?)).ok()?).ok()?;
@@ -94,13 +95,13 @@ fn decode(kept: &Bytes) -> Option<Answer> {
     let mut headers = HeaderMap::with_capacity(fields + ADDED);
     for _ in 0..fields {
         let length = number(take(2)?);
-        let name = HeaderName::from_bytes(&take(length)?).ok()?;
+        let name = HeaderName::from_bytes(&kept[take(length)?]).ok()?;
         let length = number(take(4)?);
-        headers.append(name, HeaderValue::from_maybe_shared(take(length)?).ok()?);
+        headers.append(name, HeaderValue::from_maybe_shared(kept.slice(take(length)?)).ok()?);
     }
     let body = kept.slice(at..);
-    match flags {
-        WITH_BODY => Some(Answer { status, headers, body: Some(body) }),
+    match flags == usize::from(WITH_BODY) {
+        true => Some(Answer { status, headers, body: Some(body) }),
         _ if body.is_empty() => Some(Answer { status, headers, body: None }),
         _ => None,
     }
@@ -109,18 +110,27 @@ fn decode(kept: &Bytes) -> Option<Answer> {
 /// Removes what concerns one connection only: the usual fields and those that `Connection` names (RFC 9110, 7.6.1).
 /// A field in `spared` stays even if it is named there.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap, spared: &[HeaderName]) {
-    if headers.contains_key(CONNECTION) {
-        let is_named = |name: &&HeaderName| is_named_by_connection(headers, name) && !spared.contains(name);
-        let named: Vec<HeaderName> = headers.keys().filter(is_named).cloned().collect();
-        named.iter().for_each(|name| drop(headers.remove(name)));
+    // These two say something else, and hardly any answer names a field.
+    let is_name =
+        |word: &&str| !word.eq_ignore_ascii_case("keep-alive") && !word.eq_ignore_ascii_case("close");
+    let named: Vec<HeaderName> =
+        named_by_connection(headers).filter(is_name).filter_map(|word| word.parse().ok()).collect();
+    for name in named.iter().filter(|name| !spared.contains(name)) {
+        headers.remove(name);
     }
-    remove(headers, &HOP_BY_HOP);
+    while let Some(name) = headers.keys().find(|name| is_hop_by_hop(name)).cloned() {
+        headers.remove(name);
+    }
 }
 
 /// Whether `Connection` says that this field concerns one connection only.
 pub fn is_named_by_connection(headers: &HeaderMap, name: &HeaderName) -> bool {
+    named_by_connection(headers).any(|named| named.eq_ignore_ascii_case(name.as_str()))
+}
+
+fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let lines = headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|named| named.trim().eq_ignore_ascii_case(name.as_str()))
+    lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
 /// Whether a value of `Content-Length` is this length, written as we write it.
@@ -129,26 +139,6 @@ pub fn is_length(value: &HeaderValue, length: u64) -> bool {
     let is_plain = digits == b"0" || (digits.iter().all(u8::is_ascii_digit) && !digits.starts_with(b"0"));
     is_plain && value.to_str().is_ok_and(|digits| digits.parse() == Ok(length))
 }
-
-/// Looking is cheaper than removing what is hardly ever there.
-fn remove(headers: &mut HeaderMap, names: &[HeaderName]) {
-    if headers.keys().any(|name| names.contains(name)) {
-        names.iter().for_each(|name| drop(headers.remove(name)));
-    }
-}
-
-/// Fields that concern one connection only, whatever `Connection` says.
-static HOP_BY_HOP: [HeaderName; 9] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
 
 /// `Idempotency-Key`: read by hapax and written by hapax, never passed through (A5).
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -177,14 +167,28 @@ pub(crate) fn clean(headers: &mut HeaderMap) {
     remove_ours(headers);
 }
 
-/// Whether a field concerns one connection only.
+/// Whether a field concerns one connection only, whatever `Connection` says.
 pub fn is_hop_by_hop(name: &HeaderName) -> bool {
-    HOP_BY_HOP.contains(name)
+    matches!(
+        name.as_str(),
+        "connection"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    )
 }
 
 /// Whether only hapax may say this; what names the engine behind is nobody's to say (H8).
 pub fn is_ours(name: &HeaderName) -> bool {
-    OURS.contains(name) || *name == OUTCOME || name.as_str().starts_with("x-restate-")
+    let text = name.as_str();
+    // Every field of every message is asked about, and few begin like ours.
+    (text.starts_with("idempot") || text.starts_with("x-"))
+        && (OURS.contains(name) || *name == OUTCOME || text.starts_with("x-restate-"))
 }
 
 /// Removes what only hapax may say.

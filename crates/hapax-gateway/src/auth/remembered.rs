@@ -3,10 +3,10 @@
 //! Credentials are known by their digest, so that the memory of a process does not hold a list of them. It may forget
 //! whenever it likes; what it must not do is to remember for too long.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use foldhash::HashMap;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 

@@ -1,7 +1,8 @@
 //! What a memory store keeps, and how the rules are applied to it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use foldhash::HashMap;
 use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::{self, Append, Event, Head, Stream};
