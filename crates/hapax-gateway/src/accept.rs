@@ -4,12 +4,17 @@
 //! here: connections in all and of one peer, heads, the time for a head, silence, streams. What a request means, how long its
 //! body may take and what it may use is the handler's affair.
 
-mod head;
+mod answer;
+mod body;
+mod http1;
 mod pulse;
+mod request;
 mod serve;
 mod service;
 mod slots;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::io;
@@ -21,13 +26,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::Error;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
+
+pub use body::Incoming;
+pub use http1::OnSwitch;
+pub use stream::Stream;
 
 use crate::limits;
 use crate::settings::Edge;
@@ -49,6 +57,7 @@ pub trait Handler: Send + Sync + 'static {
     /// The body of answers.
     type Body: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Send
+        + Unpin
         + 'static;
 
     /// Answers one request.

@@ -93,11 +93,11 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
 impl<L: Ledger, R: Registry> Handler for Stack<L, R> {
     type Body = Body<Incoming>;
 
-    async fn handle(
+    fn handle(
         self: Arc<Self>,
-        request: Request<hyper::body::Incoming>,
+        request: Request<accept::Incoming>,
         peer: Peer,
-    ) -> Response<Body<Incoming>> {
-        Stack::answer_any(&self, request, peer).await
+    ) -> impl Future<Output = Response<Body<Incoming>>> + Send + 'static {
+        Stack::answer_any(self, request, peer)
     }
 }

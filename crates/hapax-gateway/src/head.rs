@@ -1,6 +1,6 @@
 //! Step 1: is the head of this request one that can be read in exactly one way?
 //!
-//! hyper refuses what breaks its framing. What it lets through and two servers could read differently is refused here, so
+//! What breaks the framing does not get here. What can be framed and two servers could read differently is refused here, so
 //! that what is matched is what the service behind gets to see (P2).
 
 use hapax_tower::{Code, Problem};

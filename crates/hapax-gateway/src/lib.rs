@@ -10,6 +10,7 @@ mod cors;
 mod forward;
 pub mod gateway;
 mod head;
+mod http1;
 mod limits;
 pub mod metrics;
 mod pages;

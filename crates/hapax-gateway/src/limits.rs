@@ -42,8 +42,10 @@ pub(crate) const ANSWERS_AT_HAND: usize = 32;
 pub(crate) const RECONCILE: Duration = Duration::from_secs(5);
 /// The longest answer to that question.
 pub(crate) const RECONCILED: usize = 1 << 20;
-/// The longest head of a service's answer, in bytes, and its longest trailers.
+/// The longest head of a service's answer, in bytes.
 pub(crate) const ANSWER_HEAD: usize = 64 << 10;
+/// The longest trailers of a message, in bytes.
+pub(crate) const TRAILERS: usize = 32 << 10;
 /// Fields in the head of a service's answer, and in its trailers; they are found on the stack.
 pub(crate) const ANSWER_FIELDS: usize = 100;
 /// Fields that the edge adds to most answers, for the size of the map.
@@ -52,7 +54,7 @@ pub(crate) const ANSWER_FIELDS_ADDED: usize = 4;
 pub(crate) const INTERIM_ANSWERS: usize = 1024;
 /// Bytes of chunk extensions in one answer; nobody reads them.
 pub(crate) const CHUNK_EXTENSIONS: usize = 16 << 10;
-/// Bytes that are read from a service at once: at first, and when they keep coming.
+/// Bytes that are read from a client at once; from a service at first, and when they keep coming.
 pub(crate) const READ: usize = 8 << 10;
 pub(crate) const READ_MOST: usize = 64 << 10;
 /// The longest piece of a request that is copied behind what goes before it, so that both are one write.
@@ -120,13 +122,13 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const PEER_SHARE: usize = 2;
 /// The longest head of a request, in bytes.
 pub(crate) const HEAD: usize = 32 << 10;
-/// Fields in the head of a request; for HTTP/1 hyper has the same bound.
+/// Fields in the head of a request; they are found on the stack.
 pub(crate) const FIELDS: usize = 100;
 /// The longest target of a request, in bytes.
 pub(crate) const TARGET: usize = 8 << 10;
-/// How much is kept of a line of a head that comes in pieces: a field that states a length, and some white space.
-pub(crate) const WATCHED_LINE: usize = 64;
-/// Bytes that hyper holds for one connection, each way.
+/// How long a client that was told off may go on sending before its connection is closed: its answer may still be on its way.
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
+/// Bytes that are read ahead on one connection, and for HTTP/2 held each way.
 pub(crate) const CONNECTION_BUFFER: usize = 64 << 10;
 /// The longest TLS handshake.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);

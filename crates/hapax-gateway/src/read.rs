@@ -1,5 +1,7 @@
 //! Step 5, the first half: the body of a keyed request, read whole within its bounds.
 
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -29,20 +31,24 @@ where
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    let began = Instant::now();
+    let mut waits_since: Option<Instant> = None;
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     let mut length = 0;
     loop {
-        let allowed = edge.header_timeout + Duration::from_secs(length as u64 / edge.body_rate.max(1));
-        let frame = match tokio::time::timeout_at(began + allowed, body.frame()).await {
-            Err(_) => return Err(Problem::new(Code::RequestTimeout)),
-            Ok(None) => break,
-            Ok(Some(Err(_))) => {
-                return Err(Problem::new(Code::RequestMalformed).detail("the body cannot be read"));
+        let frame = match at_hand(&mut body).await {
+            Some(frame) => frame,
+            None => {
+                let since = *waits_since.get_or_insert_with(Instant::now);
+                let allowed =
+                    edge.header_timeout + Duration::from_secs(length as u64 / edge.body_rate.max(1));
+                let frame = tokio::time::timeout_at(since + allowed, body.frame()).await;
+                frame.map_err(|_| Problem::new(Code::RequestTimeout))?
             }
-            Ok(Some(Ok(frame))) => frame,
         };
+        let Some(frame) = frame else { break };
+        let frame =
+            frame.map_err(|_| Problem::new(Code::RequestMalformed).detail("the body cannot be read"))?;
         let Ok(chunk) = frame.into_data() else { continue };
         length += chunk.len();
         if length > most {
@@ -60,4 +66,15 @@ where
         }
     }
     Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
+}
+
+/// What can be had of a body without waiting; most bodies come with their heads.
+async fn at_hand<B: http_body::Body + Unpin>(
+    body: &mut B,
+) -> Option<Option<Result<http_body::Frame<B::Data>, B::Error>>> {
+    std::future::poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
+        Poll::Ready(frame) => Poll::Ready(Some(frame)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }

@@ -3,7 +3,6 @@
 //! accept → route → authenticate → admit → read and identify → claim → run under the lease → answer. Each step is one
 //! paragraph of [`Stack::answer`]; what a step does is in the file it names.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -29,7 +28,7 @@ use crate::route::{NoMatch, Table, Target};
 use crate::settings::{Edge, Route, Settings, Upstream};
 use crate::upload::{Pace, Upload};
 use crate::upstream::{Failed, FailedKind, Incoming, Outgoing, Pool, Reached};
-use crate::{head, limits, pages, read, recall, tunnel};
+use crate::{accept, head, limits, pages, read, recall, tunnel};
 
 /// The answer to one request.
 pub(crate) type Answer = Answered<Incoming>;
@@ -77,8 +76,8 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
 
     /// Answers one request, whatever it is.
     pub(crate) async fn answer_any(
-        &self,
-        request: Request<hyper::body::Incoming>,
+        self: Arc<Self>,
+        request: Request<accept::Incoming>,
         peer: Peer,
     ) -> Response<Body<Incoming>> {
         let plan = self.shared.plan.load_full();
@@ -100,7 +99,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
     async fn answer(
         &self,
         plan: &Arc<Plan<R>>,
-        request: Request<hyper::body::Incoming>,
+        request: Request<accept::Incoming>,
         tls: bool,
         seen: &mut Seen,
     ) -> Result<Answer, Problem> {
@@ -206,7 +205,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         edge: &Edge,
         route: &Route,
         mut head: request::Parts,
-        body: hyper::body::Incoming,
+        body: accept::Incoming,
         came: &Came,
         scope: &Scope,
         pool: Pool,
@@ -288,16 +287,15 @@ fn reconcile(path: &str, inbound: &Inbound, pool: Pool) -> Reconcile {
     })
 }
 
-/// The connections of this thread, by service. A reload that changes a service starts anew with it.
+/// The connections of this thread, by service: a few, which are found sooner than a name is hashed. A reload that changes a
+/// service starts anew with it.
 #[derive(Default)]
-struct Pools(Mutex<HashMap<String, (Arc<Upstream>, Pool)>>);
+struct Pools(Mutex<Vec<(Arc<Upstream>, Pool)>>);
 
 impl Pools {
     fn of(&self, upstream: &Arc<Upstream>) -> Result<Pool, Problem> {
         let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, pool)) = pools.get(&upstream.name)
-            && Arc::ptr_eq(known, upstream)
-        {
+        if let Some((_, pool)) = pools.iter().find(|(known, _)| Arc::ptr_eq(known, upstream)) {
             return Ok(pool.clone());
         }
         let pool = Pool::new(upstream.clone()).map_err(|error| {
@@ -308,7 +306,8 @@ impl Pools {
             );
             Problem::new(Code::UpstreamUnreachable)
         })?;
-        pools.insert(upstream.name.clone(), (upstream.clone(), pool.clone()));
+        pools.retain(|(known, _)| known.name != upstream.name);
+        pools.push((upstream.clone(), pool.clone()));
         Ok(pool)
     }
 }

@@ -6,15 +6,14 @@
 use hapax_tower::Body;
 use http::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
 use http::{Request, Response, Version, request};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 
+use crate::accept::OnSwitch;
 use crate::upstream::{Failed, Incoming, Outgoing, Pool, Upgrade};
 
 /// A request for another protocol.
 pub(crate) struct Asked {
     protocol: HeaderValue,
-    client: OnUpgrade,
+    client: OnSwitch,
 }
 
 impl Asked {
@@ -29,7 +28,7 @@ impl Asked {
         if head.version != Version::HTTP_11 || !asked || !is_websocket {
             return None;
         }
-        let client = head.extensions.remove::<OnUpgrade>()?;
+        let client = head.extensions.remove::<OnSwitch>()?;
         Some(Asked { protocol, client })
     }
 
@@ -50,8 +49,7 @@ impl Asked {
             Upgrade::Switched(response, mut service) => {
                 let client = self.client;
                 tokio::spawn(async move {
-                    let Ok(client) = client.await else { return };
-                    let mut client = TokioIo::new(client);
+                    let Some(mut client) = client.switched().await else { return };
                     // However it ends, both connections are closed.
                     let _ = tokio::io::copy_bidirectional(&mut client, &mut service).await;
                 });

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::accept::Incoming;
 use crate::settings::Edge;
 use crate::upstream::StreamError;
 
@@ -55,7 +56,7 @@ impl Pace {
 
 /// A body on its way from a client to a service.
 pub(crate) struct Upload {
-    body: hyper::body::Incoming,
+    body: Incoming,
     pace: Arc<Pace>,
     patience: Duration,
     rate: u64,
@@ -66,12 +67,12 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    pub(crate) fn new(body: hyper::body::Incoming, edge: &Edge, pace: Arc<Pace>) -> Self {
+    pub(crate) fn new(body: Incoming, edge: &Edge, pace: Arc<Pace>) -> Self {
         let (patience, rate) = (edge.header_timeout, edge.body_rate.max(1));
         Upload { body, pace, patience, rate, length: 0, waited: Duration::ZERO, waiting: None }
     }
 
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 // A key hidden in a trailer must not get through (A5).
@@ -113,7 +114,7 @@ impl Body for Upload {
             self.length += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
         self.pace.moves();
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

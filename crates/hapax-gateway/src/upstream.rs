@@ -1,17 +1,15 @@
 //! The client to the services behind: one [`Pool`] for each thread and service, HTTP/1.1 over TCP or TLS.
 //!
 //! A connection is polled by whoever waits for its answer, not by a task of its own: that saves two wake-ups for each call.
-//! What is spoken on it is in parts that know nothing of sockets (`head`, `framing`, `sending`) and in `exchange`, which does
-//! (ADR 19).
+//! What is spoken on it is in parts that know nothing of sockets (`head`, and `http1` beside this folder) and in `exchange`,
+//! which does (ADR 19).
 //! Nothing is sent twice from here. A call either gets its answer or a [`Failed`], which says whether the service can have
 //! seen a byte of it (L7); what follows from that, and how long a caller waits, is decided elsewhere.
 
 mod body;
 mod connection;
 mod exchange;
-mod framing;
 mod head;
-mod sending;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -1,11 +1,13 @@
 //! One connection, from its first byte to its last: which protocol, how long, and how it ends when the process does.
 
+use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
-use hyper::server::conn::{http1, http2};
+use http::Request;
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
@@ -13,11 +15,12 @@ use tokio::task::unconstrained;
 use tokio::time::{sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use super::body::Incoming;
 use super::pulse::Pulse;
-use super::service;
 use super::slots::Slot;
 use super::stream::Stream;
 use super::{Handler, Peer, Site, Stop};
+use super::{http1, service};
 use crate::limits;
 use crate::socket::Socket;
 
@@ -37,25 +40,25 @@ pub(super) async fn serve<H: Handler>(
         () = stop.stopped() => None,
     };
     let Some((stream, h2)) = opened else { return };
-    let io = TokioIo::new(stream);
+    if !h2 {
+        return drive(http1::serve(&site, &handler, &pulse, stream, peer), &pulse, &stop, |_| {}).await;
+    }
     let requests = Arc::clone(&pulse);
     let shared = Arc::clone(&site);
-    let service = service_fn(move |request| service::answer(&shared, &handler, &requests, request, peer));
-    if h2 {
-        drive(http2().serve_connection(io, service), &pulse, &stop).await;
-    } else {
-        drive(http1().serve_connection(io, service).with_upgrades(), &pulse, &stop).await;
-    }
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let (site, handler, pulse) = (Arc::clone(&shared), Arc::clone(&handler), Arc::clone(&requests));
+        let request = request.map(Incoming::h2);
+        async move { Ok::<_, Infallible>(service::answer(site, handler, pulse, request, peer).await) }
+    });
+    let connection = http2().serve_connection(TokioIo::new(stream), service);
+    drive(connection, &pulse, &stop, |connection| connection.graceful_shutdown()).await;
 }
 
 /// The stream of a connection, and whether HTTP/2 is spoken on it; `None` when nobody said so in time.
 async fn open(site: &Site, socket: TcpStream, pulse: Arc<Pulse>, slot: Slot) -> Option<(Stream, bool)> {
     let Some(config) = &site.tls else {
-        let mut stream = Stream::new(Socket::Plain(socket), pulse, slot, Arc::clone(&site.docs));
+        let mut stream = Stream::new(Socket::Plain(socket), pulse, slot);
         let h2 = timeout(site.header_timeout, stream.speaks_h2()).await.ok()?.ok()?;
-        if !h2 {
-            stream.watch_heads();
-        }
         return Some((stream, h2));
     };
     let handshake = TlsAcceptor::from(Arc::clone(config)).accept(socket);
@@ -66,23 +69,7 @@ async fn open(site: &Site, socket: TcpStream, pulse: Arc<Pulse>, slot: Slot) -> 
     // The handshake had a time of its own.
     pulse.head_begins();
     let h2 = socket.get_ref().1.alpn_protocol() == Some(b"h2");
-    let mut stream = Stream::new(Socket::tls(socket), pulse, slot, Arc::clone(&site.docs));
-    if !h2 {
-        stream.watch_heads();
-    }
-    Some((stream, h2))
-}
-
-fn http1() -> http1::Builder {
-    let mut builder = http1::Builder::new();
-    // A client that closes its side is taken to be gone: a handler must hear of that, and the two look the same. Heads are
-    // timed by the pulse, which tells them from the silence before; their length is bounded by the stream.
-    builder
-        .half_close(false)
-        .header_read_timeout(None)
-        .max_header_size(2 * limits::HEAD)
-        .max_buf_size(limits::CONNECTION_BUFFER);
-    builder
+    Some((Stream::new(Socket::tls(socket), pulse, slot), h2))
 }
 
 fn http2() -> http2::Builder<TokioExecutor> {
@@ -101,39 +88,11 @@ fn http2() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// A connection that can be told to end after what it is doing.
-trait Ends: Future {
-    fn end(self: Pin<&mut Self>);
-}
-
-impl<S, B> Ends for http1::UpgradeableConnection<TokioIo<Stream>, S>
-where
-    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = B>,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    B: http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static,
-{
-    fn end(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
-    }
-}
-
-impl<S, B> Ends for http2::Connection<TokioIo<Stream>, S, TokioExecutor>
-where
-    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = B>,
-    S::Future: Send + 'static,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    B: http_body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
-{
-    fn end(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
-    }
-}
-
 /// Polls a connection until it ends, its time is over, or the process ends.
 ///
 /// The stop and the timer are polled only to be waked by them, once for each: a task keeps its waker. Between that, a wake-up
 /// costs one load for each of them.
-async fn drive<C: Ends>(connection: C, pulse: &Pulse, stop: &Stop) {
+async fn drive<C: Future>(connection: C, pulse: &Pulse, stop: &Stop, end: impl Fn(Pin<&mut C>)) {
     let mut connection = pin!(connection);
     let mut stopped = pin!(unconstrained(stop.stopped()));
     let Some(first) = pulse.next_look() else { return };
@@ -152,7 +111,7 @@ async fn drive<C: Ends>(connection: C, pulse: &Pulse, stop: &Stop) {
         }
         if !ending && stop.is_stopped() {
             ending = true;
-            connection.as_mut().end();
+            end(connection.as_mut());
         }
         connection.as_mut().poll(cx).map(drop)
     })

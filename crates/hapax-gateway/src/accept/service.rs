@@ -1,50 +1,57 @@
-//! Between hyper and a [`Handler`]: what no handler should see is refused, a panic becomes a 500, and the connection knows
+//! Between a connection and a [`Handler`]: what no handler should see is refused, a panic becomes a 500, and the connection knows
 //! that a request runs until its answer is written.
 
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hapax_tower::{Code, Problem};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 
+use super::body::Incoming;
 use super::pulse::{Busy, Pulse};
 use super::{Handler, Peer, Site};
 use crate::limits;
 
 /// Serves one request.
-pub(super) fn answer<H: Handler>(
-    site: &Arc<Site>,
-    handler: &Arc<H>,
-    pulse: &Arc<Pulse>,
+///
+/// A handler's future is large, and is moved as a whole before it is first polled. So it is made where it stays.
+pub(super) async fn answer<H: Handler>(
+    site: Arc<Site>,
+    handler: Arc<H>,
+    pulse: Arc<Pulse>,
     request: Request<Incoming>,
     peer: Peer,
-) -> Answering<impl Future<Output = Response<H::Body>> + Send + use<H>> {
-    let busy = Some(pulse.request_begins());
-    let site = Arc::clone(site);
-    if too_large(&request) {
-        return Answering { busy, site, future: None, instead: Some(Code::HeadTooLarge) };
-    }
-    let handler = Arc::clone(handler);
-    match catch_unwind(AssertUnwindSafe(|| handler.handle(request, peer))) {
-        Ok(future) => Answering { busy, site, future: Some(future), instead: None },
-        Err(panic) => {
-            note(&site, panic.as_ref());
-            Answering { busy, site, future: None, instead: Some(Code::Internal) }
+) -> Response<Served<H::Body>> {
+    let busy = pulse.request_begins();
+    let answered = match too_large(&request) {
+        true => Err(Code::HeadTooLarge),
+        false => {
+            let running = pin!(async move { pin!(handler.handle(request, peer)).await });
+            Caught(running).await.map_err(|panic| {
+                note(&site, panic.as_ref());
+                Code::Internal
+            })
+        }
+    };
+    match answered {
+        Ok(response) => response.map(|body| Served { body: Either::Left(body), busy }),
+        Err(code) => {
+            let response = Problem::new(code).response(&site.docs);
+            response.map(|body| Served { body: Either::Right(Full::new(body)), busy })
         }
     }
 }
 
-/// What is beyond our bounds although hyper reads it.
+/// What is beyond our bounds although it can be read.
 fn too_large(request: &Request<Incoming>) -> bool {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     target > limits::TARGET || request.headers().len() > limits::FIELDS
@@ -57,39 +64,17 @@ fn note(site: &Site, panic: &(dyn Any + Send)) {
     tracing::error!(panic = text, "a handler panicked");
 }
 
-pin_project! {
-    /// The answer to come.
-    pub(super) struct Answering<F> {
-        busy: Option<Busy>,
-        site: Arc<Site>,
-        #[pin]
-        future: Option<F>,
-        instead: Option<Code>,
-    }
-}
+/// Ends with a panic instead of passing it on.
+struct Caught<'a, F>(Pin<&'a mut F>);
 
-impl<F, B> Future for Answering<F>
-where
-    F: Future<Output = Response<B>>,
-{
-    type Output = Result<Response<Served<B>>, std::convert::Infallible>;
+impl<F: Future> Future for Caught<'_, F> {
+    type Output = std::thread::Result<F::Output>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        if let Some(future) = this.future.as_mut().as_pin_mut() {
-            match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
-                Ok(response) => {
-                    let response = ready!(response);
-                    let busy = this.busy.take();
-                    return Poll::Ready(Ok(response.map(|body| Served { body: Either::Left(body), busy })));
-                }
-                Err(panic) => note(this.site, panic.as_ref()),
-            }
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))) {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
         }
-        let busy = this.busy.take();
-        let problem = Problem::new(this.instead.unwrap_or(Code::Internal));
-        let response = problem.response(&this.site.docs);
-        Poll::Ready(Ok(response.map(|body| Served { body: Either::Right(Full::new(body)), busy })))
     }
 }
 
@@ -98,7 +83,7 @@ pin_project! {
     pub(super) struct Served<B> {
         #[pin]
         body: Either<B, Full<Bytes>>,
-        busy: Option<Busy>,
+        busy: Busy,
     }
 }
 

@@ -1,118 +1,66 @@
-//! A client's socket, plain or TLS, as hyper reads and writes it: with the heads of HTTP/1 looked at on their way, and the
-//! connection's deadlines moved.
+//! A client's socket, plain or TLS, with the connection's deadlines moved as it is written to.
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hapax_tower::{Code, Problem};
+use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
-use super::head::HeadWatch;
 use super::pulse::Pulse;
 use super::slots::Slot;
+use crate::limits;
 use crate::socket::Socket;
 
 /// What a client says first that means to speak HTTP/2 at once.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The answer to a head that hyper does not get to see.
-fn refusal(code: Code, docs: &str) -> Vec<u8> {
-    let response = Problem::new(code).response(docs);
-    let mut bytes = format!("HTTP/1.1 {}\r\nconnection: close\r\n", response.status()).into_bytes();
-    for (name, value) in response.headers() {
-        bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
-    }
-    bytes.extend(b"\r\n");
-    bytes.extend(response.body());
-    bytes
-}
-
 /// A client's socket.
-pub(super) struct Stream {
+pub struct Stream {
     socket: Socket,
-    /// What was read to find out which protocol is spoken.
-    first: [u8; PREFACE.len()],
-    first_from: usize,
-    first_to: usize,
-    watch: Option<Box<HeadWatch>>,
-    docs: Arc<str>,
-    timed: bool,
+    /// What was read already, and is read again.
+    first: BytesMut,
     stalled: bool,
     pulse: Arc<Pulse>,
-    /// Counts the connection, also after it was handed out of hyper for another protocol.
+    /// Counts the connection, also after it went over to another protocol.
     _slot: Slot,
 }
 
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("first", &self.first.len()).finish_non_exhaustive()
+    }
+}
+
 impl Stream {
-    pub(super) fn new(socket: Socket, pulse: Arc<Pulse>, slot: Slot, docs: Arc<str>) -> Self {
-        Stream {
-            docs,
-            socket,
-            first: [0; PREFACE.len()],
-            first_from: 0,
-            first_to: 0,
-            watch: None,
-            timed: false,
-            stalled: false,
-            pulse,
-            _slot: slot,
-        }
+    pub(super) fn new(socket: Socket, pulse: Arc<Pulse>, slot: Slot) -> Self {
+        Stream { socket, first: BytesMut::new(), stalled: false, pulse, _slot: slot }
     }
 
     /// Whether the client speaks HTTP/2, from its first bytes; they are read again afterwards.
     pub(super) async fn speaks_h2(&mut self) -> io::Result<bool> {
-        while self.first_to < PREFACE.len() {
-            let room = &mut self.first[self.first_to..];
-            let count = self.socket.read(room).await?;
-            self.first_to += count;
-            if count == 0 || self.first[..self.first_to] != PREFACE[..self.first_to] {
+        self.first.reserve(limits::READ);
+        while self.first.len() < PREFACE.len() {
+            let count = self.socket.read_buf(&mut self.first).await?;
+            let known = self.first.len().min(PREFACE.len());
+            if count == 0 || self.first[..known] != PREFACE[..known] {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// From here on the heads are looked at.
-    pub(super) fn watch_heads(&mut self) {
-        self.watch = Some(Box::default());
+    /// What was read already; it is not read again.
+    pub(super) fn take_first(&mut self) -> BytesMut {
+        std::mem::take(&mut self.first)
     }
 
-    fn poll_read_socket(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.first_from < self.first_to {
-            let first = &self.first[self.first_from..self.first_to];
-            let count = first.len().min(buf.remaining());
-            buf.put_slice(&first[..count]);
-            self.first_from += count;
-            return Poll::Ready(Ok(()));
-        }
-        Pin::new(&mut self.socket).poll_read(cx, buf)
-    }
-
-    /// Whether these bytes may go on to hyper.
-    fn look(&mut self, bytes: &[u8]) -> bool {
-        let Some(watch) = &mut self.watch else { return true };
-        if watch.look(bytes).is_some() {
-            return false;
-        }
-        let in_head = watch.in_head();
-        if in_head && !self.timed {
-            self.pulse.head_begins();
-        }
-        self.timed = in_head;
-        true
-    }
-
-    /// Says why, where that cannot get mixed up with an answer, and ends the connection.
-    fn refuse(&mut self, cx: &mut Context<'_>) -> io::Error {
-        if self.pulse.is_quiet() && !self.stalled {
-            let too_large = self.watch.as_ref().is_some_and(|watch| watch.is_too_large());
-            let code = if too_large { Code::HeadTooLarge } else { Code::RequestMalformed };
-            let refusal = refusal(code, &self.docs);
-            let _ = Pin::new(&mut self.socket).poll_write(cx, &refusal);
-        }
-        io::Error::new(io::ErrorKind::InvalidData, "a head that can be read in two ways")
+    /// The same, with this to be read before anything else.
+    pub(super) fn beginning_with(mut self, first: BytesMut) -> Self {
+        self.first = first;
+        self
     }
 
     fn write_ended(&mut self, written: &Poll<io::Result<usize>>) {
@@ -126,14 +74,6 @@ impl Stream {
             self.pulse.write_moves();
         }
     }
-
-    fn answer_begins(&mut self, bytes: &[u8]) {
-        if let Some(watch) = &mut self.watch
-            && watch.may_switch()
-        {
-            watch.answered(bytes);
-        }
-    }
 }
 
 impl AsyncRead for Stream {
@@ -142,18 +82,18 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = self.poll_read_socket(cx, buf);
-        if read.is_ready() && !self.look(&buf.filled()[before..]) {
-            return Poll::Ready(Err(self.refuse(cx)));
+        if self.first.is_empty() {
+            return Pin::new(&mut self.socket).poll_read(cx, buf);
         }
-        read
+        let count = self.first.len().min(buf.remaining());
+        buf.put_slice(&self.first[..count]);
+        self.first.advance(count);
+        Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.answer_begins(buf);
         let written = Pin::new(&mut self.socket).poll_write(cx, buf);
         self.write_ended(&written);
         written
@@ -164,7 +104,6 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.answer_begins(bufs.first().map_or(&[], |buf| &buf[..]));
         let written = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
         self.write_ended(&written);
         written

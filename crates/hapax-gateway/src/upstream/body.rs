@@ -12,9 +12,10 @@ use http_body_util::combinators::UnsyncBoxBody;
 
 use super::exchange::Conn;
 use super::{Failed, Pool};
+use crate::http1::sending::BodyError;
 
 /// Why a streamed request body ended early.
-pub type StreamError = Box<dyn std::error::Error + Send + Sync>;
+pub type StreamError = BodyError;
 
 /// The body of a request to a service.
 #[derive(Debug, Default)]

@@ -13,17 +13,18 @@ use tokio::time::Instant;
 
 use super::body::Outgoing;
 use super::connection::Open;
-use super::framing::{Framing, Step};
-use super::head::{Malformed, Reader};
-use super::sending::Sending;
+use super::head::{self, Reader};
 use super::wire::{Raw, Wire};
 use super::{Failed, FailedKind, Reached};
+use crate::http1::Malformed;
+use crate::http1::framing::{Framing, Step};
+use crate::http1::sending::Sending;
 use crate::limits;
 
 /// A connection to a service, and the exchange that is under way on it.
 pub(super) struct Conn {
     wire: Wire,
-    sending: Sending,
+    sending: Sending<Outgoing>,
     /// Whether what was written may still wait in front of the socket.
     unflushed: bool,
     /// Why no more could be written, though something was.
@@ -65,7 +66,7 @@ impl Conn {
     pub(super) fn begin(&mut self, request: Request<Outgoing>, host: &HeaderValue) {
         self.wire.begin();
         self.reader = Reader::new(request.method() == Method::HEAD);
-        self.sending.begin(request, host);
+        head::begin(request, host, &mut self.sending);
     }
 
     /// The head of the answer. The request is sent meanwhile, as far as it goes.

@@ -6,35 +6,32 @@
 use std::fmt::Write as _;
 use std::mem::MaybeUninit;
 
-use bytes::{Bytes, BytesMut};
-use hapax_tower::answer::is_length;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
-};
-use http::{Method, Response, StatusCode, request};
+use bytes::BytesMut;
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::{Method, Request, Response, StatusCode, request};
+use http_body::Body as _;
 use hyper::ext::ReasonPhrase;
 
-use super::framing::{Chunked, Framing};
+use super::body::Outgoing;
+use crate::http1::fields::{Places, Said, Side};
+use crate::http1::framing::{Chunked, Framing};
+use crate::http1::sending::{Left, Sending};
+use crate::http1::{Malformed, ends, put};
 use crate::limits;
 
-/// What came is no answer, and why.
-#[derive(Debug)]
-pub(super) struct Malformed(pub(super) String);
-
-impl Malformed {
-    pub(super) fn new(why: &str) -> Self {
-        Malformed(why.to_owned())
-    }
-}
-
-impl From<httparse::Error> for Malformed {
-    fn from(error: httparse::Error) -> Self {
-        Malformed(error.to_string())
-    }
+/// Begins to send a request.
+pub(super) fn begin(request: Request<Outgoing>, host: &HeaderValue, sending: &mut Sending<Outgoing>) {
+    let (head, body) = request.into_parts();
+    let length = body.size_hint().exact();
+    // What was not sent of another request is nobody's.
+    sending.stop();
+    write(&head, host, length, sending.head());
+    // Trailers end at the edge: a key could hide in them (A5).
+    sending.body(body, length.map_or(Left::Chunks { trailers: false }, Left::Length));
 }
 
 /// Writes the head of a request with a body of this length, or of one that is not known yet.
-pub(super) fn write(head: &request::Parts, host: &HeaderValue, length: Option<u64>, out: &mut BytesMut) {
+fn write(head: &request::Parts, host: &HeaderValue, length: Option<u64>, out: &mut BytesMut) {
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     put(out, &[head.method.as_str().as_bytes(), b" "]);
     if !target.starts_with(['/', '*']) {
@@ -61,11 +58,6 @@ pub(super) fn write(head: &request::Parts, host: &HeaderValue, length: Option<u6
         None => put(out, &[b"transfer-encoding: chunked\r\n"]),
     }
     put(out, &[b"\r\n"]);
-}
-
-fn put(out: &mut BytesMut, parts: &[&[u8]]) {
-    out.reserve(parts.iter().map(|part| part.len()).sum());
-    parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
 /// The head of an answer.
@@ -122,11 +114,6 @@ impl Reader {
     }
 }
 
-/// Whether a head can end here, with or without the `\r` that belongs there.
-fn ends(piece: &[u8]) -> bool {
-    memchr::memchr_iter(b'\n', piece).any(|at| matches!(piece[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
-}
-
 fn too_long() -> Malformed {
     Malformed::new("a longer head than is read")
 }
@@ -135,12 +122,8 @@ fn is_interim(status: StatusCode) -> bool {
     status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }
 
-/// Where one field is in a head: from, to and from, to.
-type Place = [u32; 4];
-
 /// One head, if it is there.
 fn parse(come: &mut BytesMut, bodiless: bool) -> Result<Option<Head>, Malformed> {
-    let mut places: [Place; limits::ANSWER_FIELDS] = [[0; 4]; limits::ANSWER_FIELDS];
     let mut fields = [const { MaybeUninit::uninit() }; limits::ANSWER_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let status = httparse::ParserConfig::default().parse_response_with_uninit_headers(
@@ -157,22 +140,13 @@ fn parse(come: &mut BytesMut, bodiless: bool) -> Result<Option<Head>, Malformed>
     let reason = parsed.reason.filter(|reason| Some(*reason) != status.canonical_reason());
     let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes()).ok());
     let is_old = parsed.version == Some(0);
-    let begin = come.as_ptr() as usize;
-    let place = |text: &[u8]| {
-        let from = text.as_ptr() as usize - begin;
-        // No head is longer than fits.
-        (from as u32, (from + text.len()) as u32)
-    };
-    for (field, at) in parsed.headers.iter().zip(&mut places) {
-        let (name, value) = (place(field.name.as_bytes()), place(field.value));
-        *at = [name.0, name.1, value.0, value.1];
-    }
-    let count = parsed.headers.len();
+    let mut places = Places::<{ limits::ANSWER_FIELDS }>::new();
+    places.note(parsed.headers, come);
     let lines = come.split_to(length).freeze();
-    let mut said = Said { keep: !is_old, ..Said::default() };
+    let mut said = Said::new(Side::Answer);
     let mut response = Response::new(());
     *response.status_mut() = status;
-    *response.headers_mut() = said.read(&lines, &places[..count])?;
+    *response.headers_mut() = said.read(&lines, &places, limits::ANSWER_FIELDS_ADDED)?;
     if let Some(reason) = reason {
         response.extensions_mut().insert(reason);
     }
@@ -187,80 +161,6 @@ fn parse(come: &mut BytesMut, bodiless: bool) -> Result<Option<Head>, Malformed>
         (_, None) => Framing::Close,
     };
     // Two framings may be the work of two people.
-    let keep = said.keep && !said.close && !(said.chunked && said.length.is_some());
+    let keep = said.keeps(is_old) && !(said.chunked && said.length.is_some());
     Ok(Some(Head { response, framing, keep }))
-}
-
-/// What a head says about its own body and connection.
-#[derive(Default)]
-struct Said {
-    length: Option<u64>,
-    chunked: bool,
-    keep: bool,
-    close: bool,
-}
-
-impl Said {
-    /// The fields of these lines: names as they are compared, values as slices of the lines.
-    fn read(&mut self, lines: &Bytes, places: &[Place]) -> Result<HeaderMap, Malformed> {
-        let mut headers = HeaderMap::with_capacity(places.len() + limits::ANSWER_FIELDS_ADDED);
-        for place in places {
-            let [name, name_end, value, value_end] = place.map(|at| at as usize);
-            let name = HeaderName::from_bytes(&lines[name..name_end])
-                .map_err(|_| Malformed::new("a field name that is none"))?;
-            let value = HeaderValue::from_maybe_shared(lines.slice(value..value_end))
-                .map_err(|_| Malformed::new("a field value that is none"))?;
-            match name {
-                CONTENT_LENGTH => {
-                    let length = self.length(&value)?;
-                    let is_plain = is_length(&value, length);
-                    headers.insert(name, if is_plain { value } else { HeaderValue::from(length) });
-                }
-                // It concerns this connection alone, and is dealt with here.
-                TRANSFER_ENCODING => self.coding(&value)?,
-                CONNECTION => {
-                    self.connection(&value);
-                    headers.append(name, value);
-                }
-                _ => drop(headers.append(name, value)),
-            }
-        }
-        // The length is what the chunks say; the other one must not go on (RFC 9112, 6.3).
-        if self.chunked {
-            headers.remove(CONTENT_LENGTH);
-        }
-        Ok(headers)
-    }
-
-    /// A length may be said more than once, as long as it is the same.
-    fn length(&mut self, value: &HeaderValue) -> Result<u64, Malformed> {
-        let unclear = || Malformed::new("a length that is none, or more than one");
-        let mut length = self.length;
-        for word in value.to_str().map_err(|_| unclear())?.split(',') {
-            let word = word.trim_matches([' ', '\t']);
-            let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
-            let number = word.parse().ok().filter(|_| is_number).ok_or_else(unclear)?;
-            if *length.get_or_insert(number) != number {
-                return Err(unclear());
-            }
-        }
-        self.length = length;
-        length.ok_or_else(unclear)
-    }
-
-    /// No other coding is asked for, and none can be undone here.
-    fn coding(&mut self, value: &HeaderValue) -> Result<(), Malformed> {
-        if self.chunked || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
-            return Err(Malformed::new("a transfer coding that nobody asked for"));
-        }
-        self.chunked = true;
-        Ok(())
-    }
-
-    fn connection(&mut self, value: &HeaderValue) {
-        for word in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-            self.close |= word.eq_ignore_ascii_case(b"close");
-            self.keep |= word.eq_ignore_ascii_case(b"keep-alive");
-        }
-    }
 }

@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::body::Outgoing;
-use super::framing::{Chunked, Framing, Step};
-use super::head::Reader;
-use super::sending::Sending;
+use super::head::{self, Reader};
+use crate::http1::framing::{Chunked, Framing, Step};
+use crate::http1::sending::Sending;
 use crate::limits;
 
 /// An answer as it was read.
@@ -194,7 +194,7 @@ fn nothing_is_read_without_a_bound() {
     for (ok, fields) in [(true, limits::ANSWER_FIELDS), (false, limits::ANSWER_FIELDS + 1)] {
         wanted(ok, format!("{head}5\r\nhello\r\n0\r\n{}\r\n", "x: y\r\n".repeat(fields)));
     }
-    for (ok, length) in [(true, limits::ANSWER_HEAD - 100), (false, limits::ANSWER_HEAD)] {
+    for (ok, length) in [(true, limits::TRAILERS - 100), (false, limits::TRAILERS)] {
         wanted(ok, format!("{head}5\r\nhello\r\n0\r\nx: {}\r\n\r\n", "y".repeat(length)));
     }
 }
@@ -347,7 +347,7 @@ fn pieces(sizes: &[usize]) -> (Vec<u8>, Outgoing) {
 /// What is written of a request, so many bytes at a time.
 fn sent(request: Request<Outgoing>, counts: &[usize]) -> Vec<u8> {
     let (mut sending, mut seen) = (Sending::default(), Vec::new());
-    sending.begin(request, &HeaderValue::from_static("service"));
+    head::begin(request, &HeaderValue::from_static("service"), &mut sending);
     let mut counts = counts.iter().copied().cycle();
     while !sending.is_whole() {
         sending.gather(&mut Context::from_waker(Waker::noop())).unwrap();
@@ -442,7 +442,8 @@ fn a_body_is_as_long_as_was_announced_or_is_given_up() {
     for (announced, fits) in [(4, false), (5, true), (6, false)] {
         let body = Outgoing::stream(Lying(announced, Some(Bytes::from_static(b"hello"))));
         let mut sending = Sending::default();
-        sending.begin(Request::post("/").body(body).unwrap(), &HeaderValue::from_static("service"));
+        let request = Request::post("/").body(body).unwrap();
+        head::begin(request, &HeaderValue::from_static("service"), &mut sending);
         let gathered = sending.gather(&mut Context::from_waker(Waker::noop()));
         assert_eq!(gathered.is_ok(), fits, "{announced}");
     }

@@ -7,12 +7,11 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hapax_gateway::accept::{self, Drained, Handler, Peer, Running, Thread};
+use hapax_gateway::accept::{self, Drained, Handler, Incoming, Peer, Running, Thread};
 use hapax_gateway::settings::Edge;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Either, Full};
-use hyper::body::Incoming;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;

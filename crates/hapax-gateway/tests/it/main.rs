@@ -10,6 +10,7 @@ mod edge;
 mod edge_h2;
 mod edge_tls;
 mod forged;
+mod http1;
 mod misbehaving;
 mod passing;
 mod paths;

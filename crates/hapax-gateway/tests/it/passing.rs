@@ -163,7 +163,7 @@ async fn events_arrive_as_they_are_sent_and_as_long_as_they_are_h11() {
         write(&mut service, &format!("{:x}\r\n{event}\r\n", event.len())).await;
         // Each is there before the next one is sent.
         let chunk = exactly(&mut client, event.len() + 5).await;
-        assert_eq!(chunk, format!("{:X}\r\n{event}\r\n", event.len()));
+        assert_eq!(chunk, format!("{:x}\r\n{event}\r\n", event.len()));
         if number % 10 == 0 {
             // Longer than every time-out there is.
             tokio::time::sleep(Duration::from_millis(700)).await;

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_gateway::accept::{self, Drained, Handler, Peer, Thread};
+use bytes::Bytes;
+use hapax_gateway::accept::{self, Drained, Handler, Incoming, OnSwitch, Peer, Thread};
 use hapax_gateway::settings::Upstream;
 use hapax_gateway::upstream::{Incoming as Answer, Outgoing, Pool, Upgrade};
 use http::{Request, Response};
 use http_body_util::{Either, Empty};
-use hyper::body::{Bytes, Incoming};
-use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -26,13 +25,13 @@ impl Handler for Tunnel {
     type Body = Either<Answer, Empty<Bytes>>;
 
     async fn handle(self: Arc<Self>, mut request: Request<Incoming>, _: Peer) -> Response<Self::Body> {
-        let client = hyper::upgrade::on(&mut request);
+        let client = request.extensions_mut().remove::<OnSwitch>().unwrap();
         let request = request.map(|_| Outgoing::Empty);
         match self.pool.upgrade(request).await.unwrap() {
             Upgrade::Refused(response) => response.map(Either::Left),
             Upgrade::Switched(response, mut service) => {
                 self.thread.tasks.spawn(async move {
-                    let mut client = TokioIo::new(client.await.unwrap());
+                    let mut client = client.switched().await.unwrap();
                     let _ = copy_bidirectional(&mut client, &mut service).await;
                 });
                 response.map(|()| Either::Right(Empty::new()))

@@ -1,19 +1,19 @@
-//! Where the body of an answer ends (RFC 9112, 6), without I/O: bytes go in as they come, pieces of the body come out.
+//! Where a body ends (RFC 9112, 6), without I/O: bytes go in as they come, pieces of the body come out.
 //!
-//! Whoever stands behind an edge must not be able to make one answer look like two. So chunks are read by the letter of the
-//! grammar, and whatever is not in it is an error.
+//! Nobody must be able to make one message look like two. So chunks are read by the letter of the grammar, and whatever is not
+//! in it is an error.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use hapax_tower::answer::is_hop_by_hop;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use http_body::SizeHint;
 
-use super::head::Malformed;
+use super::Malformed;
 use crate::limits;
 
 /// How the end of a body is known, and how much of it is still to come.
 #[derive(Debug)]
-pub(super) enum Framing {
+pub(crate) enum Framing {
     /// After so many more bytes.
     Length(u64),
     /// By what the chunks say.
@@ -24,7 +24,7 @@ pub(super) enum Framing {
 
 /// What comes next of a body.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Nothing before more has been read.
     More,
     /// A piece.
@@ -37,7 +37,7 @@ pub(super) enum Step {
 
 impl Framing {
     /// The next step, taken from what has come.
-    pub(super) fn next(&mut self, come: &mut BytesMut) -> Result<Step, Malformed> {
+    pub(crate) fn next(&mut self, come: &mut BytesMut) -> Result<Step, Malformed> {
         match self {
             Framing::Length(0) => Ok(Step::End),
             Framing::Chunked(chunked) => chunked.next(come),
@@ -48,7 +48,7 @@ impl Framing {
     }
 
     /// Whether nothing can follow any more.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         match self {
             Framing::Length(left) => *left == 0,
             Framing::Chunked(chunked) => chunked.at == At::End,
@@ -57,12 +57,12 @@ impl Framing {
     }
 
     /// Whether the end of the connection is the end of the body, and not a cut in it.
-    pub(super) fn ends_with_connection(&self) -> bool {
+    pub(crate) fn ends_with_connection(&self) -> bool {
         matches!(self, Framing::Close)
     }
 
     /// How much is still to come.
-    pub(super) fn size_hint(&self) -> SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         match self {
             Framing::Length(left) => SizeHint::with_exact(*left),
             _ => SizeHint::default(),
@@ -79,7 +79,7 @@ fn take(left: &mut u64, come: &mut BytesMut) -> Bytes {
 
 /// A body in chunks.
 #[derive(Debug, Default)]
-pub(super) struct Chunked {
+pub(crate) struct Chunked {
     at: At,
     /// The size of the chunk as far as it is read, then what is left of the chunk.
     left: u64,
@@ -189,7 +189,7 @@ impl Chunked {
 
     fn trailer(&mut self, byte: u8) -> Result<At, Malformed> {
         self.trailers.push(byte);
-        if self.trailers.len() > limits::ANSWER_HEAD {
+        if self.trailers.len() > limits::TRAILERS {
             return Err(Malformed::new("longer trailers than are read"));
         }
         Ok(At::Trailer)
