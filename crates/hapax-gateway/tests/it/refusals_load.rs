@@ -8,6 +8,7 @@ use hapax_exec::{Executor, Settings as Executing};
 use hapax_gateway::settings::Upstream;
 use hapax_store::{Options, Store};
 use hapax_testkit::faulty::Faulty;
+use hapax_testkit::port::Port;
 
 use crate::refusals::check;
 use crate::world::{Service, World, change_rule};
@@ -102,11 +103,9 @@ async fn an_edge_that_is_about_to_end_takes_nothing_new_h11() {
 
 #[tokio::test]
 async fn a_service_that_is_away_was_not_reached_and_the_key_stays_free_l7_h2() {
-    let listener = crate::raw::listener().await;
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let port = Port::reserve().unwrap();
     let world = World::with(|settings| {
-        let away = Arc::new(Upstream::new("away", "127.0.0.1", address.port()));
+        let away = Arc::new(Upstream::new("away", "127.0.0.1", port.number()));
         settings.routes.iter_mut().for_each(|route| route.upstream = away.clone());
     })
     .await;
@@ -121,7 +120,7 @@ async fn a_service_that_is_away_was_not_reached_and_the_key_stays_free_l7_h2() {
         assert_eq!(got.header("x-operation-id").is_some(), line.contains("raw") || line.contains("notes"));
         assert!(!got.text().contains("127.0.0.1"), "nothing shows what stands behind: {}", got.text());
     }
-    let back = Service::at(address).await;
+    let back = Service::at(port.address()).await;
     assert_eq!(world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "").await.status, 201);
     assert!(world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "").await.is_replay());
     assert_eq!(back.count(), 1);

@@ -148,8 +148,8 @@ fn people_get_a_table_and_ci_gets_junit_m5() {
 
 #[test]
 fn an_api_that_is_not_there_is_unavailable_m5() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let done = probe(&[&format!("http://127.0.0.1:{port}/charges"), "--json"]);
+    let nobody = hapax_testkit::port::Port::reserve().unwrap();
+    let done = probe(&[&format!("http://{}/charges", nobody.address()), "--json"]);
     assert_eq!(done.status.code(), Some(3));
     assert!(String::from_utf8(done.stderr).unwrap().contains("cannot be reached"));
     assert!(done.stdout.is_empty());
