@@ -96,7 +96,8 @@ impl Server {
         if let Some((uid, gid)) = self.account {
             chown(&folder, Some(uid), Some(gid)).unwrap();
         }
-        let from = format!("host=127.0.0.1 port={} user=postgres application_name={name}", self.port.number());
+        let from =
+            format!("host=127.0.0.1 port={} user=postgres application_name={name}", self.port.number());
         let mut taking = self.command("pg_receivewal");
         taking.args(["-d", &from, "-D", &folder.display().to_string()]);
         self.running.push(taking.spawn().unwrap());
