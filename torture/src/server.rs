@@ -4,7 +4,6 @@
 //! production where it matters here: everything is synced.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use hapax_testkit::port::Port;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
@@ -28,7 +28,8 @@ pub struct Server {
     home: TempDir,
     programs: PathBuf,
     account: Option<(u32, u32)>,
-    port: u16,
+    /// Its own while it has fallen, too.
+    port: Port,
 }
 
 impl Server {
@@ -42,7 +43,7 @@ impl Server {
         if let Some((uid, gid)) = account {
             chown(home.path(), Some(uid), Some(gid))?;
         }
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let port = Port::reserve().context("there is no free port on 127.0.0.1")?;
         let mut server = Server { postmaster: None, home, programs: programs.into(), account, port };
         server.create_cluster()?;
         server.rise()?;
@@ -51,7 +52,7 @@ impl Server {
 
     /// The server's address.
     pub fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+        format!("postgres://postgres@{}/postgres", self.port.address())
     }
 
     /// Kills every process of the server at once, as the loss of its machine would, but for the disk.
@@ -76,7 +77,7 @@ impl Server {
         command.arg("-D").arg(self.data());
         for setting in [
             "listen_addresses=127.0.0.1".to_owned(),
-            format!("port={}", self.port),
+            format!("port={}", self.port.number()),
             "unix_socket_directories=".to_owned(),
             "max_connections=100".to_owned(),
         ] {

@@ -20,10 +20,10 @@ use crate::report::Report;
 use crate::words::{Ask, Run, Said, Seen};
 use crate::worker::{Deed, Fault, Flaw, Setup};
 
-/// Short enough for a test, long enough for a heartbeat on a busy machine.
-const TERM: Duration = Duration::from_millis(600);
+/// Short enough for a test, long enough for a heartbeat on a busy machine that stalls.
+const TERM: Duration = Duration::from_millis(1_500);
 /// How long a drowsy thread sleeps on: the heartbeat comes first.
-const DROWSY: Duration = Duration::from_millis(800);
+const DROWSY: Duration = Duration::from_millis(1_200);
 
 const ALLOWED: Allowed = Allowed(&["outcome-unknown", "attempt-failed", "in-progress"]);
 
@@ -225,7 +225,7 @@ pub fn in_transaction(program: &Path) -> Result<Report> {
         let run = Run { caller: "other".into(), key: key.to_owned(), ..run.clone() };
         history.asked(&run);
         other.ask(&Ask::Run(run));
-        let said = other.next(TERM * 10)?.context("the other worker ended")?;
+        let said = other.next(PATIENCE)?.context("the other worker ended")?;
         history.heard(&said, ALLOWED);
         Ok::<Said, anyhow::Error>(said)
     };

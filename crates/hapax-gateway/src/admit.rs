@@ -176,10 +176,14 @@ mod tests {
     fn claims_per_second_and_claims_in_doubt_have_bounds_of_their_own_h12() {
         let admission = Arc::new(Admission::default());
         let limits = TenantLimits { claims_per_second: 3, ..TenantLimits::default() };
-        for _ in 0..3 {
-            enter(&admission, "acme", &limits).unwrap();
-        }
-        assert_eq!(enter(&admission, "acme", &limits).unwrap_err(), Code::TooMany);
+        let began = Instant::now();
+        let entered =
+            (0..).find(|_| enter(&admission, "acme", &limits).is_err_and(|code| code == Code::TooMany));
+        let most = 3.0 + 3.0 * began.elapsed().as_secs_f64();
+        assert!(
+            entered.is_some_and(|entered| entered >= 3 && f64::from(entered) <= most),
+            "{entered:?} of {most}"
+        );
         enter(&admission, "globex", &limits).unwrap();
 
         let limits = TenantLimits { in_doubt: 5, ..TenantLimits::default() };

@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn packages_are_installed_once_and_again_when_others_are_wanted_or_half_of_them_came() {
-        let folder = std::env::temp_dir().join(format!("hapax-xtask-peers-{}", std::process::id()));
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("peers");
         let mut times = 0;
         let mut ask = |packages: &[&str]| {
             once(&folder, packages, || {
@@ -113,6 +114,5 @@ mod tests {
         })
         .unwrap();
         assert!(again);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -7,21 +7,26 @@ use hapax_exec::{Attach, Ended, Executor, How, OnRelease};
 use hapax_store::Options;
 use hapax_store::embedded::Embedded;
 use hapax_store::memory::Memory;
+use hapax_testkit::faulty::Faulty;
 use tokio::task::JoinSet;
 
-use crate::{Effects, call, executor};
+use crate::{Effects, call, eventually, executor};
 
-/// 200 callers with one key over these executors: one execution, 200 equal answers.
-pub(crate) async fn burst<L: Ledger>(executors: &[Executor<L>], key: &str) {
-    let effects = Effects::default();
+/// 200 callers with one key over these ledgers: one execution, 200 equal answers.
+pub(crate) async fn burst<L: Ledger>(ledgers: &[L], key: &str) {
+    let (effects, ledgers) =
+        (Effects::default(), ledgers.iter().cloned().map(Faulty::new).collect::<Vec<_>>());
     let mut callers = JoinSet::new();
     for caller in 0..200 {
-        let (executor, effects, call) =
-            (executors[caller % executors.len()].clone(), effects.clone(), call(key));
+        let (effects, call) = (effects.clone(), call(key));
+        let (executor, ledgers) = (Executor::new(ledgers[caller % ledgers.len()].clone()), ledgers.clone());
         callers.spawn(async move {
             let work = move |_| async move {
                 effects.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                // Whoever is told that it is held reads, and then waits.
+                while ledgers.iter().map(Faulty::peeks).sum::<usize>() < 199 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
                 Ended::succeeded(format!("answer of caller {caller}"))
             };
             executor.once(call, work).await.expect("everybody is answered")
@@ -39,8 +44,8 @@ pub(crate) async fn burst<L: Ledger>(executors: &[Executor<L>], key: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_callers_run_it_once_in_memory() {
     let store = Memory::open(Options::default());
-    burst(&[Executor::new(store.clone())], "one").await;
-    let three: Vec<_> = (0..3).map(|_| Executor::new(store.join())).collect();
+    burst(std::slice::from_ref(&store), "one").await;
+    let three: Vec<_> = (0..3).map(|_| store.join()).collect();
     burst(&three, "three").await;
 }
 
@@ -49,13 +54,13 @@ async fn two_hundred_callers_run_it_once_on_the_embedded_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), Options { poll: false, ..Options::default() }).unwrap();
     for round in 0..3 {
-        burst(&[Executor::new(store.clone())], &format!("round{round}")).await;
+        burst(std::slice::from_ref(&store), &format!("round{round}")).await;
     }
 }
 
 #[tokio::test]
 async fn a_waiter_is_told_that_the_attempt_failed_and_may_retry_if_it_said_so() {
-    let (executor, _) = executor();
+    let (executor, ledger) = executor();
     for (on_release, code) in [(OnRelease::Fail, Some("attempt-failed")), (OnRelease::Retry(1), None)] {
         let (effects, key) = (Effects::default(), format!("{on_release:?}").replace(['(', ')'], ""));
         let (started, go) = (
@@ -74,12 +79,13 @@ async fn a_waiter_is_told_that_the_attempt_failed_and_may_retry_if_it_said_so() 
             }
         });
         started.notified().await;
+        let reads = ledger.peeks();
         let second = tokio::spawn({
             let (executor, call, effects) =
                 (executor.clone(), call(&key).on_release(on_release), effects.clone());
             async move { executor.once(call, effects.then(Ended::succeeded("second"))).await }
         });
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        eventually("the second one waits", async || ledger.peeks() > reads).await;
         go.notify_one();
         assert_eq!(first.await.unwrap().unwrap_err().code(), "attempt-failed");
         match (second.await.unwrap(), code) {
@@ -114,7 +120,7 @@ async fn a_thousand_waiters_read_when_they_come_and_when_they_are_woken_and_not_
             executor.once(call, |_| async { Ended::succeeded("never") }).await.unwrap()
         });
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    eventually("all of them wait", async || ledger.peeks() >= 1000).await;
     go.notify_one();
     let answers = waiters.join_all().await;
     first.await.unwrap().unwrap();
@@ -146,7 +152,7 @@ async fn a_settle_between_the_read_and_the_wait_is_not_missed() {
         first.await.unwrap().unwrap();
         assert_eq!(settled.reports(), 1);
     });
-    let waiter = call("between").attach(Attach::Wait(Duration::from_secs(5)));
+    let waiter = call("between").attach(Attach::Wait(Duration::from_secs(30)));
     let done = executor.once(waiter, |_| async { Ended::succeeded("never") }).await.unwrap();
     assert_eq!((done.how, done.value), (How::Attached, Outcome::Succeeded("done".into())));
 }

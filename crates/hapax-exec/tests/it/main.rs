@@ -57,7 +57,7 @@ impl Effects {
 
 /// Waits until something holds; the bound is generous, and reaching it is a failure.
 async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    for _ in 0..2_000 {
+    for _ in 0..6_000 {
         if holds().await {
             return;
         }

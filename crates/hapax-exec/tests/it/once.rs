@@ -176,7 +176,8 @@ async fn a_cancelled_call_is_dealt_with_at_once() {
 #[tokio::test]
 async fn work_that_takes_too_long_is_given_up() {
     let (executor, _) = executor();
-    let call = call("slow").give_up(Duration::from_millis(20));
+    // Long enough to begin before it is over.
+    let call = call("slow").give_up(Duration::from_millis(500));
     let error = executor.once(call, |_| std::future::pending::<Ended>()).await.unwrap_err();
     assert_eq!((error.code(), error.executed()), ("outcome-unknown", Executed::Unknown));
 }

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::settings::Tls;
 
-    const SECOND: Duration = Duration::from_secs(1);
+    const PATIENCE: Duration = Duration::from_secs(30);
 
     /// A server for `localhost` over TLS that answers every connection with `{}`, and the file with its certificate.
     async fn secure_server() -> (u16, tempfile::TempDir) {
@@ -195,7 +195,7 @@ mod tests {
             let file = folder.path().join("cert.pem");
             let roots = || tls::client_config(believed.then_some(file.as_path()));
             let url = format!("https://{host}:{port}/");
-            Outside::with_roots(&url, SECOND, 100, roots).unwrap().get().await
+            Outside::with_roots(&url, PATIENCE, 100, roots).unwrap().get().await
         };
         assert_eq!(ask("localhost", true).await.unwrap(), "{}");
         assert!(ask("127.0.0.1", true).await.is_err(), "the certificate is for another name");
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_url_says_where_to_go_and_nothing_else() {
-        let read = |url: &str| Outside::new(url, SECOND, 100);
+        let read = |url: &str| Outside::new(url, PATIENCE, 100);
         let service = read("http://[::1]:8080/keys?x=1").unwrap();
         assert_eq!((service.host.as_str(), service.port, service.path.as_str()), ("::1", 8080, "/keys?x=1"));
         let service = read("http://issuer.example").unwrap();

@@ -264,28 +264,28 @@ async fn a_head_that_drips_is_given_up_in_time() {
     let mut used = connect(&running).await;
     ask(&mut used, "/hello").await;
     for stream in [&mut silent, &mut used] {
-        let begun = Instant::now();
-        let mut broken = false;
-        for byte in "GET /hello HTTP/1.1\r\nHost: a\r\nX-Long: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx".bytes() {
-            broken = broken || stream.write_all(&[byte]).await.is_err();
-            sleep(Duration::from_millis(20)).await;
-        }
+        let head = "GET /hello HTTP/1.1\r\nHost: a\r\nX-Long: ".bytes();
+        let drip = async {
+            for byte in head.chain(std::iter::repeat(b'x')) {
+                if stream.write_all(&[byte]).await.is_err() {
+                    return;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, drip).await.expect("not every byte is taken");
         rest(stream).await;
-        assert!(broken, "every byte was taken");
-        assert!(begun.elapsed() < Duration::from_secs(5));
     }
     let mut silent = connect(&running).await;
-    let begun = Instant::now();
     assert_eq!(rest(&mut silent).await, "");
-    assert!(begun.elapsed() < Duration::from_secs(5));
     until("every connection is closed", || running.counts().open == 0).await;
 }
 
 #[tokio::test]
 async fn silence_between_requests_may_last_longer_than_a_head() {
     let running = start(&Desk::new(), |edge| {
-        edge.header_timeout = Duration::from_millis(300);
-        edge.idle_timeout = Duration::from_secs(3);
+        edge.header_timeout = Duration::from_millis(600);
+        edge.idle_timeout = Duration::from_secs(4);
     });
     let mut stream = connect(&running).await;
     ask(&mut stream, "/hello").await;
@@ -300,12 +300,12 @@ async fn silence_between_requests_may_last_longer_than_a_head() {
 async fn a_running_request_is_not_held_to_be_silence() {
     let desk = Desk::new();
     let running = start(&desk, |edge| {
-        edge.header_timeout = Duration::from_millis(50);
-        edge.idle_timeout = Duration::from_millis(50);
+        edge.header_timeout = Duration::from_millis(400);
+        edge.idle_timeout = Duration::from_millis(400);
     });
     let mut stream = connect(&running).await;
     write(&mut stream, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    sleep(Duration::from_millis(300)).await;
+    sleep(Duration::from_secs(1)).await;
     desk.go_on();
     assert_eq!(answer(&mut stream).await.1, "waited");
 }
@@ -324,16 +324,17 @@ async fn a_client_that_takes_nothing_of_its_answer_is_cut() {
 
 #[tokio::test]
 async fn a_client_that_takes_its_answer_slowly_gets_all_of_it() {
-    let running = start(&Desk::new(), |edge| edge.idle_timeout = Duration::from_secs(1));
+    let silence = Duration::from_secs(3);
+    let running = start(&Desk::new(), |edge| edge.idle_timeout = silence);
     let mut stream = connect(&running).await;
     write(&mut stream, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
     head(&mut stream).await;
     let begun = Instant::now();
     for _ in 0..32 {
         exactly(&mut stream, LARGE / 32).await;
-        sleep(Duration::from_millis(80)).await;
+        sleep(silence / 28).await;
     }
-    assert!(begun.elapsed() > Duration::from_secs(2), "it took longer than any silence may");
+    assert!(begun.elapsed() > silence, "it took longer than any silence may");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::raw::PATIENCE;
 use crate::world::{Got, World, change_rule};
 
 #[tokio::test]
@@ -63,8 +64,13 @@ async fn the_service_sees_who_asks_and_a_key_that_only_the_edge_can_write_k4_a5(
 #[tokio::test]
 async fn of_two_hundred_simultaneous_requests_one_runs_and_all_have_its_answer() {
     let world = World::start().await;
-    let asks = (0..200).map(|_| world.charge("k-1", "{}", &[("x-do", "pause=200")]));
-    let answers: Vec<Got> = futures_util::future::join_all(asks).await;
+    let asks = (0..200).map(|_| world.charge("k-1", "{}", &[("x-do", "hold")]));
+    let let_go = async {
+        world.service.reached(1).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        world.service.let_go();
+    };
+    let (answers, ()): (Vec<Got>, ()) = tokio::join!(futures_util::future::join_all(asks), let_go);
     assert_eq!(world.service.count(), 1);
     let first = answers[0].clone().without_marks();
     assert!(answers.into_iter().all(|answer| answer.without_marks() == first));
@@ -127,14 +133,17 @@ async fn absent_foreign_and_expired_outcomes_are_the_same_404_h7() {
 #[tokio::test]
 async fn a_recall_waits_for_the_outcome_and_its_output_does_not_h7() {
     let world = World::start().await;
-    let slow = world.charge("k-1", "{}", &[("x-do", "pause=400")]);
+    let slow = world.charge("k-1", "{}", &[("x-do", "hold")]);
     let asks = async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        world.service.reached(1).await;
         let output = world.ask("GET /charges/by-idempotency-key/k-1/output", &world.alice, &[], "").await;
         assert_eq!((output.status, output.code().as_str()), (409, "in-progress"));
         let operation = output.header("x-operation-id").unwrap().to_owned();
-        let waited = world.ask(&format!("GET /operations/{operation}"), &world.alice, &[], "").await;
-        assert_eq!(waited.status, 201);
+        let asked = format!("GET /operations/{operation}");
+        let mut waits = std::pin::pin!(world.ask(&asked, &world.alice, &[], ""));
+        assert!(tokio::time::timeout(Duration::from_millis(100), &mut waits).await.is_err(), "it waits");
+        world.service.let_go();
+        assert_eq!(waits.await.status, 201);
     };
     let (first, ()) = tokio::join!(slow, asks);
     assert_eq!(first.status, 201);
@@ -143,10 +152,12 @@ async fn a_recall_waits_for_the_outcome_and_its_output_does_not_h7() {
 #[tokio::test]
 async fn an_answer_can_be_fetched_later_h6() {
     let world = World::start().await;
-    let accepted = world.charge("k-1", "{}", &[("prefer", "respond-async"), ("x-do", "pause=200")]).await;
+    let accepted = world.charge("k-1", "{}", &[("prefer", "respond-async"), ("x-do", "hold")]).await;
     assert_eq!((accepted.status, accepted.header("preference-applied")), (202, Some("respond-async")));
     let place = accepted.header("location").unwrap().to_owned();
-    let fetched = world.ask(&format!("GET {place}"), &world.alice, &[], "").await;
+    let asked = format!("GET {place}");
+    let (fetched, ()) =
+        tokio::join!(world.ask(&asked, &world.alice, &[], ""), async { world.service.let_go() });
     assert_eq!((fetched.status, fetched.text()), (201, "answer 1 to {}".into()));
     let again = world.charge("k-1", "{}", &[("prefer", "respond-async")]).await;
     assert_eq!((again.status, again.is_replay()), (201, true), "what is there is handed out at once");
@@ -155,17 +166,13 @@ async fn an_answer_can_be_fetched_later_h6() {
 #[tokio::test]
 async fn a_client_that_hangs_up_does_not_cancel_the_work_h5() {
     let world = World::start().await;
-    let request = world.request(
-        "POST /charges",
-        &world.alice,
-        &[("idempotency-key", "k-1"), ("x-do", "pause=300")],
-        "{}",
-    );
+    let request =
+        world.request("POST /charges", &world.alice, &[("idempotency-key", "k-1"), ("x-do", "hold")], "{}");
     let mut stream = world.connect().await;
     tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    world.service.reached(1).await;
     drop(stream);
-    let again = world.charge("k-1", "{}", &[]).await;
+    let (again, ()) = tokio::join!(world.charge("k-1", "{}", &[]), async { world.service.let_go() });
     assert_eq!((again.status, again.is_replay(), world.service.count()), (201, true, 1));
 }
 
@@ -175,27 +182,24 @@ async fn the_callers_wait_ends_and_the_call_goes_on_h5() {
         change_rule(settings, "charge", |rule| rule.timeout = Duration::from_millis(100));
     })
     .await;
-    let first = world.charge("k-1", "{}", &[("x-do", "pause=400")]).await;
+    let first = world.charge("k-1", "{}", &[("x-do", "hold")]).await;
     assert_eq!((first.status, first.code().as_str()), (504, "upstream-timeout"));
-    let again = world.charge("k-1", "{}", &[]).await;
+    let (again, ()) = tokio::join!(world.charge("k-1", "{}", &[]), async { world.service.let_go() });
     assert_eq!((again.status, world.service.count()), (201, 1));
 }
 
 #[tokio::test]
 async fn a_drain_finishes_what_is_running_and_takes_nothing_new() {
     let world = World::start().await;
-    let request = world.request(
-        "POST /charges",
-        &world.alice,
-        &[("idempotency-key", "k-1"), ("x-do", "pause=300")],
-        "{}",
-    );
+    let request =
+        world.request("POST /charges", &world.alice, &[("idempotency-key", "k-1"), ("x-do", "hold")], "{}");
     let mut stream = world.connect().await;
     tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let (clean, answered) = tokio::join!(
-        world.gateway.drain(Duration::from_secs(5)),
-        crate::world::client::read_answer(&mut stream, false)
+    world.service.reached(1).await;
+    let (clean, answered, ()) = tokio::join!(
+        world.gateway.drain(PATIENCE),
+        crate::world::client::read_answer(&mut stream, false),
+        async { world.service.let_go() }
     );
     assert!(clean);
     assert_eq!(answered.expect("the running request is answered").status, 201);

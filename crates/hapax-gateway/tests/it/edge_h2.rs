@@ -273,7 +273,7 @@ async fn rapid_resets_start_little_and_harm_nobody_else_h11() {
     let bearer = format!("Bearer {}", world.alice);
     let block: Vec<u8> = GET
         .iter()
-        .chain(&[("authorization", bearer.as_str()), ("x-do", "pause=100")])
+        .chain(&[("authorization", bearer.as_str()), ("x-do", "hold")])
         .flat_map(|(name, value)| field(name, value))
         .collect();
     for number in 0..2_000u32 {

@@ -184,7 +184,7 @@ async fn nothing_that_only_hapax_may_say_reaches_a_caller_from_a_service_a5() {
             "{line} HTTP/1.1\r\nhost: edge.example\r\nauthorization: Bearer {}\r\n{key}te: trailers\r\nconnection: te, close\r\n\r\n",
             world.alice
         );
-        let heard = world.hear(sent, 1).await;
+        let heard = world.hear_out(sent).await;
         assert_eq!(heard.statuses, [201], "{}", heard.text);
         for gone in ["forged", "outcome", "derived", "ignored", "not-kept", "epoch", "x-hop", "proxy-auth"] {
             assert!(!heard.text.contains(gone), "{line}: {gone} in {}", heard.text);

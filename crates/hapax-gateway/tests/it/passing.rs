@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_gateway::settings::Upstream;
+use hapax_gateway::settings::{Settings, Upstream};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -12,14 +12,25 @@ use crate::world::World;
 
 /// An edge before a service that the test plays itself.
 async fn world() -> (World, TcpListener) {
+    world_with(|_, _| {}).await
+}
+
+/// Every time-out of an edge that is in a hurry; long enough for whatever happens at once.
+const HASTE: Duration = Duration::from_millis(1_500);
+
+/// The same with an edge that is in a hurry.
+async fn hasty_world() -> (World, TcpListener) {
+    world_with(|settings, upstream| (settings.edge.idle_timeout, upstream.timeout) = (HASTE, HASTE)).await
+}
+
+async fn world_with(change: impl FnOnce(&mut Settings, &mut Upstream)) -> (World, TcpListener) {
     let listener = raw::listener().await;
     let port = listener.local_addr().unwrap().port();
     let world = World::with(|settings| {
-        let upstream =
-            Upstream { timeout: Duration::from_millis(500), ..Upstream::new("s", "127.0.0.1", port) };
+        let mut upstream = Upstream::new("s", "127.0.0.1", port);
+        change(settings, &mut upstream);
         let upstream = Arc::new(upstream);
         settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
-        settings.edge.idle_timeout = Duration::from_millis(500);
     })
     .await;
     (world, listener)
@@ -41,7 +52,7 @@ const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\
 
 #[tokio::test]
 async fn a_websocket_echoes_through_the_edge_h11() {
-    let (world, listener) = world().await;
+    let (world, listener) = hasty_world().await;
     let mut client = world.connect().await;
     write(&mut client, &websocket(&world, &[("x-tenant-id", "globex")])).await;
     let mut service = raw::accept(&listener).await;
@@ -72,7 +83,7 @@ async fn a_websocket_echoes_through_the_edge_h11() {
         write(&mut service, &heard).await;
         assert_eq!(exactly(&mut client, frame.len()).await, frame);
     }
-    tokio::time::sleep(Duration::from_millis(900)).await;
+    tokio::time::sleep(HASTE * 3 / 2).await;
     write(&mut service, "still here").await;
     assert_eq!(exactly(&mut client, 10).await, "still here");
     drop(client);
@@ -142,7 +153,7 @@ async fn a_keyed_request_is_never_a_tunnel_h11() {
 
 #[tokio::test]
 async fn events_arrive_as_they_are_sent_and_as_long_as_they_are_h11() {
-    let (world, listener) = world().await;
+    let (world, listener) = hasty_world().await;
     let mut client = world.connect().await;
     write(
         &mut client,
@@ -166,7 +177,7 @@ async fn events_arrive_as_they_are_sent_and_as_long_as_they_are_h11() {
         assert_eq!(chunk, format!("{:x}\r\n{event}\r\n", event.len()));
         if number % 10 == 0 {
             // Longer than every time-out there is.
-            tokio::time::sleep(Duration::from_millis(700)).await;
+            tokio::time::sleep(HASTE * 5 / 4).await;
         }
     }
     drop(client);
@@ -183,7 +194,7 @@ async fn events_arrive_as_they_are_sent_and_as_long_as_they_are_h11() {
 async fn long_bodies_stream_both_ways_and_are_not_held_h11() {
     const PIECE: usize = 1 << 16;
     const PIECES: usize = 64;
-    let (world, listener) = world().await;
+    let (world, listener) = hasty_world().await;
     let mut client = world.connect().await;
     let length = (PIECE * PIECES).to_string();
     write(&mut client, &world.request("POST /open", &world.alice, &[("content-length", &length)], "")).await;
@@ -197,7 +208,7 @@ async fn long_bodies_stream_both_ways_and_are_not_held_h11() {
         assert_eq!(world.gateway.admission().buffered(), 0);
         if number % 20 == 0 {
             // In all longer than the time-out of the service: an upload is no silence.
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            tokio::time::sleep(HASTE / 3).await;
         }
     }
     write(&mut service, &format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n")).await;

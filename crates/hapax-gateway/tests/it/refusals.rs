@@ -240,7 +240,7 @@ async fn requests_that_are_too_large_are_refused_h2() {
 #[tokio::test]
 async fn requests_that_come_too_slowly_are_given_up_h2() {
     let world = World::with(|settings| {
-        settings.edge.header_timeout = Duration::from_millis(200);
+        settings.edge.header_timeout = Duration::from_millis(500);
         settings.edge.body_rate = 1_000_000;
     })
     .await;
@@ -278,15 +278,16 @@ async fn a_used_key_says_what_is_known_of_it_l2_h2_h10() {
         change_rule(settings, "charge", |rule| rule.max_kept_response = 100);
     })
     .await;
-    let slow = [("idempotency-key", "k-1"), ("x-do", "pause=400")];
+    let slow = [("idempotency-key", "k-1"), ("x-do", "hold")];
     let second = async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        world.service.reached(1).await;
         let busy = world.ask("POST /raw", &world.alice, &slow[..1], "x").await;
         check(&world, &busy, 409, "in-progress").await;
         assert!(busy.header("x-operation-id").unwrap().starts_with("op_"));
         // Another request under the key is told so although the first one still runs.
         let other = world.ask("POST /raw", &world.alice, &slow[..1], "y").await;
         check(&world, &other, 409, "key-reused").await;
+        world.service.let_go();
         busy.json()["operation_id"].clone()
     };
     let (first, operation) = tokio::join!(world.ask("POST /raw", &world.alice, &slow, "x"), second);

@@ -8,7 +8,11 @@ use hapax_exec::{Executor, Settings as Executing};
 use hapax_gateway::settings::Upstream;
 use hapax_store::{Options, Store};
 use hapax_testkit::faulty::Faulty;
+use hapax_testkit::port::Port;
+use tokio::time::timeout;
 
+use crate::accept::until;
+use crate::raw::PATIENCE;
 use crate::refusals::check;
 use crate::world::{Service, World, change_rule};
 
@@ -17,14 +21,15 @@ const KEY: &str = "idempotency-key";
 #[tokio::test]
 async fn each_limit_of_a_tenant_refuses_and_no_other_tenant_h12() {
     let world = World::with(|settings| settings.tenants.held = 1).await;
-    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "pause=400")], "x");
+    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "hold")], "x");
     let others = async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        world.service.reached(1).await;
         let same = world.ask("POST /raw", &world.bob, &[(KEY, "k-2")], "x").await;
         check(&world, &same, 429, "too-many").await;
         assert_eq!(world.service.count(), 1);
         assert_eq!(world.ask("POST /raw", &world.eve, &[(KEY, "k-2")], "x").await.status, 201);
         assert_eq!(world.ask("POST /open", &world.bob, &[], "x").await.status, 201, "not a claim");
+        world.service.let_go();
     };
     assert_eq!(tokio::join!(slow, others).0.status, 201);
     assert_eq!(world.ask("POST /raw", &world.bob, &[(KEY, "k-2")], "x").await.status, 201, "given back");
@@ -52,29 +57,38 @@ async fn each_limit_of_a_tenant_refuses_and_no_other_tenant_h12() {
 #[tokio::test]
 async fn more_than_the_edge_can_hold_is_refused_before_it_is_read_h5_h12() {
     let world = World::with(|settings| settings.edge.max_buffered = 10).await;
-    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "pause=400")], "0123456789");
+    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "hold")], "0123456789");
     let others = async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        world.service.reached(1).await;
         assert_eq!(world.gateway.admission().buffered(), 10);
         let second = world.ask("POST /raw", &world.eve, &[(KEY, "k-2")], "x").await;
         check(&world, &second, 503, "overloaded").await;
         assert_eq!(world.service.count(), 1);
+        world.service.let_go();
     };
     assert_eq!(tokio::join!(slow, others).0.status, 201);
     assert_eq!(world.gateway.admission().buffered(), 0);
 
     let world = World::with(|settings| {
         settings.edge.max_detached = 1;
-        change_rule(settings, "raw", |rule| rule.timeout = Duration::from_millis(50));
+        change_rule(settings, "raw", |rule| rule.timeout = Duration::from_millis(500));
     })
     .await;
-    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "pause=600")], "x").await;
+    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "hold")], "x").await;
     check(&world, &slow, 504, "upstream-timeout").await;
     let second = world.ask("POST /raw", &world.alice, &[(KEY, "k-2")], "x").await;
     check(&world, &second, 503, "overloaded").await;
     assert_eq!(world.service.count(), 1);
-    tokio::time::sleep(Duration::from_millis(700)).await;
-    assert_eq!(world.ask("POST /raw", &world.alice, &[(KEY, "k-2")], "x").await.status, 201);
+    world.service.let_go();
+    let second = async {
+        loop {
+            let got = world.ask("POST /raw", &world.alice, &[(KEY, "k-2")], "x").await;
+            if got.code() != "overloaded" {
+                return got;
+            }
+        }
+    };
+    assert_eq!(timeout(PATIENCE, second).await.expect("there is room again").status, 201);
     let first = world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "x").await;
     assert_eq!((first.is_replay(), world.service.count()), (true, 2), "the call went on");
 }
@@ -85,28 +99,26 @@ async fn an_edge_that_is_about_to_end_takes_nothing_new_h11() {
         change_rule(settings, "raw", |rule| rule.timeout = Duration::from_millis(50));
     })
     .await;
-    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "pause=500")], "x").await;
+    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "hold")], "x").await;
     assert_eq!(slow.status, 504);
     let asks = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
         for (line, headers) in
             [("POST /raw", &[(KEY, "k-2")][..]), ("POST /open", &[]), ("GET /charges", &[])]
         {
             check(&world, &world.ask(line, &world.alice, headers, "").await, 503, "draining").await;
         }
+        world.service.let_go();
     };
-    let (clean, ()) = tokio::join!(world.gateway.drain(Duration::from_secs(5)), asks);
+    let (clean, ()) = tokio::join!(world.gateway.drain(PATIENCE), asks);
     assert!(clean, "what went on without a caller came to its end");
     assert_eq!(world.service.count(), 1);
 }
 
 #[tokio::test]
 async fn a_service_that_is_away_was_not_reached_and_the_key_stays_free_l7_h2() {
-    let listener = crate::raw::listener().await;
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let port = Port::reserve().unwrap();
     let world = World::with(|settings| {
-        let away = Arc::new(Upstream::new("away", "127.0.0.1", address.port()));
+        let away = Arc::new(Upstream::new("away", "127.0.0.1", port.number()));
         settings.routes.iter_mut().for_each(|route| route.upstream = away.clone());
     })
     .await;
@@ -121,7 +133,7 @@ async fn a_service_that_is_away_was_not_reached_and_the_key_stays_free_l7_h2() {
         assert_eq!(got.header("x-operation-id").is_some(), line.contains("raw") || line.contains("notes"));
         assert!(!got.text().contains("127.0.0.1"), "nothing shows what stands behind: {}", got.text());
     }
-    let back = Service::at(address).await;
+    let back = Service::at(port.address()).await;
     assert_eq!(world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "").await.status, 201);
     assert!(world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "").await.is_replay());
     assert_eq!(back.count(), 1);
@@ -131,13 +143,13 @@ async fn a_service_that_is_away_was_not_reached_and_the_key_stays_free_l7_h2() {
 async fn a_service_that_takes_too_long_ends_the_wait_on_open_routes_too_h5() {
     let world = World::with(|settings| {
         let upstream =
-            Upstream { timeout: Duration::from_millis(100), ..(*settings.upstreams["service"]).clone() };
+            Upstream { timeout: Duration::from_millis(500), ..(*settings.upstreams["service"]).clone() };
         let upstream = Arc::new(upstream);
         settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
     })
     .await;
     for line in ["POST /open", "GET /charges"] {
-        let got = world.ask(line, &world.alice, &[("x-do", "pause=2000")], "x").await;
+        let got = world.ask(line, &world.alice, &[("x-do", "hold")], "x").await;
         check(&world, &got, 504, "upstream-timeout").await;
     }
     assert_eq!(world.ask("POST /open", &world.alice, &[], "x").await.status, 201);
@@ -180,10 +192,11 @@ async fn an_outcome_that_cannot_be_recorded_yet_is_pending_and_then_there_l15() 
     for spool in [true, false] {
         let (world, ledger, _folder) = faulty(|_| {}, spool).await;
         let away = async {
-            tokio::time::sleep(Duration::from_millis(150)).await;
+            world.service.reached(1).await;
             ledger.set_away(true);
+            world.service.let_go();
         };
-        let (got, ()) = tokio::join!(world.charge("k-1", "{}", &[("x-do", "pause=300")]), away);
+        let (got, ()) = tokio::join!(world.charge("k-1", "{}", &[("x-do", "hold")]), away);
         let (status, code) = if spool { (503, "outcome-pending") } else { (409, "outcome-unknown") };
         check(&world, &got, status, code).await;
         assert!(got.header("x-operation-id").is_some());
@@ -195,13 +208,19 @@ async fn an_outcome_that_cannot_be_recorded_yet_is_pending_and_then_there_l15() 
 
 #[tokio::test]
 async fn who_waits_for_an_attempt_that_fails_is_told_so_l9() {
-    let world = World::start().await;
-    let key = [(KEY, "k-1"), ("x-do", "pause=400;cut")];
+    let (world, ledger, _folder) = faulty(|_| {}, false).await;
+    let key = [(KEY, "k-1"), ("x-do", "hold;cut")];
     let waits = async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        world.service.reached(1).await;
         world.ask("POST /orders/1/notes", &world.alice, &key[..1], "x").await
     };
-    let (first, second) = tokio::join!(world.ask("POST /orders/1/notes", &world.alice, &key, "x"), waits);
+    let let_go = async {
+        // Whoever is told that it is held reads, and then waits.
+        until("the second one waits", || ledger.peeks() > 0).await;
+        world.service.let_go();
+    };
+    let (first, second, ()) =
+        tokio::join!(world.ask("POST /orders/1/notes", &world.alice, &key, "x"), waits, let_go);
     check(&world, &first, 503, "attempt-failed").await;
     check(&world, &second, 503, "attempt-failed").await;
     assert_eq!(world.service.count(), 1, "who waits never becomes an attempt");

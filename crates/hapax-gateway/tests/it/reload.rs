@@ -7,9 +7,9 @@ use crate::world::{Service, World, settings};
 #[tokio::test]
 async fn a_reload_changes_routes_and_drops_no_request_p5() {
     let world = World::start().await;
-    let key = [("idempotency-key", "k-1"), ("x-do", "pause=400")];
+    let key = [("idempotency-key", "k-1"), ("x-do", "hold")];
     let reload = async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        world.service.reached(1).await;
         // Another service, without the route that is in use.
         let other = Service::start().await;
         let mut changed = settings(&other);
@@ -25,6 +25,7 @@ async fn a_reload_changes_routes_and_drops_no_request_p5() {
         assert_eq!(world.ask("POST /open", &world.alice, &[], "x").await.status, 404);
         assert_eq!(world.ask("POST /opened", &world.alice, &[], "x").await.status, 201);
         assert_eq!(world.charge("k-2", "{}", &[]).await.status, 201);
+        world.service.let_go();
         other
     };
     let (first, other) = tokio::join!(world.ask("POST /raw", &world.alice, &key, "x"), reload);
@@ -72,15 +73,16 @@ async fn requests_never_fail_while_settings_change_again_and_again_p5() {
 async fn another_edge_on_the_same_store_hands_out_the_same_answer_l9() {
     let first = World::start().await;
     let second = World::before(first.service.clone(), first.store.clone(), |_| {}).await;
-    let key = [("idempotency-key", "k-1"), ("x-do", "pause=300")];
+    let key = [("idempotency-key", "k-1"), ("x-do", "hold")];
     let waits = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        second.ask("POST /raw", &first.alice, &key[..1], "x").await
+        first.service.reached(1).await;
+        let let_go = async { first.service.let_go() };
+        tokio::join!(second.ask("POST /raw", &first.alice, &key[..1], "x"), let_go).0
     };
     let (here, there) = tokio::join!(first.ask("POST /raw", &first.alice, &key, "x"), waits);
     assert_eq!((here.status, here.text()), (201, "answer 1 to x".into()));
     assert_eq!(here.without_marks(), there.without_marks());
-    assert!(first.gateway.drain(Duration::from_secs(5)).await);
+    assert!(first.gateway.drain(crate::raw::PATIENCE).await);
     let again = second.ask("POST /raw", &first.alice, &key[..1], "x").await;
     assert_eq!((again.is_replay(), first.service.count()), (true, 1));
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_gateway::settings::Upstream;
 use hapax_gateway::upstream::{Failed, FailedKind, Incoming, Outgoing, Pool, Reached};
+use hapax_testkit::port::Port;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use tokio::io::AsyncWriteExt as _;
@@ -219,8 +220,8 @@ async fn more_bytes_than_the_answer_has_close_the_connection() {
 
 #[tokio::test]
 async fn a_service_that_is_away_was_certainly_not_reached_l7() {
-    let (listener, pool) = service(|_| {}).await;
-    drop(listener);
+    let port = Port::reserve().unwrap();
+    let pool = Pool::new(Arc::new(Upstream::new("s", "127.0.0.1", port.number()))).unwrap();
     let failed = patient(pool.send(post("charge"))).await.unwrap_err();
     assert_eq!((failed.reached, failed.kind), (Reached::No, FailedKind::Connect));
     assert_eq!((pool.counts().failed, pool.counts().open), (1, 0));

@@ -296,7 +296,7 @@ async fn sweep<S: AllPorts>(world: &World<S>, time: Timestamp) {
     }
     // A sweep may pass over what another transaction has not let go of yet; the next one finds it.
     let mut counted = Counts::default();
-    for _ in 0..50 {
+    for _ in 0..500 {
         while world.stores[0].sweep(50).await.expect("sweep").more {}
         counted = world.stores[0].count(&Filter::default()).await.expect("count");
         if counted == expected {

@@ -188,7 +188,7 @@ pub async fn what_was_set_aside_goes_when_its_claim_expires<H: Harness>(harness:
     assert!(matches!(store.set(anew, ok("done"), DAY).await, Ok(SetAnswer::Stored(_))));
     is_forgotten(&store, &going[2]).await;
 
-    for _ in 0..50 {
+    for _ in 0..500 {
         while store.sweep(50).await.expect("sweep").more {}
         let absent = store.find(going[0].operation_id).await.expect("find").is_none();
         if absent && !store.has_set_aside(tombstone.operation_id).await.expect("look") {

@@ -1,7 +1,7 @@
 //! What an embedded store keeps from one process to the next.
 
 use std::io::{BufRead as _, BufReader};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::{Terms, Verb};
@@ -300,33 +300,6 @@ fn a_process_that_is_killed_loses_nothing_that_it_was_told() {
             assert_eq!(retried(&store, key).await, Ok(outcome_of(key)));
         }
         assert!(store.verify().await.unwrap().is_sound());
-    });
-}
-
-#[test]
-fn of_5000_running_claims_none_lapses_while_all_request_cores_are_busy() {
-    // L4: ten terms long nothing but the store's own threads gets to run.
-    let folder = tempfile::tempdir().unwrap();
-    let term = Duration::from_millis(500);
-    let store = Embedded::open(folder.path(), Options { term, ..Options::default() }).unwrap();
-    let runtime = runtime();
-    runtime.block_on(async {
-        let mut claims = tokio::task::JoinSet::new();
-        for number in 0..5000 {
-            let store = store.clone();
-            claims.spawn(async move { granted(&store, &ask(&format!("running-{number}"))).await });
-        }
-        claims.join_all().await;
-    });
-    let until = Instant::now() + term * 10;
-    let busy: Vec<_> = (0..4).map(|_| std::thread::spawn(move || while Instant::now() < until {})).collect();
-    busy.into_iter().for_each(|thread| thread.join().unwrap());
-    runtime.block_on(async {
-        assert!(store.session().left > Duration::ZERO);
-        let counted = store.count(&Filter::default()).await.unwrap();
-        assert_eq!(counted, Counts { held: 5000, ..Counts::default() });
-        let held = Filter { state: Some(StateName::Held), ..Filter::default() };
-        assert_eq!(store.list(&held, None, 1000).await.unwrap().items.len(), 1000);
     });
 }
 

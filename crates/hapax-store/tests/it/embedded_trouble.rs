@@ -1,5 +1,6 @@
 //! Full disks and failed writes (B4, B5).
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -57,12 +58,22 @@ async fn a_full_store_refuses_claims_and_still_keeps_the_outcomes_of_those_it_gr
     assert!(store.verify().await.unwrap().is_sound());
 }
 
-#[tokio::test]
-async fn a_disk_that_is_full_in_the_middle_of_a_merge_loses_nothing_b5() {
+#[test]
+fn a_disk_that_is_full_in_the_middle_of_a_merge_loses_nothing_b5() {
+    // In a process of its own, because fail points are for all threads.
+    if let Some(folder) = part() {
+        return runtime().block_on(fill_in_the_middle_of_a_merge(&folder));
+    }
     let folder = tempfile::tempdir().unwrap();
+    let this = "embedded_trouble::a_disk_that_is_full_in_the_middle_of_a_merge_loses_nothing_b5";
+    let output = play(this, folder.path(), "").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+async fn fill_in_the_middle_of_a_merge(folder: &Path) {
     merge_soon();
     let options = || Options { table_entries: 0, ..Options::default() };
-    let mut store = Embedded::open(folder.path(), options()).unwrap();
+    let mut store = Embedded::open(folder, options()).unwrap();
     fill(&store, 0..20).await;
     let held = granted(&store, &ask("held")).await;
     fail::cfg("embedded.entering", "1*return").unwrap();
@@ -76,7 +87,7 @@ async fn a_disk_that_is_full_in_the_middle_of_a_merge_loses_nothing_b5() {
     for reopened in [false, true] {
         if reopened {
             drop(store);
-            store = Embedded::open(folder.path(), options()).unwrap();
+            store = Embedded::open(folder, options()).unwrap();
         }
         assert!(!matches!(store.claim(ask("new")).await.unwrap(), Verdict::Granted(_)));
         for key in (0..20).map(|number| format!("key-{number}")).chain(["held".into()]) {

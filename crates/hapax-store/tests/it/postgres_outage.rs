@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -18,6 +17,7 @@ use hapax_core::{
 use hapax_store::Options;
 use hapax_store::conformance::{DAY, ok, request};
 use hapax_store::postgres::Postgres;
+use hapax_testkit::port::Port;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -113,7 +113,7 @@ async fn connections_cut_again_and_again_lose_nothing_and_grant_nothing_twice_l1
 struct Server {
     dir: TempDir,
     bin: PathBuf,
-    port: u16,
+    port: Port,
     account: Option<(u32, u32)>,
     running: Option<Child>,
 }
@@ -128,7 +128,7 @@ impl Server {
         if let Some((uid, gid)) = account {
             chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let port = Port::reserve().unwrap();
         let mut server = Server { dir, bin: bin.into(), port, account, running: None };
         let mut initdb = server.command("initdb");
         initdb.args(["--username=postgres", "--auth=trust", "--no-sync", "--no-locale", "--encoding=UTF8"]);
@@ -154,7 +154,7 @@ impl Server {
             "-c",
             "listen_addresses=127.0.0.1",
             "-c",
-            &format!("port={}", self.port),
+            &format!("port={}", self.port.number()),
             "-c",
             &socket,
         ]);
@@ -181,7 +181,7 @@ impl Server {
     }
 
     fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+        format!("postgres://postgres@{}/postgres", self.port.address())
     }
 }
 

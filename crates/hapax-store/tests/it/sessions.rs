@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hapax_core::{Counts, Ending, Filter, Report};
+use hapax_core::{Counts, Ending, Filter, Report, StateName};
 use hapax_store::Options;
 use hapax_store::conformance::{AllPorts, DAY, granted, ok, request};
 use hapax_store::embedded::Embedded;
 use tokio::task::JoinSet;
 
 const CLAIMS: usize = 5_000;
-const TERM: Duration = Duration::from_secs(2);
+const TERM: Duration = Duration::from_secs(3);
 
 /// Keeps as many threads busy as there are cores, until it is dropped.
 struct Busy(Arc<AtomicBool>, Vec<std::thread::JoinHandle<u64>>);
@@ -68,6 +68,9 @@ async fn none_lapses<S: AllPorts>(store: S) {
         );
     }
     drop(busy);
+    assert!(store.session().left > Duration::ZERO);
+    let held = Filter { state: Some(StateName::Held), ..Filter::default() };
+    assert_eq!(store.list(&held, None, 1_000).await.unwrap().items.len(), 1_000);
     let mut settles = JoinSet::new();
     for (claim, epoch) in grants {
         let store = store.clone();

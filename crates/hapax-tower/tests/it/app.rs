@@ -13,18 +13,39 @@ use bytes::Bytes;
 use hapax_core::{LeafKey, Project, Scope, Subject, Tenant};
 use hapax_exec::Executor;
 use hapax_store::{Options, memory::Memory};
+use hapax_testkit::clock::VirtualClock;
 use hapax_tower::{IdempotencyLayer, Protect, Rule};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
+use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
 /// What the application did.
-#[derive(Clone, Default)]
-pub(crate) struct Effects(Arc<AtomicUsize>);
+#[derive(Clone)]
+pub(crate) struct Effects {
+    count: Arc<AtomicUsize>,
+    held: Arc<Semaphore>,
+}
 
 impl Effects {
+    fn new() -> Self {
+        Effects { count: Arc::default(), held: Arc::new(Semaphore::new(0)) }
+    }
+
     pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Waits until something was done.
+    pub(crate) async fn begun(&self) {
+        while self.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Whoever was told to hold goes on, now and from now on.
+    pub(crate) fn go_on(&self) {
+        self.held.close();
     }
 }
 
@@ -41,13 +62,28 @@ pub(crate) fn app(rule: Rule) -> App {
     app_with(rule, |layer| layer, |protect| protect)
 }
 
+/// The same by a clock that the test moves.
+pub(crate) fn app_at(clock: &VirtualClock, rule: Rule) -> App {
+    let options = Options { clock: Some(Arc::new(clock.clone())), ..Options::default() };
+    app_on(Memory::open(options), rule, |layer| layer, |protect| protect)
+}
+
 pub(crate) fn app_with(
     rule: Rule,
     layered: impl FnOnce(IdempotencyLayer<Memory>) -> IdempotencyLayer<Memory>,
     protected: impl FnOnce(Protect<Memory>) -> Protect<Memory>,
 ) -> App {
-    let effects = Effects::default();
-    let executor = Executor::new(Memory::open(Options::default()));
+    app_on(Memory::open(Options::default()), rule, layered, protected)
+}
+
+fn app_on(
+    store: Memory,
+    rule: Rule,
+    layered: impl FnOnce(IdempotencyLayer<Memory>) -> IdempotencyLayer<Memory>,
+    protected: impl FnOnce(Protect<Memory>) -> Protect<Memory>,
+) -> App {
+    let effects = Effects::new();
+    let executor = Executor::new(store);
     let protect = protected(Protect::new(executor, LeafKey::new([7; 32])));
     let layer = layered(IdempotencyLayer::new(protect.clone(), rule, whose));
     let router = Router::new().route("/charges", post(charge)).with_state(effects.clone()).layer(layer);
@@ -68,10 +104,13 @@ fn whose(head: &http::request::Parts) -> Option<Scope> {
 
 /// Does what the request's headers say.
 async fn charge(State(effects): State<Effects>, headers: HeaderMap, body: Bytes) -> Response {
-    let number = effects.0.fetch_add(1, Ordering::SeqCst) + 1;
+    let number = effects.count.fetch_add(1, Ordering::SeqCst) + 1;
     let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     if let Some(pause) = told("x-pause").and_then(|pause| pause.parse().ok()) {
         tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+    if told("x-hold").is_some() {
+        let _ = effects.held.acquire().await;
     }
     if told("x-panic").is_some() {
         panic!("as told");

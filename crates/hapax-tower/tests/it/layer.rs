@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use hapax_core::{Policy, Recipe, Rerun, Width};
 use hapax_exec::Attach;
+use hapax_testkit::clock::VirtualClock;
 use hapax_tower::{Keep, On5xx, Rule};
 
-use crate::app::{Got, app, app_with, request};
+use crate::app::{Got, app, app_at, app_with, request};
 
 fn rule() -> Rule {
     Rule::new("charges.create").unwrap()
@@ -65,12 +66,11 @@ async fn another_body_is_a_mismatch_that_explains_itself_at_rest_and_in_flight_h
     let app = app(Rule { recipe: Recipe::json(), ..rule() });
     let slow = {
         let app = app.clone();
-        tokio::spawn(
-            async move { app.post("k-1", "{\"amount\":5,\"to\":\"b\"}", &[("x-pause", "150")]).await },
-        )
+        tokio::spawn(async move { app.post("k-1", "{\"amount\":5,\"to\":\"b\"}", &[("x-hold", "1")]).await })
     };
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    app.effects.begun().await;
     let in_flight = app.post("k-1", "{\"amount\":6,\"to\":\"b\",\"new\":1}", &[]).await;
+    app.effects.go_on();
     assert_eq!(slow.await.unwrap().status, 201);
     let at_rest = app.post("k-1", "{\"amount\":6,\"to\":\"b\",\"new\":1}", &[]).await;
     for got in [in_flight, at_rest] {
@@ -203,11 +203,11 @@ async fn only_the_head_or_only_the_fact_can_be_kept_b9() {
 #[tokio::test]
 async fn the_callers_wait_ends_and_the_call_goes_on_h5() {
     let app = app(Rule { timeout: Duration::from_millis(80), ..rule() });
-    let first = app.post("k", "x", &[("x-pause", "300")]).await;
+    let first = app.post("k", "x", &[("x-hold", "1")]).await;
     assert_eq!((first.status, first.code().as_str()), (504, "upstream-timeout"));
     assert_eq!(first.json()["retryable"], true);
     assert_eq!(app.protect.calls().detached(), 1);
-    let again = app.post("k", "x", &[]).await;
+    let (again, ()) = tokio::join!(app.post("k", "x", &[]), async { app.effects.go_on() });
     assert_eq!((again.status, &again.body[..]), (201, &b"charge 1 of x"[..]));
     app.protect.calls().idle().await;
     assert_eq!((app.effects.count(), app.protect.calls().detached()), (1, 0));
@@ -218,20 +218,22 @@ async fn a_caller_who_hangs_up_does_not_cancel_the_work_h5() {
     let app = app(rule());
     let caller = {
         let app = app.clone();
-        tokio::spawn(async move { app.post("k", "x", &[("x-pause", "200")]).await })
+        tokio::spawn(async move { app.post("k", "x", &[("x-hold", "1")]).await })
     };
-    tokio::time::sleep(Duration::from_millis(60)).await;
+    app.effects.begun().await;
     caller.abort();
     assert!(caller.await.is_err());
-    let again = app.post("k", "x", &[]).await;
+    let (again, ()) = tokio::join!(app.post("k", "x", &[]), async { app.effects.go_on() });
     assert_eq!((again.status, again.is_replay(), app.effects.count()), (201, true, 1));
 }
 
 #[tokio::test]
 async fn the_work_ends_when_it_is_given_up_l7() {
-    let unsafe_ = app(Rule { give_up: Duration::from_millis(60), ..rule() });
+    // Long enough to begin, and for what ends at once.
+    let give_up = Duration::from_millis(500);
+    let unsafe_ = app(Rule { give_up, ..rule() });
     assert_eq!(unsafe_.post("k", "x", &[("x-pause", "60000")]).await.code(), "outcome-unknown");
-    let safe = app(Rule { give_up: Duration::from_millis(60), rerun: Rerun::Safe, ..rule() });
+    let safe = app(Rule { give_up, rerun: Rerun::Safe, ..rule() });
     assert_eq!(safe.post("k", "x", &[("x-pause", "60000")]).await.code(), "attempt-failed");
     assert_eq!(safe.post("k", "x", &[]).await.status, 201);
 }
@@ -241,22 +243,24 @@ async fn a_second_caller_waits_as_long_as_it_prefers_or_is_refused_at_once_h6_l9
     let app_wait = app(rule());
     let slow = {
         let app = app_wait.clone();
-        tokio::spawn(async move { app.post("k", "x", &[("x-pause", "400")]).await })
+        tokio::spawn(async move { app.post("k", "x", &[("x-hold", "1")]).await })
     };
-    tokio::time::sleep(Duration::from_millis(60)).await;
+    app_wait.effects.begun().await;
     let hasty = app_wait.post("k", "x", &[("prefer", "wait=0")]).await;
     assert_eq!((hasty.status, hasty.code().as_str()), (409, "in-progress"));
     assert!(hasty.header("retry-after").is_some());
     assert_eq!(hasty.json()["operation_id"].as_str(), hasty.header("x-operation-id"));
+    app_wait.effects.go_on();
     assert_eq!(slow.await.unwrap().status, 201);
 
     let app_reject = app(Rule { attach: Attach::Reject, ..rule() });
     let slow = {
         let app = app_reject.clone();
-        tokio::spawn(async move { app.post("k", "x", &[("x-pause", "300")]).await })
+        tokio::spawn(async move { app.post("k", "x", &[("x-hold", "1")]).await })
     };
-    tokio::time::sleep(Duration::from_millis(60)).await;
+    app_reject.effects.begun().await;
     assert_eq!(app_reject.post("k", "x", &[]).await.code(), "in-progress");
+    app_reject.effects.go_on();
     assert_eq!(slow.await.unwrap().status, 201);
 }
 
@@ -290,11 +294,12 @@ async fn a_request_without_a_key_is_refused_passed_or_derived_as_its_policy_says
 
 #[tokio::test]
 async fn a_derived_key_ends_with_its_window_in_doubt_too_h9() {
-    let window = Some(Duration::from_millis(150));
-    let app = app(Rule { policy: Policy::Accepted, derived: window, rerun: Rerun::Unsafe, ..rule() });
+    let (clock, window) = (VirtualClock::new(), Duration::from_secs(10));
+    let rule = Rule { policy: Policy::Accepted, derived: Some(window), rerun: Rerun::Unsafe, ..rule() };
+    let app = app_at(&clock, rule);
     assert_eq!(app.post("", "x", &[("x-status", "502")]).await.code(), "outcome-unknown");
     assert_eq!(app.post("", "x", &[]).await.code(), "outcome-unknown");
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    clock.advance(window);
     assert_eq!(app.post("", "x", &[]).await.status, 201);
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hapax_client::{Client, Error, IdempotencyKey, Kind, RetryPolicy};
 
+use crate::crowd::came_in;
 use crate::rig::process::eventually;
 use crate::rig::{Ground, Kind as Store};
 
@@ -54,19 +55,19 @@ async fn the_client_drives_the_edge_and_its_errors_say_what_to_do_c4() {
 async fn a_client_whose_calls_are_cut_off_again_and_again_has_one_effect_each_c2() {
     let ground = Ground::new(Store::Embedded).await;
     let hapax = ground.serve().await;
-    // Every attempt is given up before the service has answered; the edge goes on, and a later attempt joins.
+    // The first attempt is given up before the service has answered; the edge goes on, and a later attempt joins.
     let hasty = client(&hapax.edge.to_string(), "user:alice")
-        .attempt_timeout(Duration::from_millis(80))
+        .attempt_timeout(Duration::from_millis(200))
+        .policy(RetryPolicy::new(100, Duration::from_millis(20), Duration::from_millis(200), 0.1).unwrap())
         .build()
         .unwrap();
     for number in 0..5 {
-        let answer = hasty
-            .post("/charges")
-            .body(format!("{number}"))
-            .header("x-do", "pause=150")
-            .send()
-            .await
-            .unwrap();
+        ground.service.hold();
+        let before = came_in(&hapax).await;
+        let call = tokio::spawn(hasty.post("/charges").body(format!("{number}")).send());
+        eventually("it tries again", async || came_in(&hapax).await >= before + 2).await;
+        ground.service.let_go();
+        let answer = call.await.unwrap().unwrap();
         assert_eq!((answer.status(), answer.attempts() > 1), (201, true));
     }
     assert_eq!(ground.service.done().len(), 5);

@@ -3,7 +3,7 @@
 
 use crate::rig::caller::ALICE;
 use crate::rig::process::eventually;
-use crate::rig::{Got, Ground, Hapax, Kind, Who};
+use crate::rig::{BRIEF, Got, Ground, Hapax, Kind, Who};
 
 macro_rules! on_each_store {
     ($($name:ident)*) => {
@@ -109,7 +109,8 @@ async fn the_key_means_something_else_on_another_path_and_for_another_caller_k5(
 }
 
 async fn a_kill_mid_run_leaves_an_unsafe_call_unknown_and_runs_a_safe_one_again_l6(kind: Kind) {
-    let ground = Ground::new(kind).await;
+    let mut ground = Ground::new(kind).await;
+    ground.lease = BRIEF;
     let edge = ground.serve().await;
     ground.service.hold();
     let (charge, note) = (edge.begin("/charges", "k", "{}", ""), edge.begin("/notes", "k", "{}", ""));

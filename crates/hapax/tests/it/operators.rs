@@ -115,7 +115,7 @@ async fn an_api_key_opens_the_edge_until_it_is_revoked_a2() {
     // Within the few seconds that keys are remembered for.
     let revoked = std::time::Instant::now();
     eventually("the key stops working", async || ask(key).await.status == 401).await;
-    assert!(revoked.elapsed() < std::time::Duration::from_secs(10), "{:?}", revoked.elapsed());
+    assert!(revoked.elapsed() < std::time::Duration::from_secs(30), "{:?}", revoked.elapsed());
     assert_eq!(ground.service.count(), 1);
 }
 

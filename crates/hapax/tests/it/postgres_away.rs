@@ -7,8 +7,7 @@ use crate::rig::process::eventually;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_ledger_the_edge_does_nothing_and_loses_nothing_l14_l15() {
     let mut server = Server::start(&[]);
-    let mut ground = Ground::at(server.url()).await;
-    ground.lease = "30s";
+    let ground = Ground::at(server.url()).await;
     let edge = ground.serve().await;
     let kept = edge.post("/charges", "before", "{}", "").await;
     assert_eq!(kept.status, 201);

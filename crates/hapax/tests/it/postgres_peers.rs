@@ -2,7 +2,7 @@
 
 use crate::fire::burst_runs_once;
 use crate::rig::process::eventually;
-use crate::rig::{Ground, Kind};
+use crate::rig::{BRIEF, Ground, Kind};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_over_two_instances_run_once_and_get_equal_answers_l2() {
@@ -31,7 +31,8 @@ async fn who_waits_at_one_instance_gets_what_the_run_of_another_produced_l9() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_killed_instance_ran_is_unknown_to_the_other_or_taken_over_l6() {
-    let ground = Ground::new(Kind::Postgres).await;
+    let mut ground = Ground::new(Kind::Postgres).await;
+    ground.lease = BRIEF;
     let (a, b) = (ground.serve_as("a").await, ground.serve_as("b").await);
     ground.service.hold();
     let _charge = a.begin("/charges", "k", "{}", "");
@@ -55,7 +56,8 @@ async fn what_a_killed_instance_ran_is_unknown_to_the_other_or_taken_over_l6() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_instance_cannot_overwrite_what_was_decided_since_l5() {
-    let ground = Ground::new(Kind::Postgres).await;
+    let mut ground = Ground::new(Kind::Postgres).await;
+    ground.lease = BRIEF;
     let (a, b) = (ground.serve_as("a").await, ground.serve_as("b").await);
     ground.service.hold();
     let late = a.begin("/notes", "k", "{}", "");

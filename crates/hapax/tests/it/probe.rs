@@ -43,6 +43,18 @@ fn seen<'a>(report: &'a Value, id: &str) -> &'a str {
     row["seen"].as_str().unwrap()
 }
 
+/// Probes again where the probe says that it could not bring two requests together: a machine that stalls for a while is
+/// too slow for that.
+fn steadily(mut probe: impl FnMut() -> (Option<i32>, Value)) -> (Option<i32>, Value) {
+    for _ in 0..4 {
+        let (code, report) = probe();
+        if !seen(&report, "other-body-in-flight").contains("too fast") {
+            return (code, report);
+        }
+    }
+    probe()
+}
+
 /// The usual probe of a planted server.
 fn probe_planted(server: &Planted) -> (Option<i32>, Value) {
     probed(&[
@@ -62,8 +74,9 @@ fn probe_planted(server: &Planted) -> (Option<i32>, Value) {
 
 #[test]
 fn a_sound_server_passes_and_gets_no_more_requests_than_was_said_m5() {
-    let server = Planted::start(Fault::None);
-    let (code, report) = probe_planted(&server);
+    let mut server = None;
+    let (code, report) = steadily(|| probe_planted(server.insert(Planted::start(Fault::None))));
+    let server = server.unwrap();
     assert_eq!((code, &report["verdict"]), (Some(0), &Value::from("pass")), "{report:#}");
     assert_eq!(rows(&report, "not-tested"), Vec::<String>::new(), "{report:#}");
     assert_eq!(report["requests"]["sent"], server.requests(), "what is sent is what is counted");
@@ -148,8 +161,8 @@ fn people_get_a_table_and_ci_gets_junit_m5() {
 
 #[test]
 fn an_api_that_is_not_there_is_unavailable_m5() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let done = probe(&[&format!("http://127.0.0.1:{port}/charges"), "--json"]);
+    let nobody = hapax_testkit::port::Port::reserve().unwrap();
+    let done = probe(&[&format!("http://{}/charges", nobody.address()), "--json"]);
     assert_eq!(done.status.code(), Some(3));
     assert!(String::from_utf8(done.stderr).unwrap().contains("cannot be reached"));
     assert!(done.stdout.is_empty());
@@ -186,7 +199,7 @@ fn misuse_is_told_before_anything_is_sent_m5() {
 fn the_edge_passes_with_no_warning_m5() {
     let demo = Demo::start(None);
     let caller = |variable: &str| format!("Authorization: Bearer {}", demo.after(&format!("{variable}=")));
-    let (code, report) = probed(&[
+    let args = [
         &format!("{}/charges", demo.after("edge ")),
         "--body-json",
         r#"{"amount": 10}"#,
@@ -194,7 +207,8 @@ fn the_edge_passes_with_no_warning_m5() {
         &caller("ALICE"),
         "--other-header",
         &caller("BOB"),
-    ]);
+    ];
+    let (code, report) = steadily(|| probed(&args));
     assert_eq!((code, &report["verdict"]), (Some(0), &Value::from("pass")), "{report:#}");
     // The edge answers everybody in a race, so that there is no 409 to look at; and the demo has one operation.
     assert_eq!(rows(&report, "not-tested"), ["other-path", "retry-after"], "{report:#}");

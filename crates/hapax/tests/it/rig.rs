@@ -24,6 +24,9 @@ use crate::claims_cli::{Told, told};
 /// The operators' token of every instance.
 pub(crate) const TOKEN: &str = "operator-0123456789";
 
+/// A lease that a test can wait for, and a living process does not lose at once.
+pub(crate) const BRIEF: &str = "3s";
+
 /// Where claims are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -36,7 +39,7 @@ pub(crate) struct Ground {
     pub(crate) folder: TempDir,
     pub(crate) store: String,
     pub(crate) service: Service,
-    /// How long a process that died keeps its claims.
+    /// How long a process that died keeps its claims; and so how long one that lives may stall.
     pub(crate) lease: &'static str,
     /// What stands before the routes in every configuration.
     pub(crate) sections: String,
@@ -67,7 +70,7 @@ impl Ground {
     async fn on(folder: TempDir, store: String, database: Option<Database>) -> Ground {
         let service = Service::start().await;
         let (sections, routes) = (String::new(), String::new());
-        Ground { folder, store, service, lease: "1s", sections, routes, _database: database }
+        Ground { folder, store, service, lease: "30s", sections, routes, _database: database }
     }
 
     /// The configuration of the instance with this name.
@@ -80,7 +83,7 @@ impl Ground {
 listen = "127.0.0.1:0"
 threads = 2
 max_connections = 40000
-attach_timeout = "60s"
+attach_timeout = "300s"
 [admin]
 listen = "127.0.0.1:0"
 token_env = "HAPAX_ADMIN_TOKEN"
@@ -97,7 +100,7 @@ format = "text"
 {sections}
 [upstreams.service]
 url = "http://{service}"
-timeout = "60s"
+timeout = "300s"
 
 # Must not happen twice.
 [[routes]]

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+use tokio::sync::OwnedMutexGuard;
 
 #[derive(Clone, Default)]
 pub(crate) struct Outside {
@@ -23,6 +24,7 @@ pub(crate) struct Outside {
 struct State {
     says: Mutex<(u16, Bytes)>,
     takes: Mutex<Duration>,
+    held: Arc<tokio::sync::Mutex<()>>,
     asked: AtomicUsize,
     last: Mutex<Option<(HeaderMap, Bytes)>>,
 }
@@ -55,6 +57,11 @@ impl Outside {
         *self.state.takes.lock().unwrap() = time;
     }
 
+    /// Whoever asks is not answered until what this returns is dropped.
+    pub(crate) async fn hold(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.state.held).lock_owned().await
+    }
+
     pub(crate) fn asked(&self) -> usize {
         self.state.asked.load(Ordering::SeqCst)
     }
@@ -71,6 +78,7 @@ impl Outside {
         *self.state.last.lock().unwrap() = Some((head.headers, body.collect().await?.to_bytes()));
         let takes = *self.state.takes.lock().unwrap();
         tokio::time::sleep(takes).await;
+        drop(self.state.held.lock().await);
         let (status, body) = self.state.says.lock().unwrap().clone();
         Ok(Response::builder().status(status).body(Full::new(body)).unwrap())
     }

@@ -157,9 +157,9 @@ async fn a_token_is_good_from_its_begin_to_its_end_and_must_have_an_end_a1() {
 #[tokio::test]
 async fn a_remembered_token_is_not_good_beyond_its_end_a1() {
     let authenticator = open(&with_secret()).await;
-    let token = signed_with_secret(&claims(json!({ "exp": in_seconds(1) })));
+    let token = signed_with_secret(&claims(json!({ "exp": in_seconds(2) })));
     assert!(ask(&authenticator, &token).await.is_ok());
-    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    tokio::time::sleep(Duration::from_millis(3_100)).await;
     assert!(is_invalid(&ask(&authenticator, &token).await));
 }
 

@@ -6,9 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::World;
-
-/// How long an answer may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::raw::PATIENCE;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,29 +172,33 @@ fn unchunked(mut bytes: &[u8]) -> Option<Vec<u8>> {
 pub(crate) struct Heard {
     pub(crate) statuses: Vec<u16>,
     pub(crate) text: String,
-    pub(crate) closed: bool,
 }
 
 /// How long a connection is listened to for an answer too many.
 const SILENCE: Duration = Duration::from_millis(60);
 
 impl<L: hapax_core::Ledger> World<L> {
+    /// Sends these bytes and listens until the edge closes the connection.
+    pub(crate) async fn hear_out(&self, bytes: impl AsRef<[u8]>) -> Heard {
+        self.hear(bytes, usize::MAX).await
+    }
+
     /// Sends these bytes and listens: for so many answers, and a moment longer.
     pub(crate) async fn hear(&self, bytes: impl AsRef<[u8]>, answers: usize) -> Heard {
         let mut stream = self.connect().await;
         let _ = stream.write_all(bytes.as_ref()).await;
-        let (mut heard, mut closed) = (Vec::new(), false);
+        let mut heard = Vec::new();
         loop {
             let patience = if statuses(&heard).len() >= answers { SILENCE } else { PATIENCE };
             match tokio::time::timeout(patience, stream.read_buf(&mut heard)).await {
-                Ok(Ok(0) | Err(_)) => closed = true,
+                Ok(Ok(0) | Err(_)) => {}
                 Ok(Ok(_)) => continue,
-                Err(_) => assert!(patience == SILENCE, "no answer in time"),
+                Err(_) => assert!(patience == SILENCE, "no answer, and no end, in time"),
             }
             break;
         }
         let text = String::from_utf8_lossy(&heard).into_owned();
-        Heard { statuses: statuses(&heard), text, closed }
+        Heard { statuses: statuses(&heard), text }
     }
 }
 

@@ -1,14 +1,16 @@
 //! A service that writes down what arrives, byte by byte, and answers as the header `x-do` says:
-//! `status=N`, `pause=MS`, `length=N` (a body of that length), `chunked`, `close`, `cut` (no answer), `half` (half an answer),
+//! `status=N`, `hold` (until the test lets it go), `length=N` (a body of that length), `chunked`, `close`, `cut` (no answer), `half` (half an answer),
 //! `garbage` (no HTTP), `head=N` (a header of that length), `outcome=WORD`, `binary`, `cors` (lets another
 //! origin in). Several are separated by `;`.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::accept::until;
 
 /// What arrived.
 #[derive(Clone, Debug)]
@@ -47,6 +49,7 @@ impl Arrived {
 pub(crate) struct Service {
     address: SocketAddr,
     arrived: Arc<Mutex<Vec<Arrived>>>,
+    held: Arc<Semaphore>,
 }
 
 impl Service {
@@ -57,7 +60,8 @@ impl Service {
     /// At an address of the test's choice.
     pub(crate) async fn at(address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
-        let service = Service { address: listener.local_addr().unwrap(), arrived: Arc::default() };
+        let held = Arc::new(Semaphore::new(0));
+        let service = Service { address: listener.local_addr().unwrap(), arrived: Arc::default(), held };
         let serving = service.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -82,6 +86,16 @@ impl Service {
         self.arrived.lock().unwrap().len()
     }
 
+    /// Waits until so many requests have arrived.
+    pub(crate) async fn reached(&self, count: usize) {
+        until("the service is reached", || self.count() >= count).await;
+    }
+
+    /// Requests that were told to hold are answered, now and from now on.
+    pub(crate) fn let_go(&self) {
+        self.held.close();
+    }
+
     /// The last request that arrived.
     pub(crate) fn last(&self) -> Arrived {
         self.arrived.lock().unwrap().last().cloned().expect("something arrived")
@@ -95,7 +109,7 @@ impl Service {
                 all.push(arrived.clone());
                 all.len()
             };
-            if !answer(&mut stream, &arrived, number).await {
+            if !answer(&mut stream, &arrived, number, &self.held).await {
                 return;
             }
         }
@@ -161,14 +175,14 @@ async fn read_line(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Strin
 }
 
 /// Answers; says whether the connection goes on.
-async fn answer(stream: &mut TcpStream, arrived: &Arrived, number: usize) -> bool {
+async fn answer(stream: &mut TcpStream, arrived: &Arrived, number: usize, held: &Semaphore) -> bool {
     let told = arrived.header("x-do").unwrap_or_default();
     let tell = |name: &str| {
         told.split(';').find_map(|word| word.trim().strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
     };
     let is_told = |name: &str| told.split(';').any(|word| word.trim() == name);
-    if let Some(pause) = tell("pause").and_then(|pause| pause.parse().ok()) {
-        tokio::time::sleep(Duration::from_millis(pause)).await;
+    if is_told("hold") {
+        let _ = held.acquire().await;
     }
     if is_told("cut") {
         return false;

@@ -23,7 +23,8 @@ use super::{probed, rows, seen};
 fn axum_idempotent() -> Router {
     let runs = Arc::new(AtomicU64::new(0));
     let charge = move |_body: String| async move {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // All of a race have come by then.
+        tokio::time::sleep(Duration::from_millis(500)).await;
         format!("charge {}", runs.fetch_add(1, Ordering::SeqCst))
     };
     let login = async |session: Session<MokaStore>| {

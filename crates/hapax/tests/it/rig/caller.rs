@@ -12,7 +12,7 @@ use super::Hapax;
 use super::wire::Message;
 
 /// How long an answer may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A caller: tenant, project, subject.
 #[derive(Clone, Copy, Debug)]

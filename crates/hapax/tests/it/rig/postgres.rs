@@ -1,13 +1,13 @@
 //! PostgreSQL servers of a test's own: with settings that no other test wants, or to be killed.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use hapax_testkit::port::Port;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -15,7 +15,8 @@ use tempfile::TempDir;
 pub(crate) struct Server {
     dir: TempDir,
     bin: PathBuf,
-    port: u16,
+    /// Its own while it has fallen, too.
+    port: Port,
     account: Option<(u32, u32)>,
     running: Vec<Child>,
 }
@@ -30,7 +31,7 @@ impl Server {
         if let Some((uid, gid)) = account {
             chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let port = Port::reserve().unwrap();
         let mut server = Server { dir, bin: bin.into(), port, account, running: Vec::new() };
         let data = server.dir.path().join("data").display().to_string();
         let mut initdb = server.command("initdb");
@@ -47,7 +48,7 @@ impl Server {
         let _ = fs::remove_file(self.dir.path().join("data/postmaster.pid"));
         let mut postgres = self.command("postgres");
         let socket = format!("unix_socket_directories={}", self.dir.path().display());
-        let port = self.port.to_string();
+        let port = self.port.number().to_string();
         postgres.args(["-D", &data, "-p", &port, "-c", "listen_addresses=127.0.0.1", "-c", &socket]);
         postgres.args(settings.iter().flat_map(|setting| ["-c", setting]));
         self.running.push(postgres.spawn().unwrap());
@@ -95,14 +96,15 @@ impl Server {
         if let Some((uid, gid)) = self.account {
             chown(&folder, Some(uid), Some(gid)).unwrap();
         }
-        let from = format!("host=127.0.0.1 port={} user=postgres application_name={name}", self.port);
+        let from =
+            format!("host=127.0.0.1 port={} user=postgres application_name={name}", self.port.number());
         let mut taking = self.command("pg_receivewal");
         taking.args(["-d", &from, "-D", &folder.display().to_string()]);
         self.running.push(taking.spawn().unwrap());
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+        format!("postgres://postgres@{}/postgres", self.port.address())
     }
 }
 
