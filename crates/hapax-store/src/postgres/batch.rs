@@ -19,7 +19,7 @@ use super::answer;
 use super::change::Order;
 use super::failure::Failure;
 use super::link::{Line, Link};
-use super::queue::Weigh;
+use super::queue::{Turn, Weigh};
 use super::row::{Letter, OutcomeColumns, Uuid, keep, micros, pack_fingerprint, pack_terms, packed};
 use super::shared::Shared;
 use super::shelf::ShelfName;
@@ -118,17 +118,22 @@ impl Weigh for Item {
 /// Serves batches on one connection.
 pub(super) async fn serve(shared: Arc<Shared>) {
     let mut line = Line::new(shared.database.clone());
-    while let Some((items, _turn)) = shared.batches.share().await {
-        serve_batch(&shared, &mut line, items).await;
+    while let Some((items, mut turn)) = shared.batches.share().await {
+        serve_batch(&shared, &mut line, items, &mut turn).await;
     }
 }
 
-async fn serve_batch(shared: &Arc<Shared>, line: &mut Line, items: Vec<Item>) {
+async fn serve_batch(shared: &Arc<Shared>, line: &mut Line, items: Vec<Item>, turn: &mut Turn<'_, Item>) {
     let deadline = Instant::now() + shared.options.patience;
     let mut batches = vec![Batch::new(items, shared.session.known().id)];
     while let Some(batch) = batches.pop() {
         match attempt(shared, line, &batch).await {
-            Ok(done) => answer::batch(shared, batch, done),
+            Ok(done) => {
+                if batches.is_empty() {
+                    turn.answers();
+                }
+                answer::batch(shared, batch, done);
+            }
             // The same attempts and the same epochs again: whatever was carried out is found to have been
             // (L13).
             Err(Failure::Lost(_) | Failure::Unknown(_)) if Instant::now() < deadline => batches.push(batch),

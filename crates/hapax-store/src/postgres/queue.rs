@@ -33,6 +33,8 @@ struct State<T> {
     /// Batches that are under way, and the items in them.
     batches: usize,
     under_way: usize,
+    /// Takers that answer whom they have taken, and then look here.
+    answering: usize,
     /// How many items there lately were at once, waiting and under way.
     population: usize,
     /// How long a taker lingers, and until when one does.
@@ -63,6 +65,7 @@ impl<T> Queue<T> {
             takers,
             batches: 0,
             under_way: 0,
+            answering: 0,
             population: 0,
             linger: Duration::ZERO,
             lingering: None,
@@ -81,7 +84,9 @@ impl<T> Queue<T> {
                 return Err((item, Error::unavailable("too many commands wait for the store")));
             }
             state.items.push_back(item);
-            if !state.is_enough(state.lingering) {
+            // Who has just been answered often asks again before the taker is done, and that one looks here next. To wake
+            // another one for it takes longer.
+            if state.answering > 0 || !state.is_enough(state.lingering) {
                 return Ok(());
             }
         }
@@ -117,7 +122,8 @@ impl<T> Queue<T> {
                     self.filled.notify_one();
                     return None;
                 }
-                let lingers = Instant::now() < until;
+                // Without another batch the first item is enough, and who waits for one needs no timer.
+                let lingers = state.batches > 0 && Instant::now() < until;
                 if !state.items.is_empty() && state.is_enough(lingers.then_some(until)) {
                     if state.lingering == Some(until) {
                         state.lingering = None;
@@ -164,7 +170,7 @@ impl<T: Weigh> Queue<T> {
             }
             state.batches += 1;
             state.under_way += count;
-            let turn = Turn { queue: self, count, since: Instant::now() };
+            let turn = Turn { queue: self, count, since: Instant::now(), answers: false };
             Some((state.items.drain(..count).collect(), turn))
         })
         .await
@@ -176,6 +182,16 @@ pub(super) struct Turn<'a, T> {
     queue: &'a Queue<T>,
     count: usize,
     since: Instant,
+    answers: bool,
+}
+
+impl<T> Turn<'_, T> {
+    /// All that is left of this turn is to answer, and whoever has it looks into the queue next.
+    pub(super) fn answers(&mut self) {
+        if !std::mem::replace(&mut self.answers, true) {
+            self.queue.lock().answering += 1;
+        }
+    }
 }
 
 impl<T> Drop for Turn<'_, T> {
@@ -183,6 +199,7 @@ impl<T> Drop for Turn<'_, T> {
         let mut state = self.queue.lock();
         state.batches -= 1;
         state.under_way -= self.count;
+        state.answering -= usize::from(self.answers);
         let part = self.since.elapsed() / limits::LINGER_PART;
         state.linger = (state.linger.saturating_mul(7).saturating_add(part) / 8).min(limits::LINGER);
     }
@@ -195,6 +212,7 @@ pub(super) fn closed_error() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use tokio::time::timeout;
 
     use super::*;
@@ -275,6 +293,23 @@ mod tests {
         queue.push(0).unwrap();
         let (taken, _turn) = queue.share().await.unwrap();
         assert_eq!((taken, began.elapsed()), (vec![0], Duration::ZERO));
+    }
+
+    #[tokio::test]
+    async fn what_comes_while_a_taker_answers_is_taken_by_that_one_and_nobody_is_woken_for_it() {
+        let queue = Queue::new(2);
+        queue.push(0).unwrap();
+        let (_, mut turn) = queue.share().await.unwrap();
+        let mut idle = std::pin::pin!(queue.share());
+        assert!((&mut idle).now_or_never().is_none());
+        turn.answers();
+        queue.push(1).unwrap();
+        assert!((&mut idle).now_or_never().is_none(), "an idle taker was woken");
+        drop(turn);
+        let (taken, _turn) = queue.share().await.unwrap();
+        assert_eq!(taken, [1]);
+        queue.push(2).unwrap();
+        assert_eq!(idle.await.unwrap().0, [2], "nobody answers any more");
     }
 
     #[tokio::test(start_paused = true)]
