@@ -20,6 +20,8 @@ mod postgres_guard;
 #[cfg(feature = "postgres")]
 mod postgres_opening;
 #[cfg(feature = "postgres")]
+mod postgres_operators;
+#[cfg(feature = "postgres")]
 mod postgres_outage;
 mod scenarios;
 #[cfg(feature = "postgres")]

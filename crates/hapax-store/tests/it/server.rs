@@ -1,5 +1,8 @@
 //! Databases of their own for tests, on the server that `cargo xtask test` starts.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
 use tokio_postgres::NoTls;
 
 /// A database that goes when the test ends.
@@ -45,4 +48,25 @@ async fn execute(server: &str, statement: &str) {
     let (client, connection) = tokio_postgres::connect(server, NoTls).await.expect("the server answers");
     tokio::spawn(connection);
     client.batch_execute(statement).await.expect("the statement runs");
+}
+
+/// Looks until it is so, and fails if it never is.
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let looking = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), looking).await.expect("what the test waits for happens");
+}
+
+/// Returns when a statement with this in its text waits for a lock in the database. On a connection of its own, because
+/// a transaction goes on seeing what was going on when it first looked.
+pub(crate) async fn until_somebody_waits(database: &Database, statement: &str) {
+    let (client, connection) =
+        tokio_postgres::connect(database.url(), NoTls).await.expect("the server answers");
+    tokio::spawn(connection);
+    let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
+                   AND wait_event_type = 'Lock' AND position($1 IN query) > 0)";
+    until(async || client.query_one(sql, &[&statement]).await.expect("the server answers").get(0)).await;
 }
