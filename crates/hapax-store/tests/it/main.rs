@@ -23,6 +23,8 @@ mod postgres_opening;
 mod postgres_operators;
 #[cfg(feature = "postgres")]
 mod postgres_outage;
+#[cfg(feature = "postgres")]
+mod postgres_waking;
 mod scenarios;
 #[cfg(feature = "postgres")]
 mod server;

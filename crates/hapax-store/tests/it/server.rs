@@ -1,5 +1,6 @@
 //! Databases of their own for tests, on the server that `cargo xtask test` starts.
 
+use std::process::Command;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -69,4 +70,23 @@ pub(crate) async fn until_somebody_waits(database: &Database, statement: &str) {
     let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
                    AND wait_event_type = 'Lock' AND position($1 IN query) > 0)";
     until(async || client.query_one(sql, &[&statement]).await.expect("the server answers").get(0)).await;
+}
+
+/// Set where a test runs in a process of its own.
+const ALONE: &str = "HAPAX_TEST_ALONE";
+
+/// Whether this process runs one test alone.
+pub(crate) fn is_alone() -> bool {
+    std::env::var_os(ALONE).is_some()
+}
+
+/// Runs a test in a process of its own, because what it changes or looks at is the whole process's.
+pub(crate) fn run_alone(test: &str, variables: &[(&str, &str)]) {
+    // Not by its name: whoever builds meanwhile puts another program there.
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").envs(variables.iter().copied());
+    let output = command.output().expect("the test starts");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("1 passed"), "{variables:?}\n{told}\n{complaint}");
 }
