@@ -24,6 +24,8 @@ mod postgres_operators;
 #[cfg(feature = "postgres")]
 mod postgres_outage;
 #[cfg(feature = "postgres")]
+mod postgres_sweeping;
+#[cfg(feature = "postgres")]
 mod postgres_waking;
 mod scenarios;
 #[cfg(feature = "postgres")]
