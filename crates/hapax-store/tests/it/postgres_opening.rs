@@ -5,7 +5,7 @@ use hapax_store::Options;
 use hapax_store::postgres::Postgres;
 use tokio::task::JoinSet;
 
-use crate::postgres::{by_hand, connect, hold, open, settle};
+use crate::postgres::{ask, by_hand, connect, hold, open, settle};
 use crate::server::{Database, is_alone, run_alone, until, until_somebody_waits};
 
 async fn refusal(url: &str) -> hapax_core::Error {
@@ -139,6 +139,19 @@ async fn stores_that_nobody_has() {
     hold(&clone, "k").await;
     assert!(threads() > 1, "somebody has it");
     drop(clone);
+    until(async || threads() == 0).await;
+
+    // While a batch is sent again and again.
+    let patience = std::time::Duration::from_secs(600);
+    let store = open(&database, Options { patience, ..by_hand() }).await;
+    database.takes_writes(false).await;
+    let client = connect(database.url()).await;
+    let refused = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+    let refused = async || -> i64 { client.query_one(refused, &[]).await.unwrap().get(0) };
+    let before = refused().await;
+    let claiming = tokio::spawn(async move { ask(&store, "k").await });
+    until(async || refused().await > before).await;
+    claiming.abort();
     until(async || threads() == 0).await;
 }
 

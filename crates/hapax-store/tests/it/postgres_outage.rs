@@ -297,20 +297,12 @@ async fn a_server_that_has_become_a_replica_is_refused_and_named_l4() {
 async fn a_database_that_takes_no_writes_for_a_while_is_unavailable_l14() {
     let (database, options) =
         (Database::fresh().await, Options { patience: Duration::from_millis(300), ..by_hand() });
-    let (store, client) = (open(&database, options).await, connect(database.url()).await);
+    let store = open(&database, options).await;
     let (id, epoch) = hold(&store, "k").await;
-    let read_only = "DO $$ BEGIN \
-                         EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); \
-                     END $$; \
-                     SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                     WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    client.batch_execute(read_only).await.unwrap();
+    database.takes_writes(false).await;
     let error = store.claim(request("new", "body", Terms::default())).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable, "{error:#}");
-    let again = "DO $$ BEGIN \
-                     EXECUTE format('ALTER DATABASE %I RESET default_transaction_read_only', current_database()); \
-                 END $$";
-    client.batch_execute(again).await.unwrap();
+    database.takes_writes(true).await;
     settle_at_last(&store, id, epoch).await;
 }
 

@@ -30,6 +30,15 @@ impl Database {
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
+
+    /// Whether it takes writes from now on; cuts every connection to it, because only new ones learn of it.
+    pub(crate) async fn takes_writes(&self, whether: bool) {
+        let (name, read_only) = (&self.name, if whether { "off" } else { "on" });
+        let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = {read_only}");
+        execute(&self.server, &set).await;
+        let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+        execute(&self.server, &cut).await;
+    }
 }
 
 impl Drop for Database {
