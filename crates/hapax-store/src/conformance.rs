@@ -107,6 +107,7 @@ macro_rules! conformance_tests {
             inspecting::a_listing_looks_at_every_part_of_its_filter,
             inspecting::a_purged_key_that_is_used_again_is_listed_once,
             inspecting::a_claim_is_found_by_its_public_id,
+            inspecting::a_record_names_who_asked_first,
             inspecting::a_public_id_leads_only_its_own_caller_to_a_claim,
             inspecting::decisions_are_audited_and_so_is_a_settle_that_contradicts_one,
             inspecting::sweeping_is_bounded_and_says_whether_more_is_due,

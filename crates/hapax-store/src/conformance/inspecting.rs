@@ -78,6 +78,31 @@ pub async fn a_public_id_leads_only_its_own_caller_to_a_claim<H: Harness>(harnes
     }
 }
 
+/// K5, L17: where the width is wider than subject, a claim is several callers', and its record names who asked first.
+pub async fn a_record_names_who_asked_first<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let (alice, bob) = ("user:alice", "user:bob");
+    let asked = |subject: &str, key: &str| {
+        let narrow = by(subject, "acme", "prod", "pay", key);
+        let (scope, operation) = (narrow.identity.scope().clone(), narrow.identity.operation().clone());
+        let key = narrow.identity.key().clone();
+        let identity = hapax_core::Identity::new(Source::Header, scope, Width::Project, operation, key);
+        ClaimRequest::new(identity, narrow.fingerprint)
+    };
+    let soon_over = Report::Settle(ok("done"), Retention::For(Duration::from_secs(1)));
+    // What is taken over stays whose it was; what is granted anew is whose it is now.
+    let ways = [("over", Report::Release(hapax_core::Ran::No), alice), ("anew", soon_over, bob)];
+    for (key, report, first) in ways {
+        let request = asked(alice, key);
+        let (id, grant) = (request.identity.claim_id(), granted(&store, &request).await);
+        store.report(id, grant.epoch, report, Vec::new()).await.expect("report");
+        harness.advance(Duration::from_secs(1));
+        granted(&store, &asked(bob, key)).await;
+        let record = store.record(id).await.expect("record").expect("it is there");
+        assert_eq!(record.identity, asked(first, key).identity, "{key}");
+    }
+}
+
 /// L17.
 pub async fn claims_are_listed_in_pages_and_counted<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;

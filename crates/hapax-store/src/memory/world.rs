@@ -182,6 +182,10 @@ impl World {
             self.epochs += 1;
         }
         if let Some(entry) = self.claims.get_mut(&id) {
+            // What is over and is granted anew is whoever asks for it; a takeover stays what it was.
+            if let (None, Some(asks)) = (current(Some(&entry.claim), now), identity) {
+                entry.identity = asks.clone();
+            }
             entry.claim = claim;
             return Ok(());
         }

@@ -226,20 +226,25 @@ mod tests {
     /// Two takers have had a batch of eight between them, which took them `took`, and the first is back.
     async fn one_is_back<'a>(queue: &'a Queue<usize>, took: Duration) -> Turn<'a, usize> {
         (0..8).for_each(|n| queue.push(n).unwrap());
-        let (first, first_turn) = queue.share().await.unwrap();
-        let (second, second_turn) = queue.share().await.unwrap();
+        let (first, first_turn) = take(queue).await;
+        let (second, second_turn) = take(queue).await;
         assert_eq!((first.len(), second.len()), (4, 4), "each takes its half");
         tokio::time::advance(took).await;
         drop(first_turn);
         second_turn
     }
 
-    #[tokio::test]
+    /// Takes a batch. Where a broken rule would leave the test waiting for one, it fails.
+    async fn take(queue: &Queue<usize>) -> (Vec<usize>, Turn<'_, usize>) {
+        timeout(Duration::from_secs(60), queue.share()).await.expect("there is a batch").unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_first_taker_gets_its_share_and_the_second_the_rest() {
         let queue = Queue::new(2);
         (0..5).for_each(|n| queue.push(n).unwrap());
-        let (first, _turn) = queue.share().await.unwrap();
-        let (second, _turn) = queue.share().await.unwrap();
+        let (first, _turn) = take(&queue).await;
+        let (second, _turn) = take(&queue).await;
         assert_eq!((first, second), (vec![0, 1, 2], vec![3, 4]));
     }
 
@@ -254,21 +259,26 @@ mod tests {
             }
         };
         let began = Instant::now();
-        let (taken, ()) = tokio::join!(queue.share(), answered);
-        assert_eq!((taken.unwrap().0.len(), began.elapsed()), (4, Duration::ZERO));
+        let (taken, ()) = tokio::join!(take(&queue), answered);
+        assert_eq!((taken.0.len(), began.elapsed()), (4, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_lingers_for_longer_than_a_part_of_what_a_batch_takes() {
-        let queue = Queue::new(2);
-        let took = Duration::from_millis(32);
-        let _other = one_is_back(&queue, took).await;
-        let began = Instant::now();
-        queue.push(0).unwrap();
-        let (taken, _turn) = queue.share().await.unwrap();
-        let lingered = began.elapsed();
-        assert_eq!(taken, [0]);
-        assert!(lingered > Duration::ZERO && lingered <= limits::LINGER, "{lingered:?}");
+        let (short, long) = (Duration::from_millis(4), Duration::from_secs(1));
+        for (took, bound) in [(short, short / limits::LINGER_PART), (long, limits::LINGER)] {
+            let queue = Queue::new(2);
+            for _ in 0..50 {
+                drop(one_is_back(&queue, took).await);
+            }
+            let _other = one_is_back(&queue, took).await;
+            let began = Instant::now();
+            queue.push(0).unwrap();
+            let (taken, _turn) = take(&queue).await;
+            let lingered = began.elapsed();
+            assert_eq!(taken, [0]);
+            assert!(lingered > Duration::ZERO && lingered <= bound, "{lingered:?} where {took:?} is usual");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -281,8 +291,42 @@ mod tests {
             queue.push(0).unwrap();
             pushed
         };
-        let (taken, pushed) = tokio::join!(async { (queue.share().await.unwrap().0, Instant::now()) }, late);
+        let (taken, pushed) = tokio::join!(async { (take(&queue).await.0, Instant::now()) }, late);
         assert_eq!(taken, (vec![0], pushed));
+    }
+
+    /// One taker has long been idle; another one comes back and lingers until its share of four is there. Then there are `more`.
+    /// What both took, and whether the idle one had it at once.
+    async fn one_lingers_beside_an_idle_one(weight: usize, more: usize) -> (Vec<usize>, Vec<usize>, bool) {
+        let queue = Queue::new(2);
+        let _other = one_is_back(&queue, Duration::from_millis(8)).await;
+        let later = || tokio::time::sleep(limits::LINGER * 5);
+        let idle = async { (take(&queue).await, Instant::now()) };
+        let back = async {
+            later().await;
+            take(&queue).await
+        };
+        let pushing = async {
+            later().await;
+            tokio::task::yield_now().await;
+            (0..4).for_each(|_| queue.push(weight).unwrap());
+            tokio::task::yield_now().await;
+            (0..more).for_each(|_| queue.push(weight).unwrap());
+            Instant::now()
+        };
+        let (((idle, _turn), when), (back, _its_turn), pushed) = tokio::join!(idle, back, pushing);
+        (back, idle, when == pushed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_left_with_its_share_keeps_nobody_else_from_being_woken() {
+        assert_eq!(one_lingers_beside_an_idle_one(0, 1).await, (vec![0; 4], vec![0], true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_batch_has_no_room_for_is_left_to_whoever_else_waits() {
+        let heavy = limits::BATCH_BYTES;
+        assert_eq!(one_lingers_beside_an_idle_one(heavy, 0).await, (vec![heavy], vec![heavy], true));
     }
 
     #[tokio::test(start_paused = true)]
@@ -291,7 +335,7 @@ mod tests {
         drop(one_is_back(&queue, Duration::from_millis(8)).await);
         let began = Instant::now();
         queue.push(0).unwrap();
-        let (taken, _turn) = queue.share().await.unwrap();
+        let (taken, _turn) = take(&queue).await;
         assert_eq!((taken, began.elapsed()), (vec![0], Duration::ZERO));
     }
 
@@ -329,30 +373,38 @@ mod tests {
         assert_eq!(taken, (true, pushed));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_queue_forgets_that_there_were_more() {
         let queue = Queue::new(2);
         (0..1_000).for_each(|n| queue.push(n).unwrap());
-        while queue.lock().population > 1 {
-            drop(queue.share().await.unwrap());
+        for _ in 0..200 {
+            drop(take(&queue).await);
             queue.push(0).unwrap();
         }
+        assert_eq!(queue.lock().population, 1);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn whoever_waits_for_a_batch_is_woken_by_the_first_item() {
         let queue = Queue::new(2);
-        let (taken, ()) = tokio::join!(queue.share(), async { queue.push(7_usize).unwrap() });
-        assert_eq!(taken.unwrap().0, [7]);
+        let (taken, ()) = tokio::join!(take(&queue), async { queue.push(7_usize).unwrap() });
+        assert_eq!(taken.0, [7]);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_batch_ends_where_its_bytes_do_and_has_at_least_one_item() {
         let queue = Queue::new(1);
         [limits::BATCH_BYTES + 1, 1, limits::BATCH_BYTES, 1].into_iter().for_each(|n| queue.push(n).unwrap());
         for size in [1, 1, 1, 1] {
-            assert_eq!(queue.share().await.unwrap().0.len(), size);
+            assert_eq!(take(&queue).await.0.len(), size);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_has_no_more_items_than_its_bound() {
+        let queue = Queue::new(1);
+        (0..=limits::BATCH).for_each(|_| queue.push(0).unwrap());
+        assert_eq!([take(&queue).await.0.len(), take(&queue).await.0.len()], [limits::BATCH, 1]);
     }
 
     #[test]
@@ -363,12 +415,45 @@ mod tests {
         assert_eq!((item, error.kind()), (7, hapax_core::Kind::Unavailable));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_closed_queue_gives_nothing_and_takes_nothing() {
         let queue = Queue::new(1);
         queue.push(1_usize).unwrap();
         queue.close();
         assert!(queue.share().await.is_none());
         assert!(queue.push(2).is_err());
+    }
+
+    #[test]
+    fn what_waits_in_a_queue_that_is_closed_is_dropped() {
+        let (queue, item) = (Queue::new(1), std::sync::Arc::new(()));
+        queue.push(item.clone()).unwrap();
+        queue.close();
+        assert_eq!(std::sync::Arc::strong_count(&item), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_is_closed_sends_every_taker_away_at_once() {
+        let queue = Queue::new(2);
+        let _other = one_is_back(&queue, Duration::from_millis(8)).await;
+        let later = || tokio::time::sleep(limits::LINGER * 5);
+        let taking = async || {
+            let taken = timeout(Duration::from_secs(60), queue.share()).await.expect("an answer");
+            (taken.is_none(), Instant::now())
+        };
+        // One has long been idle, the other one lingers.
+        let back = async {
+            later().await;
+            taking().await
+        };
+        let closing = async {
+            later().await;
+            tokio::task::yield_now().await;
+            queue.push(0).unwrap();
+            queue.close();
+            (true, Instant::now())
+        };
+        let (idle, back, closed) = tokio::join!(taking(), back, closing);
+        assert_eq!((idle, back), (closed, closed));
     }
 }

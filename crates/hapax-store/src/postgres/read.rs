@@ -103,8 +103,8 @@ async fn read(shared: &Shared, link: &mut Link, reads: &[Read]) -> Result<(Times
         let id = ClaimId::from_bytes(digest);
         // One claim that cannot be read does not keep others from being read.
         let stored = Stored::read(row, 1).and_then(|stored| stored.ok_or_else(super::confused));
-        if stored.as_ref().is_ok_and(|stored| stored.watched) {
-            shared.watchers.marked(id);
+        if let Ok(stored) = &stored {
+            shared.watchers.found(id, stored.watched);
         }
         found.insert(id, stored);
     }

@@ -112,10 +112,14 @@ impl Watchers {
         claims.iter().filter(unmarked).copied().collect()
     }
 
-    /// A claim's row carries the mark.
-    pub(super) fn marked(&self, claim: ClaimId) {
-        if self.hub.watches(&claim) {
+    /// A claim's row was read, with the mark or without. A mark that was there went with its row, and the claim was granted
+    /// anew: it is made again.
+    pub(super) fn found(&self, claim: ClaimId, marked: bool) {
+        if marked && self.hub.watches(&claim) {
             self.lock().marked.insert(claim);
+        } else if !marked && self.lock().marked.remove(&claim) {
+            self.lock().fresh.push(claim);
+            self.fresh.notify_one();
         }
     }
 

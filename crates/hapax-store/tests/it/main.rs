@@ -20,7 +20,13 @@ mod postgres_guard;
 #[cfg(feature = "postgres")]
 mod postgres_opening;
 #[cfg(feature = "postgres")]
+mod postgres_operators;
+#[cfg(feature = "postgres")]
 mod postgres_outage;
+#[cfg(feature = "postgres")]
+mod postgres_sweeping;
+#[cfg(feature = "postgres")]
+mod postgres_waking;
 mod scenarios;
 #[cfg(feature = "postgres")]
 mod server;

@@ -472,18 +472,3 @@ async fn what_is_due_is_swept_in_chunks_l10() {
     let outcomes: i64 = client.query_one("SELECT count(*) FROM hapax.outcomes", &[]).await.unwrap().get(0);
     assert_eq!(outcomes, 1);
 }
-
-#[tokio::test]
-async fn the_sweeper_works_by_itself_and_one_process_at_a_time_does() {
-    let database = Database::fresh().await;
-    let second = open(&database, Options::default()).await;
-    let options = Options { heartbeat: false, term: Duration::from_secs(2), ..Options::default() };
-    let first = open(&database, options).await;
-    hold(&first, "lapses").await;
-    let swept = timeout(SOON, async {
-        while second.count(&Filter::default()).await.unwrap().in_doubt == 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    swept.await.expect("the gauge is true without traffic (L6)");
-}

@@ -5,8 +5,8 @@ use hapax_store::Options;
 use hapax_store::postgres::Postgres;
 use tokio::task::JoinSet;
 
-use crate::postgres::{by_hand, connect, hold, open, settle};
-use crate::server::Database;
+use crate::postgres::{ask, by_hand, connect, hold, open, settle};
+use crate::server::{Database, is_alone, run_alone, until, until_somebody_waits};
 
 async fn refusal(url: &str) -> hapax_core::Error {
     Postgres::open(url, by_hand()).await.expect_err("it must be refused")
@@ -105,4 +105,60 @@ async fn opening_again_changes_nothing() {
     drop(open(&database, Options::default()).await);
     let record = hapax_core::Inspect::record(&store, id).await.unwrap().unwrap();
     assert_eq!(record.claim.epoch, epoch);
+}
+
+/// The threads of all stores in this process.
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        // One that has just ended has no name.
+        std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+    };
+    tasks.map(name).filter(|name| name.starts_with("hapax-")).count()
+}
+
+/// In a process of its own, because it counts threads.
+async fn stores_that_nobody_has() {
+    let database = Database::fresh().await;
+    let client = connect(database.url()).await;
+    client.batch_execute("SELECT pg_advisory_lock(hashtext('hapax.schema'))").await.unwrap();
+    let url = database.url().to_owned();
+    let opener = tokio::spawn(async move { Postgres::open(&url, Options::default()).await });
+    until_somebody_waits(&database, "pg_advisory_xact_lock").await;
+    opener.abort();
+    assert!(opener.await.is_err(), "the opener has gone");
+    assert_eq!(threads(), 1, "the store is being opened");
+    client.batch_execute("SELECT pg_advisory_unlock(hashtext('hapax.schema'))").await.unwrap();
+    until(async || threads() == 0).await;
+    let opened: i64 = client.query_one("SELECT count(*) FROM hapax.sessions", &[]).await.unwrap().get(0);
+    assert_eq!(opened, 1, "it was opened all the same");
+
+    let store = open(&database, Options::default()).await;
+    let clone = store.clone();
+    drop(store);
+    hold(&clone, "k").await;
+    assert!(threads() > 1, "somebody has it");
+    drop(clone);
+    until(async || threads() == 0).await;
+
+    // While a batch is sent again and again.
+    let patience = std::time::Duration::from_secs(600);
+    let store = open(&database, Options { patience, ..by_hand() }).await;
+    database.takes_writes(false).await;
+    let client = connect(database.url()).await;
+    let refused = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+    let refused = async || -> i64 { client.query_one(refused, &[]).await.unwrap().get(0) };
+    let before = refused().await;
+    let claiming = tokio::spawn(async move { ask(&store, "k").await });
+    until(async || refused().await > before).await;
+    claiming.abort();
+    until(async || threads() == 0).await;
+}
+
+#[tokio::test]
+async fn a_store_that_nobody_has_any_more_ends_its_threads() {
+    if is_alone() {
+        return stores_that_nobody_has().await;
+    }
+    run_alone("postgres_opening::a_store_that_nobody_has_any_more_ends_its_threads", &[]);
 }

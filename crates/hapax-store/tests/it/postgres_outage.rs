@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::{
-    Ending, Epoch, Inspect as _, Journal as _, Kind, Ledger as _, Report, StateName, Terms, Verdict,
+    ClaimId, Decision, Doubt, Ending, Epoch, Inspect as _, Journal as _, Kind, Ledger as _, Report,
+    StateName, Terms, Verb, Verdict,
 };
 use hapax_store::Options;
 use hapax_store::conformance::{DAY, ok, request};
@@ -23,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::postgres::{SOON, ask, by_hand, connect, hold, open, replayed};
-use crate::server::Database;
+use crate::server::{Database, is_alone, run_alone};
 
 const CLIENTS: usize = 64;
 
@@ -164,12 +165,17 @@ impl Server {
         self.running = Some(postgres.spawn().unwrap());
         for _ in 0..600 {
             let state = fs::read_to_string(self.dir.path().join("data/postmaster.pid")).unwrap_or_default();
-            if state.lines().nth(7).is_some_and(|line| line.trim() == "ready") {
+            if state.lines().nth(7).is_some_and(|line| matches!(line.trim(), "ready" | "standby")) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(50));
         }
         panic!("the server does not start");
+    }
+
+    /// The file that makes a replica of it; it follows nobody.
+    fn standby(&self) -> PathBuf {
+        self.dir.path().join("data/standby.signal")
     }
 
     /// Ends the server at once, as a crash of the machine would leave it.
@@ -250,6 +256,11 @@ async fn without_postgres_commands_are_refused_when_patience_ends_l14() {
         Kind::Unavailable
     );
     server.resume(&[]);
+    settle_at_last(&store, id, epoch).await;
+}
+
+/// Settles as soon as the database lets it.
+async fn settle_at_last(store: &Postgres, id: ClaimId, epoch: Epoch) {
     let settled = timeout(SOON, async {
         loop {
             let report = store.report(id, epoch, Report::Settle(ok("done"), DAY), vec![]);
@@ -259,6 +270,40 @@ async fn without_postgres_commands_are_refused_when_patience_ends_l14() {
         }
     });
     assert!(matches!(settled.await.expect("it comes back"), Ending::Settled(_)));
+}
+
+#[tokio::test]
+async fn a_server_that_has_become_a_replica_is_refused_and_named_l4() {
+    let mut server = Server::start(&[]);
+    let options = Options { patience: Duration::from_millis(300), ..by_hand() };
+    let store = Postgres::open(&server.url(), options.clone()).await.unwrap();
+    let (id, epoch) = hold(&store, "k").await;
+    server.crash();
+    fs::write(server.standby(), "").unwrap();
+    server.resume(&[]);
+    let connected = store.claim(request("new", "body", Terms::default())).await.unwrap_err();
+    let opened = Postgres::open(&server.url(), options).await.unwrap_err();
+    for error in [connected, opened] {
+        assert_eq!(error.kind(), Kind::Unavailable);
+        assert!(format!("{error:#}").contains("is a replica"), "{error:#}");
+    }
+    server.crash();
+    fs::remove_file(server.standby()).unwrap();
+    server.resume(&[]);
+    settle_at_last(&store, id, epoch).await;
+}
+
+#[tokio::test]
+async fn a_database_that_takes_no_writes_for_a_while_is_unavailable_l14() {
+    let (database, options) =
+        (Database::fresh().await, Options { patience: Duration::from_millis(300), ..by_hand() });
+    let store = open(&database, options).await;
+    let (id, epoch) = hold(&store, "k").await;
+    database.takes_writes(false).await;
+    let error = store.claim(request("new", "body", Terms::default())).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error:#}");
+    database.takes_writes(true).await;
+    settle_at_last(&store, id, epoch).await;
 }
 
 #[tokio::test]
@@ -305,20 +350,12 @@ async fn with_fail_points() {
 
 #[tokio::test]
 async fn commits_of_unknown_fate_are_found_out_l13() {
-    if std::env::var_os("FAILPOINTS").is_some() {
+    if is_alone() {
         return with_fail_points().await;
     }
     for point in ["postgres.cut_after_send", "postgres.before_commit", "postgres.after_commit"] {
         let test = "postgres_outage::commits_of_unknown_fate_are_found_out_l13";
-        // Not by its name: whoever builds meanwhile puts another program there.
-        let output = Command::new("/proc/self/exe")
-            .args(["--exact", test, "--nocapture"])
-            .env("FAILPOINTS", format!("{point}=10%return"))
-            .output()
-            .unwrap();
-        let told = String::from_utf8_lossy(&output.stdout);
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && told.contains("1 passed"), "{point}:\n{told}\n{complaint}");
+        run_alone(test, &[("FAILPOINTS", &format!("{point}=10%return"))]);
     }
 }
 
@@ -335,20 +372,25 @@ async fn append_of_unknown_fate() {
     let told = store.append(write).await;
     assert_eq!(told.unwrap_err().kind(), Kind::Unavailable, "nobody can say whether it is there");
     assert_eq!(store.read(&stream, 0, 10).await.unwrap().len(), 1, "it was not written twice");
+    decision_of_unknown_fate(&store).await;
+}
+
+/// Sent again, it would find the claim changed, and blame another operator for it.
+async fn decision_of_unknown_fate(store: &Postgres) {
+    let (id, seen) = hold(store, "k").await;
+    store.report(id, seen, Report::Doubt(Doubt::Stated), vec![]).await.unwrap();
+    fail::cfg("postgres.after_commit", "1*return").unwrap();
+    let (actor, reason) = ("ann".to_owned(), "called the bank".to_owned());
+    let verb = Verb::Settle(ok("by hand"), DAY);
+    let told = store.decide(id, Decision { seen, verb, actor, reason }).await;
+    assert_eq!(told.unwrap_err().kind(), Kind::Unavailable, "nobody can say whether it was decided");
+    assert_eq!(store.audit(None, 10).await.unwrap().items.len(), 1);
 }
 
 #[tokio::test]
 async fn what_is_not_idempotent_is_not_sent_again_after_its_commit_l13() {
-    let part = "HAPAX_TEST_PART";
-    if std::env::var_os(part).is_some() {
+    if is_alone() {
         return append_of_unknown_fate().await;
     }
-    let test = "postgres_outage::what_is_not_idempotent_is_not_sent_again_after_its_commit_l13";
-    let output = Command::new("/proc/self/exe")
-        .args(["--exact", test, "--nocapture"])
-        .env(part, "1")
-        .output()
-        .unwrap();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
+    run_alone("postgres_outage::what_is_not_idempotent_is_not_sent_again_after_its_commit_l13", &[]);
 }

@@ -1,5 +1,9 @@
 //! Databases of their own for tests, on the server that `cargo xtask test` starts.
 
+use std::process::Command;
+use std::time::Duration;
+
+use tokio::time::timeout;
 use tokio_postgres::NoTls;
 
 /// A database that goes when the test ends.
@@ -26,6 +30,15 @@ impl Database {
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
+
+    /// Whether it takes writes from now on; cuts every connection to it, because only new ones learn of it.
+    pub(crate) async fn takes_writes(&self, whether: bool) {
+        let (name, read_only) = (&self.name, if whether { "off" } else { "on" });
+        let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = {read_only}");
+        execute(&self.server, &set).await;
+        let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+        execute(&self.server, &cut).await;
+    }
 }
 
 impl Drop for Database {
@@ -45,4 +58,44 @@ async fn execute(server: &str, statement: &str) {
     let (client, connection) = tokio_postgres::connect(server, NoTls).await.expect("the server answers");
     tokio::spawn(connection);
     client.batch_execute(statement).await.expect("the statement runs");
+}
+
+/// Looks until it is so, and fails if it never is.
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let looking = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), looking).await.expect("what the test waits for happens");
+}
+
+/// Returns when a statement with this in its text waits for a lock in the database. On a connection of its own, because
+/// a transaction goes on seeing what was going on when it first looked.
+pub(crate) async fn until_somebody_waits(database: &Database, statement: &str) {
+    let (client, connection) =
+        tokio_postgres::connect(database.url(), NoTls).await.expect("the server answers");
+    tokio::spawn(connection);
+    let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
+                   AND wait_event_type = 'Lock' AND position($1 IN query) > 0)";
+    until(async || client.query_one(sql, &[&statement]).await.expect("the server answers").get(0)).await;
+}
+
+/// Set where a test runs in a process of its own.
+const ALONE: &str = "HAPAX_TEST_ALONE";
+
+/// Whether this process runs one test alone.
+pub(crate) fn is_alone() -> bool {
+    std::env::var_os(ALONE).is_some()
+}
+
+/// Runs a test in a process of its own, because what it changes or looks at is the whole process's.
+pub(crate) fn run_alone(test: &str, variables: &[(&str, &str)]) {
+    // Not by its name: whoever builds meanwhile puts another program there.
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").envs(variables.iter().copied());
+    let output = command.output().expect("the test starts");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("1 passed"), "{variables:?}\n{told}\n{complaint}");
 }

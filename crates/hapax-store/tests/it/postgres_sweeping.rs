@@ -1,0 +1,67 @@
+//! Sweeping on PostgreSQL: by itself, and of several processes one at a time (L6, L10).
+
+use std::time::Duration;
+
+use hapax_core::{Filter, Inspect as _, Ledger as _, Report, Retention};
+use hapax_store::Options;
+use hapax_store::conformance::ok;
+use hapax_store::postgres::Postgres;
+use tokio::time::timeout;
+use tokio_postgres::Client;
+
+use crate::postgres::{SOON, by_hand, connect, hold, open};
+use crate::server::{Database, until, until_somebody_waits};
+
+#[tokio::test]
+async fn what_time_alone_has_changed_shows_without_traffic_l6() {
+    let database = Database::fresh().await;
+    let options = Options { heartbeat: false, term: Duration::from_secs(2), ..Options::default() };
+    let (first, second) = (open(&database, options.clone()).await, open(&database, options).await);
+    hold(&first, "lapses").await;
+    let swept = timeout(SOON, async {
+        while second.count(&Filter::default()).await.unwrap().in_doubt == 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    swept.await.expect("the gauge is true without traffic (L6)");
+}
+
+/// Leaves an outcome that a sweep takes away.
+async fn expire(store: &Postgres, key: &str) {
+    let (id, epoch) = hold(store, key).await;
+    let at_once = Retention::For(Duration::from_micros(1));
+    store.report(id, epoch, Report::Settle(ok("done"), at_once), vec![]).await.unwrap();
+}
+
+async fn is_swept(client: &Client) -> bool {
+    let sql = "SELECT NOT EXISTS (SELECT FROM hapax.outcomes)";
+    client.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// Returns when a sweeper asks whether it is its turn. What it did before that, it has done.
+async fn until_it_comes_by(database: &Database, client: &mut Client) {
+    let tx = client.transaction().await.unwrap();
+    tx.batch_execute("LOCK TABLE hapax.sweeper IN EXCLUSIVE MODE").await.unwrap();
+    until_somebody_waits(database, "hapax.sweeper").await;
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_does_not_have_the_turn_does_not_sweep_l10() {
+    let database = Database::fresh().await;
+    let (store, mut client) = (open(&database, by_hand()).await, connect(database.url()).await);
+    let not_over = "UPDATE hapax.sweeper SET until = 9e18::bigint";
+    client.batch_execute(not_over).await.unwrap();
+    expire(&store, "first").await;
+    let _sweeper = open(&database, Options { heartbeat: false, ..Options::default() }).await;
+    for _ in 0..3 {
+        until_it_comes_by(&database, &mut client).await;
+    }
+    assert!(!is_swept(&client).await, "it is somebody else's turn");
+    client.batch_execute("UPDATE hapax.sweeper SET until = 0").await.unwrap();
+    until(async || is_swept(&client).await).await;
+    // Its own turn is no reason to wait.
+    client.batch_execute(not_over).await.unwrap();
+    expire(&store, "second").await;
+    until(async || is_swept(&client).await).await;
+}
