@@ -205,7 +205,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         edge: &Edge,
         route: &Route,
         mut head: request::Parts,
-        body: accept::Incoming,
+        mut body: accept::Incoming,
         came: &Came,
         scope: &Scope,
         pool: Pool,
@@ -215,10 +215,13 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         }
         let upgrade = tunnel::Asked::of(&mut head);
         let mut headers = forward::headers(&head.headers, came, scope);
-        let pace = Pace::new();
-        let outgoing = match http_body::Body::is_end_stream(&body) {
-            true => Outgoing::Empty,
-            false => Outgoing::stream(Upload::new(body, edge, pace.clone())),
+        // Most bodies have come with their heads. What still comes is passed on as it does, and says how it goes on.
+        let (outgoing, pace) = match body.at_hand() {
+            Some(whole) => (Outgoing::from(whole), None),
+            None => {
+                let pace = Pace::new();
+                (Outgoing::stream(Upload::new(body, edge, pace.clone())), Some(pace))
+            }
         };
         if let Some(upgrade) = &upgrade {
             upgrade.announce(&mut headers);
@@ -236,9 +239,11 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         };
         let sent = tokio::select! {
             sent = sent => sent,
-            () = pace.still_for(route.upstream.timeout) => return Err(Problem::new(Code::UpstreamTimeout)),
+            () = Pace::still_for(pace.as_deref(), route.upstream.timeout) => {
+                return Err(Problem::new(Code::UpstreamTimeout));
+            }
         };
-        let mut response = sent.map_err(|failed| match pace.was_too_slow() {
+        let mut response = sent.map_err(|failed| match pace.is_some_and(|pace| pace.was_too_slow()) {
             true => Problem::new(Code::RequestTimeout),
             false => unreachable_upstream(&failed),
         })?;

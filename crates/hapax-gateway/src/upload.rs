@@ -42,14 +42,14 @@ impl Pace {
         *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Returns when nothing has moved for so long.
-    pub(crate) async fn still_for(&self, span: Duration) {
+    /// Returns when nothing has moved for so long; without an upload, that is from now on.
+    pub(crate) async fn still_for(pace: Option<&Self>, span: Duration) {
+        let mut until = pace.map_or_else(Instant::now, Pace::moved) + span;
         loop {
-            let until = self.moved() + span;
-            if until <= Instant::now() {
-                return;
-            }
             sleep_until(until).await;
+            let moved = pace.map(|pace| pace.moved() + span).filter(|moved| *moved > until);
+            let Some(later) = moved else { return };
+            until = later;
         }
     }
 }

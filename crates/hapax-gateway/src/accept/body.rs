@@ -39,6 +39,18 @@ impl Incoming {
         Incoming(if bytes.is_empty() { State::Ended } else { State::Whole(bytes) })
     }
 
+    /// All of the body, if it is there already.
+    pub(crate) fn at_hand(&mut self) -> Option<Bytes> {
+        match std::mem::replace(&mut self.0, State::Ended) {
+            State::Ended => Some(Bytes::new()),
+            State::Whole(bytes) => Some(bytes),
+            coming => {
+                self.0 = coming;
+                None
+            }
+        }
+    }
+
     pub(super) fn flowing(flow: Flow) -> Self {
         Incoming(State::Flowing(flow))
     }

@@ -127,6 +127,7 @@ where
 
     /// Waits for more of the next head; whether there is more.
     async fn more(&mut self, stop: &Stop) -> bool {
+        let mut waits = false;
         poll_fn(|cx| {
             if !self.come.is_empty() && !self.timed {
                 self.timed = true;
@@ -135,7 +136,16 @@ where
             if self.come.is_empty() && stop.is_stopped() {
                 return Poll::Ready(false);
             }
-            fill(&mut self.stream, cx, &mut self.come).map(|count| matches!(count, Ok(1..)))
+            let filled = fill(&mut self.stream, cx, &mut self.come);
+            if filled.is_pending() && self.come.is_empty() {
+                // Woken for nothing, as it is now and then while nothing comes: then it needs no room.
+                if waits {
+                    self.come = BytesMut::new();
+                    self.sending = Sending::default();
+                }
+                waits = true;
+            }
+            filled.map(|count| matches!(count, Ok(1..)))
         })
         .await
     }

@@ -41,7 +41,9 @@ pub(super) async fn serve<H: Handler>(
     };
     let Some((stream, h2)) = opened else { return };
     if !h2 {
-        return drive(http1::serve(&site, &handler, &pulse, stream, peer), &pulse, &stop, |_| {}).await;
+        // Large, and not carried along by connections on which nothing has come yet.
+        let connection = Box::pin(http1::serve(&site, &handler, &pulse, stream, peer));
+        return drive(connection, &pulse, &stop, |_| {}).await;
     }
     let requests = Arc::clone(&pulse);
     let shared = Arc::clone(&site);
@@ -50,15 +52,21 @@ pub(super) async fn serve<H: Handler>(
         let request = request.map(Incoming::h2);
         async move { Ok::<_, Infallible>(service::answer(site, handler, pulse, request, peer).await) }
     });
-    let connection = http2().serve_connection(TokioIo::new(stream), service);
-    drive(connection, &pulse, &stop, |connection| connection.graceful_shutdown()).await;
+    let connection = Box::pin(http2().serve_connection(TokioIo::new(stream), service));
+    drive(connection, &pulse, &stop, |connection| connection.as_mut().graceful_shutdown()).await;
 }
 
 /// The stream of a connection, and whether HTTP/2 is spoken on it; `None` when nobody said so in time.
 async fn open(site: &Site, socket: TcpStream, pulse: Arc<Pulse>, slot: Slot) -> Option<(Stream, bool)> {
     let Some(config) = &site.tls else {
-        let mut stream = Stream::new(Socket::Plain(socket), pulse, slot);
-        let h2 = timeout(site.header_timeout, stream.speaks_h2()).await.ok()?.ok()?;
+        let first = async {
+            // Whoever says nothing needs no room for it.
+            socket.readable().await?;
+            let mut stream = Stream::new(Socket::Plain(socket), pulse, slot);
+            let h2 = stream.speaks_h2().await?;
+            Ok::<_, std::io::Error>((stream, h2))
+        };
+        let (stream, h2) = timeout(site.header_timeout, first).await.ok()?.ok()?;
         return Some((stream, h2));
     };
     let handshake = TlsAcceptor::from(Arc::clone(config)).accept(socket);
@@ -92,8 +100,12 @@ fn http2() -> http2::Builder<TokioExecutor> {
 ///
 /// The stop and the timer are polled only to be waked by them, once for each: a task keeps its waker. Between that, a wake-up
 /// costs one load for each of them.
-async fn drive<C: Future>(connection: C, pulse: &Pulse, stop: &Stop, end: impl Fn(Pin<&mut C>)) {
-    let mut connection = pin!(connection);
+async fn drive<C: Future>(
+    mut connection: Pin<Box<C>>,
+    pulse: &Pulse,
+    stop: &Stop,
+    end: impl Fn(&mut Pin<Box<C>>),
+) {
     let mut stopped = pin!(unconstrained(stop.stopped()));
     let Some(first) = pulse.next_look() else { return };
     let mut timer = pin!(sleep_until(first));
@@ -111,7 +123,7 @@ async fn drive<C: Future>(connection: C, pulse: &Pulse, stop: &Stop, end: impl F
         }
         if !ending && stop.is_stopped() {
             ending = true;
-            end(connection.as_mut());
+            end(&mut connection);
         }
         connection.as_mut().poll(cx).map(drop)
     })
