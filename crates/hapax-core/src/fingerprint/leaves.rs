@@ -17,6 +17,7 @@ use siphasher::sip::SipHasher24;
 
 use super::walk::{Leaf, Visit, walk};
 use crate::Error;
+use crate::id::write_hex;
 use crate::json::Pointer;
 use crate::limits::{MAX_LEAVES, MAX_LEAVES_COMPARED, MAX_POINTERS_TOLD};
 
@@ -56,7 +57,10 @@ impl LeafKey {
     /// guessed from it (O2).
     pub fn log_digest(&self, tenant: &str, key: &str) -> String {
         let digest = digest(&self.mac, &["log", tenant, key]);
-        digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+        let mut text = String::with_capacity(12);
+        // Writing into a string does not fail.
+        let _ = write_hex(&mut text, &digest[..6]);
+        text
     }
 
     fn pointer_hash(&self, pointer: &str) -> u64 {

@@ -568,3 +568,14 @@ fn the_stored_form_of_leaves_stays_as_it_is_h10() {
     let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(digest, "2dd9ff3c675f191c");
 }
+
+#[test]
+fn a_key_is_recognised_in_logs_and_cannot_be_read_there_o2() {
+    let digest = leaf_key().log_digest("acme", "order-1");
+    assert_eq!(digest, leaf_key().log_digest("acme", "order-1"));
+    assert!(digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
+    for (tenant, key) in [("acme", "order-2"), ("globex", "order-1"), ("acm", "eorder-1")] {
+        assert_ne!(digest, leaf_key().log_digest(tenant, key), "{tenant} {key}");
+    }
+    assert_ne!(digest, LeafKey::new([9; 32]).log_digest("acme", "order-1"));
+}
