@@ -49,6 +49,17 @@ impl Teller {
     async fn told_to_go_on(&self) {
         self.go.acquire().await.unwrap().forget();
     }
+
+    /// Lets another task read a body: at once, or when it is told to.
+    fn reads_elsewhere(self: Arc<Self>, body: Incoming, later: bool) {
+        tokio::spawn(async move {
+            if later {
+                self.told_to_go_on().await;
+            }
+            let read = body.collect().await;
+            let _ = self.read.send(read.map(|all| all.to_bytes()).map_err(|error| error.to_string()));
+        });
+    }
 }
 
 /// One for all threads, so that the test can ask it.
@@ -78,11 +89,15 @@ impl Handler for Shared {
                 let _ = body.collect().await;
                 std::future::pending::<()>().await;
             }
-            "/later" => drop(tokio::spawn(async move {
+            "/later" => teller.reads_elsewhere(body, true),
+            "/at-once" => {
+                let read = body.collect().await.map(|all| all.to_bytes()).map_err(|error| error.to_string());
+                let _ = teller.read.send(read);
+            }
+            "/meanwhile" => {
+                Arc::clone(&teller).reads_elsewhere(body, false);
                 teller.told_to_go_on().await;
-                let read = body.collect().await;
-                let _ = teller.read.send(read.map(|all| all.to_bytes()).map_err(|error| error.to_string()));
-            })),
+            }
             "/elsewhere" => {
                 let read = tokio::spawn(body.collect()).await.unwrap();
                 *response.body_mut() = whole(read.map_or(0, |all| all.to_bytes().len()).to_string());
@@ -264,6 +279,32 @@ async fn a_body_in_other_hands_is_never_cut_short_unnoticed_h11() {
             stream.shutdown().await.unwrap();
         }
         assert!(read(&mut reading).await.is_err());
+    }
+    // Its reader waits already when the connection ends.
+    let mut stream = connect(&running).await;
+    write(&mut stream, &format!("POST /meanwhile {CHUNKED}5\r\nhello\r\n")).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    teller.go.add_permits(1);
+    assert!(head(&mut stream).await.starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(read(&mut reading).await.is_err());
+}
+
+#[tokio::test]
+async fn what_is_beside_the_data_of_a_body_is_bounded_h11() {
+    let (running, _, mut reading) = start();
+    let small = "1;x=yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\na\r\n";
+    for (body, is_taken) in [
+        (format!("{}0\r\nx: y\r\n\r\n", small.repeat(100)), true),
+        (format!("{}0\r\n\r\n", small.repeat(1_000)), false),
+        (format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(20_000)), false),
+        (format!("1{}\r\na\r\n0\r\n\r\n", " ".repeat(20_000)), false),
+        (format!("1\r\na\r\n0\r\n{}\r\n", "x: y\r\n".repeat(101)), false),
+        (format!("1\r\na\r\n0\r\nx: {}\r\n\r\n", "y".repeat(40_000)), false),
+    ] {
+        let mut stream = connect(&running).await;
+        write(&mut stream, &format!("POST /at-once {CHUNKED}{body}")).await;
+        let what = &body[..body.len().min(60)];
+        assert_eq!(read(&mut reading).await.is_ok(), is_taken, "{what:?}");
     }
 }
 
