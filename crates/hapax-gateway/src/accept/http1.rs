@@ -164,12 +164,14 @@ where
             }
             framing => {
                 let flow = Flow::new(std::mem::take(&mut self.come), framing, head.said.expects && !old);
-                facts.flow = Some(flow.clone());
-                Incoming::flowing(flow)
+                let body = Incoming::flowing(&flow);
+                facts.flow = Some(flow);
+                body
             }
         };
         let mut request = head.request.map(|()| body);
-        if head.said.upgrade {
+        // What HTTP/1.0 says of other protocols is not heard (RFC 9110, 7.8).
+        if head.said.upgrade && !old {
             let (switch, switched) = oneshot::channel();
             facts.switch = Some(switch);
             request.extensions_mut().insert(OnSwitch(Arc::new(Mutex::new(Some(switched)))));
@@ -194,8 +196,15 @@ where
     }
 
     /// Writes an answer to its end.
-    async fn answer(&mut self, facts: Facts, response: Response<B>, stop: &Stop) -> Next {
+    async fn answer(&mut self, mut facts: Facts, response: Response<B>, stop: &Stop) -> Next {
         let (head, body) = response.into_parts();
+        // After a 1xx the client would take the next answer for the one to this request.
+        if head.status.is_informational() && !self.may_switch(head.status, &mut facts) {
+            return Next::Cut;
+        }
+        if let Some(flow) = &facts.flow {
+            flow.ask_no_more();
+        }
         let length = body.size_hint();
         let left = facts.to.left(head.status, &length);
         let unread = facts.flow.as_ref().is_some_and(Flow::is_given_up);
@@ -207,12 +216,14 @@ where
         answer::write(&head, facts.to, left, &length, keep, self.sending.head());
         self.sending.body(body, left);
         if !poll_fn(|cx| self.poll_answer(cx, &facts)).await {
+            if left == Left::Bytes {
+                self.stream.breaks_off();
+            }
             return Next::Cut;
         }
         self.sending.rest();
-        match (head.status, facts.switch) {
-            (StatusCode::SWITCHING_PROTOCOLS, Some(switch)) => Next::Switch(switch),
-            (StatusCode::SWITCHING_PROTOCOLS, None) => Next::Cut,
+        match facts.switch {
+            Some(switch) if head.status == StatusCode::SWITCHING_PROTOCOLS => Next::Switch(switch),
             _ => match facts.flow.map(|flow| flow.rest()) {
                 _ if !keep => Next::Close,
                 Some(None) => Next::Close,
@@ -223,6 +234,17 @@ where
                 None => Next::Request,
             },
         }
+    }
+
+    /// Whether another protocol was asked for and can begin: what is behind the request is that protocol's, and no part of
+    /// the request's own body.
+    fn may_switch(&mut self, status: StatusCode, facts: &mut Facts) -> bool {
+        match facts.flow.take().map(|flow| flow.rest()) {
+            None => {}
+            Some(Some(rest)) => self.come = rest,
+            Some(None) => return false,
+        }
+        status == StatusCode::SWITCHING_PROTOCOLS && facts.switch.is_some()
     }
 
     /// Whether all of the answer was written.
@@ -259,7 +281,7 @@ where
         if flow.takes_go_ahead() && self.sending.is_empty() {
             self.sending.head().extend_from_slice(GO_AHEAD);
         }
-        if !self.sending.is_empty() && matches!(self.poll_out(cx), Poll::Ready(Err(_))) {
+        if matches!(self.poll_out(cx), Poll::Ready(Err(_))) {
             return Poll::Ready(Heard::End);
         }
         let stream = &mut self.stream;

@@ -5,8 +5,10 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 use super::pulse::Pulse;
@@ -61,6 +63,11 @@ impl Stream {
     pub(super) fn beginning_with(mut self, first: BytesMut) -> Self {
         self.first = first;
         self
+    }
+
+    /// Lets the client see that something is missing where nothing but the connection's end says how long an answer is.
+    pub(super) fn breaks_off(&self) {
+        let _ = SockRef::from(self.socket.tcp()).set_linger(Some(Duration::ZERO));
     }
 
     fn write_ended(&mut self, written: &Poll<io::Result<usize>>) {

@@ -9,6 +9,7 @@ mod cors;
 mod edge;
 mod edge_h2;
 mod edge_tls;
+mod exchange;
 mod forged;
 mod http1;
 mod misbehaving;
