@@ -91,6 +91,24 @@ async fn a_websocket_echoes_through_the_edge_h11() {
 }
 
 #[tokio::test]
+async fn what_a_client_sends_behind_the_body_of_its_websocket_arrives_h11() {
+    let (world, listener) = world().await;
+    let mut client = world.connect().await;
+    let ask = websocket(&world, &[("transfer-encoding", "chunked")]);
+    write(&mut client, &format!("{ask}0\r\n\r\nearly")).await;
+    let mut service = raw::accept(&listener).await;
+    let asked = head(&mut service).await;
+    if asked.contains("transfer-encoding: chunked\r\n") {
+        assert_eq!(exactly(&mut service, 5).await, "0\r\n\r\n");
+    }
+    write(&mut service, SWITCH).await;
+    assert!(head(&mut client).await.starts_with("HTTP/1.1 101 "));
+    assert_eq!(exactly(&mut service, 5).await, "early");
+    write(&mut client, "later").await;
+    assert_eq!(exactly(&mut service, 5).await, "later");
+}
+
+#[tokio::test]
 async fn a_service_that_will_not_switch_answers_and_nothing_is_tunnelled_h11() {
     let (world, listener) = world().await;
     let mut client = world.connect().await;
