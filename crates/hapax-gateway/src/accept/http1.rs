@@ -12,8 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode};
-use http_body::Body;
-use http_body_util::Full;
+use http_body::{Body, SizeHint};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 
@@ -64,7 +63,7 @@ pub(super) async fn serve<H: Handler>(
         match conn.answer(facts, response, &site.stop).await {
             Next::Request => {}
             Next::Cut => return,
-            Next::Close => return conn.close().await,
+            Next::Close { unread } => return conn.close(unread).await,
             Next::Switch(switch) => return conn.switch(switch),
         }
     }
@@ -85,7 +84,10 @@ enum Next {
     Request,
     /// Nothing, and the client must see that something is missing.
     Cut,
-    Close,
+    /// The end of the connection; whether the client may still be sending what nobody reads.
+    Close {
+        unread: bool,
+    },
     Switch(oneshot::Sender<Stream>),
 }
 
@@ -225,8 +227,8 @@ where
         match facts.switch {
             Some(switch) if head.status == StatusCode::SWITCHING_PROTOCOLS => Next::Switch(switch),
             _ => match facts.flow.map(|flow| flow.rest()) {
-                _ if !keep => Next::Close,
-                Some(None) => Next::Close,
+                Some(None) => Next::Close { unread: true },
+                _ if !keep => Next::Close { unread: false },
                 Some(Some(rest)) => {
                     self.come = rest;
                     Next::Request
@@ -322,19 +324,19 @@ where
     async fn refuse(mut self, refused: Refused, docs: &str) {
         let (head, body) = refused.problem().response(docs).into_parts();
         let to = To::new(&http::Method::GET, false, false);
-        let length = Full::new(body.clone()).size_hint();
+        let length = SizeHint::with_exact(body.len() as u64);
         let out = self.sending.head();
         answer::write(&head, to, Left::Length(body.len() as u64), &length, false, out);
         out.extend_from_slice(&body);
         if poll_fn(|cx| self.poll_out(cx)).await.is_ok() {
-            self.close().await;
+            self.close(true).await;
         }
     }
 
     /// Ends the connection so that the client gets all that was written: to close a socket on which something unread has come
     /// would take back what the client has not read yet.
-    async fn close(mut self) {
-        if self.stream.shutdown().await.is_err() {
+    async fn close(mut self, unread: bool) {
+        if self.stream.shutdown().await.is_err() || !unread {
             return;
         }
         let discarded = async {
