@@ -328,7 +328,7 @@ async fn only_a_client_that_may_still_be_sending_is_waited_for_at_the_end_h11() 
         until("it is closed", || running.counts().open == 0).await;
         took.push(begun.elapsed());
     }
-    assert!(took[0] < took[1], "{took:?}");
+    assert!(took[0] * 2 < took[1], "{took:?}");
 }
 
 #[tokio::test]
