@@ -164,7 +164,7 @@ fn hex(digits: &[u8]) -> Option<u8> {
     u8::try_from(digit(digits[0])? << 4 | digit(digits[1])?).ok()
 }
 
-/// One statement about where the body ends. Whoever made two may have meant another end than we read: nothing more is read
+/// One statement about where the body ends: HTTP/1 has been held to that where it was read. Whoever made two may have meant another end than we read: nothing more is read
 /// on this connection.
 fn framing(head: &request::Parts) -> Result<(), Problem> {
     let refused = |detail: &str| Err(malformed(detail).header(CONNECTION, HeaderValue::from_static("close")));

@@ -46,13 +46,13 @@ pub(crate) const RECONCILED: usize = 1 << 20;
 pub(crate) const ANSWER_HEAD: usize = 64 << 10;
 /// The longest trailers of a message, in bytes.
 pub(crate) const TRAILERS: usize = 32 << 10;
-/// Fields in the head of a service's answer, and in its trailers; they are found on the stack.
+/// Fields in the head of a service's answer, and in anybody's trailers; they are found on the stack.
 pub(crate) const ANSWER_FIELDS: usize = 100;
 /// Fields that the edge adds to most answers, for the size of the map.
 pub(crate) const ANSWER_FIELDS_ADDED: usize = 4;
 /// Answers such as 103 that a service may send before its answer.
 pub(crate) const INTERIM_ANSWERS: usize = 1024;
-/// Bytes of chunk extensions in one answer; nobody reads them.
+/// Bytes of chunk extensions in one message; nobody reads them.
 pub(crate) const CHUNK_EXTENSIONS: usize = 16 << 10;
 /// Bytes that are read from a client at once; from a service at first, and when they keep coming.
 pub(crate) const READ: usize = 8 << 10;

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use bytes::Buf;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
@@ -26,6 +27,27 @@ impl Socket {
             Socket::Plain(socket) => socket,
             Socket::Tls(socket) => socket.get_ref().0,
         }
+    }
+}
+
+/// Reads what came before a socket was handed over; whether there was any left of it.
+pub(crate) fn read_first(first: &mut impl Buf, buf: &mut ReadBuf<'_>) -> bool {
+    let some = first.has_remaining();
+    let count = first.chunk().len().min(buf.remaining());
+    buf.put_slice(&first.chunk()[..count]);
+    first.advance(count);
+    some
+}
+
+/// Writes from one or both of these, with the call that suits.
+pub(crate) fn poll_write_both<S: AsyncWrite + Unpin>(
+    socket: &mut S,
+    cx: &mut Context<'_>,
+    slices: &[IoSlice<'_>; 2],
+) -> Poll<io::Result<usize>> {
+    match slices {
+        [one, none] | [none, one] if none.is_empty() => Pin::new(socket).poll_write(cx, one),
+        both => Pin::new(socket).poll_write_vectored(cx, both),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A kept HTTP answer as bytes, and which of its headers are kept (H3).
 //!
-//! One compact copy: status, the end-to-end headers, and the body. What hyper read into its own buffers is not held on to.
+//! One compact copy: status, the end-to-end headers, and the body. What a connection was read into is not held on to.
 
 use std::ops::Range;
 

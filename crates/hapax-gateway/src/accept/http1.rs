@@ -25,6 +25,7 @@ use super::{Handler, Peer, Site, Stop, service};
 use crate::http1::framing::Framing;
 use crate::http1::sending::{BodyError, Left, Sending};
 use crate::limits;
+use crate::socket::poll_write_both;
 
 /// The connection itself, for a handler that answers 101 to a request that named another protocol. It lies in the request's
 /// extensions; of its clones, the first one that asks gets the connection.
@@ -303,11 +304,7 @@ where
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.sending.is_empty() {
             self.unflushed = true;
-            let socket = Pin::new(&mut self.stream);
-            let count = ready!(match self.sending.slices() {
-                [one, none] | [none, one] if none.is_empty() => socket.poll_write(cx, &one),
-                both => socket.poll_write_vectored(cx, &both),
-            })?;
+            let count = ready!(poll_write_both(&mut self.stream, cx, &self.sending.slices()))?;
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }

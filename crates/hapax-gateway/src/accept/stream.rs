@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf as _, BytesMut};
+use bytes::BytesMut;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 use super::pulse::Pulse;
 use super::slots::Slot;
 use crate::limits;
-use crate::socket::Socket;
+use crate::socket::{Socket, read_first};
 
 /// What a client says first that means to speak HTTP/2 at once.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -89,13 +89,10 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.first.is_empty() {
-            return Pin::new(&mut self.socket).poll_read(cx, buf);
+        match read_first(&mut self.first, buf) {
+            true => Poll::Ready(Ok(())),
+            false => Pin::new(&mut self.socket).poll_read(cx, buf),
         }
-        let count = self.first.len().min(buf.remaining());
-        buf.put_slice(&self.first[..count]);
-        self.first.advance(count);
-        Poll::Ready(Ok(()))
     }
 }
 

@@ -7,12 +7,12 @@ use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf};
 
 use super::connection::Open;
-use crate::socket::Socket;
+use crate::socket::{Socket, poll_write_both, read_first};
 
 /// A socket to a service.
 pub(super) struct Wire {
@@ -80,11 +80,7 @@ impl Wire {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>; 2],
     ) -> Poll<io::Result<usize>> {
-        let socket = Pin::new(&mut self.socket);
-        let written = match slices {
-            [one, none] | [none, one] if none.is_empty() => socket.poll_write(cx, one),
-            both => socket.poll_write_vectored(cx, both),
-        };
+        let written = poll_write_both(&mut self.socket, cx, slices);
         self.touched |= match &written {
             Poll::Pending => false,
             Poll::Ready(Ok(count)) => *count > 0,
@@ -123,13 +119,10 @@ impl AsyncRead for Raw {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.first.is_empty() {
-            return Pin::new(&mut self.socket).poll_read(cx, buf);
+        match read_first(&mut self.first, buf) {
+            true => Poll::Ready(Ok(())),
+            false => Pin::new(&mut self.socket).poll_read(cx, buf),
         }
-        let count = self.first.len().min(buf.remaining());
-        buf.put_slice(&self.first[..count]);
-        self.first.advance(count);
-        Poll::Ready(Ok(()))
     }
 }
 

@@ -239,23 +239,21 @@ async fn a_body_arrives_as_it_was_in_every_cut() {
             // So that they are read apart; if they are not, this is an easier case.
             tokio::time::sleep(Duration::from_millis(5)).await;
             write(&mut stream, second).await;
-            let answer = head(&mut stream).await;
-            let got = match answer.contains("content-length: 10\r\n") {
-                true => exactly(&mut stream, 10).await,
-                false => unchunked(&mut stream).await,
-            };
-            assert_eq!(got, "0123456789", "{framing} cut at {cut}");
+            assert_eq!(echoed(&mut stream).await, "0123456789", "{framing} cut at {cut}");
         }
         // All of it at once, twice.
         write(&mut stream, &request.repeat(2)).await;
         for _ in 0..2 {
-            let answer = head(&mut stream).await;
-            let got = match answer.contains("content-length: 10\r\n") {
-                true => exactly(&mut stream, 10).await,
-                false => unchunked(&mut stream).await,
-            };
-            assert_eq!(got, "0123456789", "{framing}");
+            assert_eq!(echoed(&mut stream).await, "0123456789", "{framing}");
         }
+    }
+}
+
+/// The body of one answer, however it is framed.
+async fn echoed(stream: &mut TcpStream) -> String {
+    match head(stream).await.contains("content-length: 10\r\n") {
+        true => exactly(stream, 10).await,
+        false => unchunked(stream).await,
     }
 }
 
