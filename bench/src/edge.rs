@@ -3,10 +3,12 @@
 //!
 //! Load and service have the other core. hapax authenticates every request by an API key, as in production; its log says
 //! what is at least a warning, and nginx writes no access log. What a line for each request costs both is measured apart.
+//! What the machine takes to hand out memory is kept out of it (`pages`), and printed.
 
 mod burst;
 mod caller;
 pub(crate) mod counted;
+mod pages;
 mod servers;
 
 use std::path::Path;
@@ -111,6 +113,8 @@ struct Bench<'a> {
 struct Measured {
     rate: Rate,
     busy: f64,
+    /// How long the machine took to hand out a page of memory before that.
+    page: Duration,
 }
 
 /// The same beside each other, one pair for each round.
@@ -129,6 +133,8 @@ impl Pairs {
         report.figure(&format!("{name}: hapax, core time"), self.middle(|pair| pair.1.busy), "µs/req");
         let ratios: Vec<f64> = self.pairs.iter().map(|pair| self.ratio(pair)).collect();
         let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let page = self.middle(|pair| pair.1.page.as_secs_f64() * 1e6);
+        report.figure(&format!("{name}: a page of free memory, before that"), page, "µs");
         report.figure(&format!("{name}: least ratio of a round"), least, "×");
         let most = ratios.iter().copied().fold(0.0, f64::max);
         report.figure(&format!("{name}: greatest ratio of a round"), most, "×");
@@ -163,10 +169,11 @@ impl Bench<'_> {
         request: &Request,
         connections: usize,
     ) -> Result<Measured, Failure> {
+        let page = pages::touch();
         let before = server.busy()?;
         let rate = caller::run(server.address, request, connections, self.time()).await?;
         let busy = (server.busy()? - before) * 1e6 / rate.answers.max(1) as f64;
-        Ok(Measured { rate, busy })
+        Ok(Measured { rate, busy, page })
     }
 
     fn hapax(&self, name: &str, store: &str, log: Log) -> Result<Server, Failure> {
