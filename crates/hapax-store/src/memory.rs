@@ -160,7 +160,8 @@ impl Ledger for Memory {
     }
 
     fn session(&self) -> Session {
-        let left = self.lock().sign(self.session, self.clock.now()).until.since(self.clock.now());
+        let now = self.clock.now();
+        let left = self.lock().sign(self.session, now).until.since(now);
         Session { id: self.session, term: self.options.term, left }
     }
 }
