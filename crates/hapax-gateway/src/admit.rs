@@ -53,24 +53,14 @@ impl Admission {
     }
 
     /// Lets a keyed request in.
-    pub(crate) fn enter(
-        self: &Arc<Self>,
-        tenant: &Tenant,
-        edge: &Edge,
-        limits: &TenantLimits,
-        calls: &Calls,
-    ) -> Result<Admitted, Problem> {
+    pub(crate) fn enter(self: &Arc<Self>, edge: &Edge, calls: &Calls) -> Result<Admitted, Problem> {
         if self.is_draining() {
             return Err(Problem::new(Code::Draining));
         }
         if self.buffered() >= edge.max_buffered || calls.detached() >= edge.max_detached {
             return Err(Problem::new(Code::Overloaded));
         }
-        let counted = *limits != TenantLimits::default();
-        if counted {
-            self.count(tenant, limits)?;
-        }
-        Ok(Admitted { admission: self.clone(), bytes: 0, tenant: counted.then(|| tenant.clone()) })
+        Ok(Admitted { admission: self.clone(), bytes: 0, claim: None })
     }
 
     fn count(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), Problem> {
@@ -90,13 +80,13 @@ impl Admission {
         let rate = f64::from(limits.claims_per_second);
         let share = tenants.entry(tenant.clone()).or_insert(Share { held: 0, tokens: rate, filled_at: now });
         if limits.held > 0 && share.held >= limits.held {
-            return Err(too_many("too many requests of this tenant are under way"));
+            return Err(too_many("too many claims of this tenant are held"));
         }
         if limits.claims_per_second > 0 {
             let filled = share.tokens + (now - share.filled_at).as_secs_f64() * rate;
             (share.tokens, share.filled_at) = (filled.min(rate), now);
             if share.tokens < 1.0 {
-                return Err(too_many("this tenant sends too many requests per second"));
+                return Err(too_many("this tenant makes too many claims per second"));
             }
             share.tokens -= 1.0;
         }
@@ -114,10 +104,29 @@ fn too_many(detail: &str) -> Problem {
 pub(crate) struct Admitted {
     admission: Arc<Admission>,
     bytes: u64,
-    tenant: Option<Tenant>,
+    /// Whose new claim is counted, and whether its work has begun.
+    claim: Option<(Tenant, bool)>,
+}
+
+impl Admitted {
+    /// Counts what may become a new claim of this tenant. Whether it does is known when its work begins: until then it has
+    /// used up nothing.
+    pub(crate) fn count(&mut self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), Problem> {
+        if *limits != TenantLimits::default() {
+            self.admission.count(tenant, limits)?;
+            self.claim = Some((tenant.clone(), false));
+        }
+        Ok(())
+    }
 }
 
 impl Room for Admitted {
+    fn begin(&mut self) {
+        if let Some((_, begun)) = &mut self.claim {
+            *begun = true;
+        }
+    }
+
     /// What is in already may finish, even beyond the bound.
     fn grow(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
@@ -128,10 +137,11 @@ impl Room for Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.admission.buffered.fetch_sub(self.bytes, Ordering::Relaxed);
-        if let Some(tenant) = &self.tenant {
+        if let Some((tenant, begun)) = &self.claim {
             let mut tenants = self.admission.tenants.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(share) = tenants.get_mut(tenant) {
                 share.held -= 1;
+                share.tokens += if *begun { 0.0 } else { 1.0 };
             }
         }
     }
@@ -143,8 +153,14 @@ mod tests {
 
     fn enter(admission: &Arc<Admission>, tenant: &str, limits: &TenantLimits) -> Result<Admitted, Code> {
         let edge = Edge { max_buffered: 100, ..Edge::new(([127, 0, 0, 1], 0).into()) };
-        let tenant = Tenant::new(tenant).unwrap();
-        admission.enter(&tenant, &edge, limits, &Calls::default()).map_err(|problem| problem.code())
+        let mut entered = admission.enter(&edge, &Calls::default()).map_err(|problem| problem.code())?;
+        entered.count(&Tenant::new(tenant).unwrap(), limits).map_err(|problem| problem.code())?;
+        Ok(entered)
+    }
+
+    /// A claim whose work has begun and is over.
+    fn work(admission: &Arc<Admission>, tenant: &str, limits: &TenantLimits) -> Result<(), Code> {
+        enter(admission, tenant, limits).map(|mut entered| entered.begin())
     }
 
     #[test]
@@ -178,7 +194,7 @@ mod tests {
         let limits = TenantLimits { claims_per_second: 3, ..TenantLimits::default() };
         let began = Instant::now();
         let entered =
-            (0..).find(|_| enter(&admission, "acme", &limits).is_err_and(|code| code == Code::TooMany));
+            (0..).find(|_| work(&admission, "acme", &limits).is_err_and(|code| code == Code::TooMany));
         let most = 3.0 + 3.0 * began.elapsed().as_secs_f64();
         assert!(
             entered.is_some_and(|entered| entered >= 3 && f64::from(entered) <= most),
@@ -190,5 +206,17 @@ mod tests {
         admission.set_in_doubt([(Tenant::new("acme").unwrap(), 5)].into());
         assert_eq!(enter(&admission, "acme", &limits).unwrap_err(), Code::TooMany);
         enter(&admission, "globex", &limits).unwrap();
+    }
+    #[test]
+    fn what_comes_to_no_work_uses_nothing_up_h12() {
+        let admission = Arc::new(Admission::default());
+        let limits = TenantLimits { claims_per_second: 1, held: 1, ..TenantLimits::default() };
+        let began = Instant::now();
+        for _ in 0..100 {
+            enter(&admission, "acme", &limits).unwrap();
+        }
+        work(&admission, "acme", &limits).unwrap();
+        let refused = enter(&admission, "acme", &limits).err();
+        assert!(refused == Some(Code::TooMany) || began.elapsed() >= Duration::from_secs(1), "{refused:?}");
     }
 }

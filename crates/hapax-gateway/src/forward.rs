@@ -301,12 +301,14 @@ fn send_error(failed: Failed, paused: bool) -> SendError {
 /// Everything else means that nobody can say.
 pub(crate) fn reconcile_request(
     path: &str,
+    upstream: &Upstream,
     headers: &HeaderMap,
     key: Option<&HeaderValue>,
     attempt: Attempt,
 ) -> Request<Outgoing> {
     let mut request = Request::new(Outgoing::Empty);
-    *request.uri_mut() = PathAndQuery::try_from(path).map_or_else(|_| Uri::from_static("/"), Uri::from);
+    let path = PathAndQuery::try_from(path).map_or_else(|_| Uri::from_static("/"), Uri::from);
+    *request.uri_mut() = target(&path, upstream);
     *request.headers_mut() = headers.clone();
     request.headers_mut().remove(http::header::CONTENT_TYPE);
     request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

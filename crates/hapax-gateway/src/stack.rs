@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use hapax_core::{Key, Ledger, Policy, Registry, Scope, Width};
+use hapax_core::{Identity, Key, Ledger, Policy, Registry, Scope, View, Width};
 use hapax_exec::How;
 use hapax_tower::answer::{IGNORED, OUTCOME};
 use hapax_tower::key::{self, Found};
@@ -20,12 +20,12 @@ use http::{Method, Request, Response, StatusCode, request};
 use http_body_util::BodyExt as _;
 
 use crate::accept::{Peer, Tasks};
-use crate::admit::Admission;
+use crate::admit::{Admission, Admitted};
 use crate::auth::Authenticator;
 use crate::forward::{self, Came, Inbound};
 use crate::metrics::{Counters, Metrics};
 use crate::route::{NoMatch, Table, Target};
-use crate::settings::{Edge, Route, Settings, Upstream};
+use crate::settings::{Edge, Route, Settings, TenantLimits, Upstream};
 use crate::upload::{Pace, Upload};
 use crate::upstream::{Failed, FailedKind, Incoming, Outgoing, Pool, Reached};
 use crate::{accept, head, limits, pages, read, recall, tunnel};
@@ -157,9 +157,8 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         };
         shared.count_key_present(seen);
 
-        // 4. Admit: is there room, for this tenant too?
-        let calls = shared.protect.calls();
-        let mut room = shared.admission.enter(scope.tenant(), edge, &plan.settings.tenants, calls)?;
+        // 4. Admit: is there room?
+        let mut room = shared.admission.enter(edge, shared.protect.calls())?;
 
         // 5. Read and identify: the whole body, and what makes this request the same as another one.
         let body = read::whole(body, rule.max_request_body, edge, &mut room).await?;
@@ -167,6 +166,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let (method, uri, headers) = (head.method, head.uri, head.headers);
         let asked = Asked { rule, scope, width, key, method, uri, headers, body, operations }.identified();
         let inbound = Inbound { asked: asked.asked().clone(), identity: asked.identity().clone(), came };
+        self.admit_claim(&mut room, asked.identity(), &plan.settings.tenants).await?;
 
         // 6 and 7. Claim; run under the lease; settle, release or doubt. 8. Answer with what the ledger has.
         let reconcile = route.reconcile.as_ref().map(|path| reconcile(path, &inbound, pool.clone()));
@@ -175,6 +175,21 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             outbound.send(pool, attempt).await
         };
         Ok(shared.protect.run(asked, reconcile, room, self.tasks.enter(), send).await)
+    }
+
+    /// Is there room for a new claim of this tenant (H12)? A retry of what is there already is none: it is answered from the
+    /// ledger, however many others there are.
+    async fn admit_claim(
+        &self,
+        room: &mut Admitted,
+        identity: &Identity,
+        limits: &TenantLimits,
+    ) -> Result<(), Problem> {
+        let Err(refused) = room.count(identity.scope().tenant(), limits) else { return Ok(()) };
+        match self.shared.protect.executor().ledger().peek(identity.claim_id()).await {
+            Ok(Some(View::Held { .. } | View::Settled(_) | View::InDoubt { .. })) => Ok(()),
+            Ok(Some(View::Released { .. }) | None) | Err(_) => Err(refused),
+        }
     }
 
     /// A known path with a method that no route has: what browsers ask before a request, or a mistake.
@@ -272,7 +287,7 @@ fn reconcile(path: &str, inbound: &Inbound, pool: Pool) -> Reconcile {
     let (path, headers) = (path.to_owned(), inbound.headers());
     let key = forward::upstream_key(pool.settings(), &inbound.identity).unwrap_or_default();
     Box::new(move |attempt| {
-        let request = forward::reconcile_request(&path, &headers, key.as_ref(), attempt);
+        let request = forward::reconcile_request(&path, pool.settings(), &headers, key.as_ref(), attempt);
         let pool = pool.clone();
         Box::pin(async move {
             let Ok(Ok(response)) = tokio::time::timeout(limits::RECONCILE, pool.send(request)).await else {

@@ -159,19 +159,22 @@ impl<L: Ledger> Protect<L> {
         let prefer = Prefer::of(&asked.headers);
         let derived = asked.key.is_none();
         let (operations, rule) = (asked.operations.clone(), asked.rule.clone());
+        let early = operations.as_deref().filter(|_| prefer.respond_async);
         let call = self.call(&asked, identity.clone(), fingerprint, prefer, reconcile);
         let mut todo = Some((asked, held, send));
         let mut answered = match (self.executor.enter(call, || todo = None).await, todo) {
             (Ok(Entered::Held(turn)), Some((_, held, send))) => {
-                let early = if prefer.respond_async { operations.as_deref() } else { None };
                 self.carry_out(turn, &identity, &rule, early, held, alive, send).await
             }
             (Ok(Entered::Done(done)), _) => self.replay(&identity, &done),
             (Ok(_), _) => self.problem(Problem::new(Code::Internal)),
-            (Err(error), todo) => {
-                let asked = todo.as_ref().map(|(asked, ..)| &**asked);
-                self.explain(&rule, asked, &identity, &error, None)
-            }
+            (Err(error), todo) => match (early, error.reason(), error.operation_id()) {
+                (Some(prefix), Reason::InProgress, Some(id)) => self.accepted(Some(id), prefix),
+                _ => {
+                    let asked = todo.as_ref().map(|(asked, ..)| &**asked);
+                    self.explain(&rule, asked, &identity, &error, None)
+                }
+            },
         };
         if derived {
             answered.response.headers_mut().insert(DERIVED, HeaderValue::from_static("true"));
@@ -206,6 +209,7 @@ impl<L: Ledger> Protect<L> {
             async move {
                 let work = |attempt: Attempt| async move {
                     let mut held = held;
+                    held.begin();
                     let _ = progress.operation.set(attempt.operation_id);
                     match send(attempt).await {
                         Ok(response) => {
@@ -244,6 +248,8 @@ impl<L: Ledger> Protect<L> {
     ) -> Call {
         let rule = &asked.rule;
         let attach = match (rule.attach, prefer.wait) {
+            // Nobody waits who wants to fetch the outcome later (H6).
+            _ if prefer.respond_async && asked.operations.is_some() => Attach::Reject,
             (Attach::Wait(bound), Some(wanted)) => Attach::Wait(bound.min(wanted)),
             (attach, _) => attach,
         };

@@ -16,9 +16,12 @@ use crate::judge::{Judged, judge};
 use crate::rule::{Keep, Rule};
 use crate::seal::Seal;
 
-/// Counts the bytes that a call holds in memory.
+/// Counts what a call takes.
 pub trait Room {
-    /// Counts more of them.
+    /// The work begins: from here on the call is a claim of its own, not somebody's retry.
+    fn begin(&mut self) {}
+
+    /// It holds so many more bytes in memory.
     fn grow(&mut self, bytes: usize);
 }
 

@@ -164,6 +164,25 @@ async fn an_answer_can_be_fetched_later_h6() {
 }
 
 #[tokio::test]
+async fn who_retries_what_is_under_way_can_fetch_its_answer_later_too_h6() {
+    let world = World::start().await;
+    let slow = world.charge("k-1", "{}", &[("x-do", "hold")]);
+    let others = async {
+        world.service.reached(1).await;
+        let accepted = world.charge("k-1", "{}", &[("prefer", "respond-async")]).await;
+        assert_eq!((accepted.status, accepted.header("preference-applied")), (202, Some("respond-async")));
+        let place = accepted.header("location").unwrap().to_owned();
+        let other = world.charge("k-1", r#"{"other": 1}"#, &[("prefer", "respond-async")]).await;
+        assert_eq!((other.status, other.code().as_str()), (422, "key-reused"));
+        world.service.let_go();
+        world.ask(&format!("GET {place}"), &world.alice, &[], "").await
+    };
+    let (first, fetched) = tokio::join!(slow, others);
+    assert_eq!((first.status, fetched.status, world.service.count()), (201, 201, 1));
+    assert_eq!(first.text(), fetched.text());
+}
+
+#[tokio::test]
 async fn a_client_that_hangs_up_does_not_cancel_the_work_h5() {
     let world = World::start().await;
     let request =

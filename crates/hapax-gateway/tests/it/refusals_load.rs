@@ -55,6 +55,57 @@ async fn each_limit_of_a_tenant_refuses_and_no_other_tenant_h12() {
 }
 
 #[tokio::test]
+async fn a_retry_is_answered_whatever_limit_its_tenant_has_reached_h12() {
+    let doubt = |world: &World| {
+        world.gateway.admission().set_in_doubt([(Tenant::new("acme").unwrap(), 1)].into());
+    };
+    for limit in ["held", "claims_per_second", "in_doubt"] {
+        let world = World::with(|settings| match limit {
+            "held" => settings.tenants.held = 1,
+            "claims_per_second" => settings.tenants.claims_per_second = 1,
+            _ => settings.tenants.in_doubt = 1,
+        })
+        .await;
+        let ask = async |key: &str, told: &str| {
+            world.ask("POST /raw", &world.alice, &[(KEY, key), ("x-do", told)], "x").await
+        };
+        let first = ask("k-1", "").await;
+        assert_eq!(first.status, 201, "{limit}");
+        // One is reached by what is under way, one by what was claimed just now, one by what was counted.
+        let slow = async {
+            match limit {
+                "held" => {
+                    Some(world.ask("POST /raw", &world.bob, &[(KEY, "k-2"), ("x-do", "hold")], "x").await)
+                }
+                _ => None,
+            }
+        };
+        let others = async {
+            match limit {
+                "held" => world.service.reached(2).await,
+                "in_doubt" => doubt(&world),
+                _ => {}
+            }
+            for _ in 0..5 {
+                let again = ask("k-1", "").await;
+                assert_eq!((again.status, again.is_replay()), (201, true), "{limit}: {}", again.text());
+            }
+            if limit == "held" {
+                let mut waits = std::pin::pin!(world.ask("POST /raw", &world.bob, &[(KEY, "k-2")], "x"));
+                assert!(timeout(Duration::from_millis(100), &mut waits).await.is_err(), "it is waited for");
+                check(&world, &ask("k-3", "").await, 429, "too-many").await;
+                world.service.let_go();
+                assert_eq!(waits.await.status, 201);
+            }
+            if limit == "in_doubt" {
+                check(&world, &ask("k-3", "").await, 429, "too-many").await;
+            }
+        };
+        tokio::join!(slow, others);
+    }
+}
+
+#[tokio::test]
 async fn more_than_the_edge_can_hold_is_refused_before_it_is_read_h5_h12() {
     let world = World::with(|settings| settings.edge.max_buffered = 10).await;
     let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "hold")], "0123456789");

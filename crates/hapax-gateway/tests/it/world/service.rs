@@ -1,7 +1,7 @@
 //! A service that writes down what arrives, byte by byte, and answers as the header `x-do` says:
 //! `status=N`, `hold` (until the test lets it go), `length=N` (a body of that length), `chunked`, `close`, `cut` (no answer), `half` (half an answer),
 //! `garbage` (no HTTP), `head=N` (a header of that length), `outcome=WORD`, `binary`, `cors` (lets another
-//! origin in). Several are separated by `;`.
+//! origin in). Several are separated by `;`. A `GET` is answered as `x-ask` says, if that is there.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -176,7 +176,8 @@ async fn read_line(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Strin
 
 /// Answers; says whether the connection goes on.
 async fn answer(stream: &mut TcpStream, arrived: &Arrived, number: usize, held: &Semaphore) -> bool {
-    let told = arrived.header("x-do").unwrap_or_default();
+    let ask = arrived.header("x-ask").filter(|_| arrived.line().starts_with("GET "));
+    let told = ask.or_else(|| arrived.header("x-do")).unwrap_or_default();
     let tell = |name: &str| {
         told.split(';').find_map(|word| word.trim().strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
     };
