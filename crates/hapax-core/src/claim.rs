@@ -329,7 +329,8 @@ pub enum Verb {
     Reopen,
     /// Settled → absent.
     Purge,
-    /// Destroys the kept bytes, also those that were set aside; the key stays burned, or free where it was released.
+    /// Destroys the kept bytes, also those that were set aside. The key stays burned, under a new epoch, or free where it
+    /// was released.
     Erase,
 }
 

@@ -91,6 +91,7 @@ macro_rules! conformance_tests {
             keeping::an_outcome_is_set_only_where_nothing_is,
             keeping::an_expired_outcome_is_absent_before_it_is_swept,
             keeping::what_was_purged_reopened_or_erased_is_never_replayed,
+            keeping::of_two_operators_who_saw_the_same_one_wins,
             keeping::what_was_set_aside_goes_when_its_claim_is_erased_or_purged,
             keeping::what_was_set_aside_goes_when_its_claim_expires,
             keeping::an_outcome_that_came_too_late_goes_with_its_claim,

@@ -62,7 +62,7 @@ impl Model for Protocol {
         }
         always!(
             OneEffect OneOutcome AcknowledgedIsRecorded NothingInvented OneHolder EpochsIncrease ReleasedIsOver
-            TrueOutcomeIsKept ReturnedIsSeen SetAsideStays
+            TrueOutcomeIsKept ReturnedIsSeen SetAsideStays OneOperatorWins
         )
     }
 }

@@ -1,7 +1,7 @@
 //! What operators decide: resolve, reopen, purge, erase (L8).
 //!
 //! Every decision names the epoch the operator saw. Of two operators who saw the same epoch one wins, because the state
-//! or the epoch has moved for the other.
+//! or the epoch has moved for the other. Only to erase what is free moves neither: nothing else can be decided about that.
 
 use super::standing::current;
 use super::{Change, Claim, Decision, Doubt, Now, Operated, Ran, SettledBy, State, Verb};
@@ -42,9 +42,11 @@ pub(super) fn decide(claim: Option<&Claim>, decision: &Decision, now: &Now) -> (
                 keep_until: *keep_until,
                 by: *by,
             };
-            done(Claim { leaves: None, ..present.with(state) })
+            // Under a new epoch, or somebody who saw what was erased could purge or reopen it as if it was still there.
+            done(Claim { epoch: now.next_epoch, leaves: None, ..present.with(state) })
         }
-        // The audit may have what a reopen set aside (`audit::forgotten`). The claim itself is as free as before.
+        // The audit may have what a reopen set aside (`audit::forgotten`). The claim itself is as free as before, and open
+        // to a settle that comes late (L5): under a new epoch that would be lost.
         (Verb::Erase, State::Released { .. }) => done(Claim { leaves: None, ..present.into_owned() }),
         (_, state) => (Change::None, Operated::NotApplicable(state.name())),
     }

@@ -2,15 +2,15 @@
 //! nowhere, whoever is at it at the same time (L8, B7).
 
 use hapax_core::{
-    ClaimId, Decision, Doubt, Ending, Epoch, Error, Inspect as _, Ledger as _, Operated, Outcome, Report,
-    Terms, Verb, Verdict,
+    ClaimId, Decision, Doubt, Ending, Epoch, Error, Inspect as _, Ledger as _, Operated, Outcome, Ran,
+    Report, Terms, Verb, Verdict,
 };
 use hapax_store::Lifecycle as _;
 use hapax_store::conformance::{DAY, granted, ok, request};
 use hapax_store::postgres::{Postgres, guard};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, GenericClient};
 
 use crate::postgres::{SOON, ask, by_hand, connect, hold, open, replayed, settle};
 use crate::server::{Database, until, until_somebody_waits};
@@ -60,6 +60,11 @@ impl Silent {
     }
 }
 
+/// Whoever wants to change a claim draws an epoch, the last of which was this.
+async fn drawn(client: &impl GenericClient) -> i64 {
+    client.query_one("SELECT last_value FROM hapax.epochs", &[]).await.unwrap().get(0)
+}
+
 #[tokio::test]
 async fn of_two_operators_at_once_one_wins_and_the_audit_has_one_l8() {
     let database = Database::fresh().await;
@@ -72,12 +77,9 @@ async fn of_two_operators_at_once_one_wins_and_the_audit_has_one_l8() {
     tx.batch_execute("LOCK TABLE hapax.tally IN EXCLUSIVE MODE").await.unwrap();
     let ann = decide(&first, id, epoch, Verb::Settle(ok("by hand"), DAY), "ann");
     until_somebody_waits(&database, "put_claim").await;
-    // Whoever wants to change a claim draws an epoch.
-    let drawn = "SELECT last_value FROM hapax.epochs";
-    let drawn = async || -> i64 { tx.query_one(drawn, &[]).await.unwrap().get(0) };
-    let before = drawn().await;
+    let before = drawn(&tx).await;
     let ben = decide(&second, id, epoch, Verb::Release { force: true }, "ben");
-    until(async || drawn().await > before).await;
+    until(async || drawn(&tx).await > before).await;
     tx.commit().await.unwrap();
     let told = [("ann", decided(ann).await), ("ben", decided(ben).await)];
     let winners = told.iter().filter(|(_, operated)| matches!(operated, Operated::Done(_)));
@@ -88,7 +90,7 @@ async fn of_two_operators_at_once_one_wins_and_the_audit_has_one_l8() {
 }
 
 #[tokio::test]
-async fn what_another_operator_gave_back_to_the_tables_is_sent_away_again_b7() {
+async fn who_wants_to_reopen_what_another_operator_has_erased_must_look_again_l8() {
     let database = Database::fresh().await;
     let (first, second) = (open(&database, by_hand()).await, open(&database, by_hand()).await);
     let reader = open(&database, by_hand()).await;
@@ -97,23 +99,44 @@ async fn what_another_operator_gave_back_to_the_tables_is_sent_away_again_b7() {
     let silent = Silent::beside(&database).await;
     let erase = decide(&first, id, epoch, Verb::Erase, "ann");
     silent.is_told(1).await;
-    let mut reopen = decide(&second, id, epoch, Verb::Reopen, "ben");
+    let reopen = decide(&second, id, epoch, Verb::Reopen, "ben");
     silent.is_told(2).await;
     reader.renew_session().await.unwrap();
     // The first is done: what is erased may be answered from memory.
     silent.forgets(1).await;
-    assert_eq!(decided(erase).await, Operated::Done(Some(epoch)));
+    let Operated::Done(Some(now)) = decided(erase).await else { panic!("the first was refused") };
+    let is_erased =
+        async || matches!(ask(&reader, "k").await, Verdict::Replay(kept) if kept.outcome == Outcome::Erased);
+    assert!(is_erased().await, "the key stays burned");
+    silent.forgets(2).await;
+    assert_eq!(decided(reopen).await, Operated::Changed { epoch: now });
+    assert!(is_erased().await, "and nothing was reopened");
+}
+
+#[tokio::test]
+async fn what_is_settled_while_an_operator_erases_it_leaves_the_tables_first_b7() {
+    let database = Database::fresh().await;
+    let (store, reader) = (open(&database, by_hand()).await, open(&database, by_hand()).await);
+    let mut client = connect(database.url()).await;
+    let (id, epoch) = hold(&store, "k").await;
+    store.report(id, epoch, Report::Release(Ran::No), vec![]).await.unwrap();
+    let silent = Silent::beside(&database).await;
+    let tx = client.transaction().await.unwrap();
+    guard(&tx, id, epoch, &ok("late"), DAY).await.unwrap();
+    // The operator sees what is free and in no table, and finds it locked.
+    let before = drawn(&silent.0).await;
+    let mut erase = decide(&store, id, epoch, Verb::Erase, "ann");
+    until(async || drawn(&silent.0).await > before).await;
+    tx.commit().await.unwrap();
+    reader.renew_session().await.unwrap();
+    assert_eq!(replayed(&ask(&reader, "k").await), Some(&b"late"[..]));
+    tokio::select! {
+        () = silent.is_told(1) => silent.forgets(1).await,
+        done = &mut erase => panic!("a table may answer for it, and yet: {done:?}"),
+    }
+    assert!(matches!(decided(erase).await, Operated::Done(Some(now)) if now > epoch));
     let Verdict::Replay(kept) = ask(&reader, "k").await else { panic!("the key stays burned") };
     assert_eq!(kept.outcome, Outcome::Erased);
-    // The second, to whom everybody had listened before that, must not simply go on.
-    silent.forgets(2).await;
-    tokio::select! {
-        () = silent.is_told(3) => silent.forgets(3).await,
-        done = &mut reopen => panic!("a table may answer for it, and yet: {done:?}"),
-    }
-    assert!(matches!(decided(reopen).await, Operated::Done(Some(_))));
-    let told = ask(&reader, "k").await;
-    assert!(matches!(told, Verdict::Granted(_)), "it was reopened: {told:?}");
 }
 
 #[tokio::test]

@@ -3,10 +3,10 @@
 use hapax_core::{Answer, Command, Decision, Operated, StateName, Verb};
 
 use super::config::{Config, Flaw, Work};
-use super::ledger::Turn;
+use super::ledger::{Turn, number};
 use super::process::{End, Reply, may_begin};
 use super::properties::{Rule, Sighting};
-use super::world::{Message, Phase, Tag, Told, World, bit, small};
+use super::world::{Epochs, Message, Phase, Tag, Told, World, bit, small};
 
 /// One thing that can happen. Processes and sessions are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,6 +84,8 @@ pub enum Decides {
     Reopen,
     /// Purge.
     Purge,
+    /// Erase.
+    Erase,
 }
 
 /// Everything that can happen in this world.
@@ -241,6 +243,7 @@ impl Possible<'_> {
         self.push_if(switches.settle && !settled, Action::Operate(Decides::Settle), actions);
         self.push_if(switches.reopen && settled, Action::Operate(Decides::Reopen), actions);
         self.push_if(switches.purge && settled, Action::Operate(Decides::Purge), actions);
+        self.push_if(switches.erase && settled, Action::Operate(Decides::Erase), actions);
     }
 
     fn push_if(&self, possible: bool, action: Action, actions: &mut Vec<Action>) {
@@ -456,8 +459,10 @@ impl Turn<'_> {
             Decides::Settle => Tag::Stated.resolve(),
             Decides::Reopen => Verb::Reopen,
             Decides::Purge => Verb::Purge,
+            Decides::Erase => Verb::Erase,
         };
-        let Some(seen) = self.world.claim.0.as_ref().map(|claim| claim.epoch) else { return false };
+        let Some(claim) = &self.world.claim.0 else { return false };
+        let (seen, settled) = (claim.epoch, claim.kept().is_some());
         let decision = Decision { seen, verb, actor: String::new(), reason: String::new() };
         let answer = self.apply(&Command::Operate(decision));
         let done = matches!(answer, Answer::Operated(Operated::Done(_)));
@@ -465,7 +470,18 @@ impl Turn<'_> {
             self.world.decisions += 1;
             self.world.history.stated |= decides == Decides::Settle;
         }
+        if done && settled {
+            self.decide_on(bit(number(seen)));
+        }
         done
+    }
+
+    /// Nobody who saw the same as an operator before can be told that their decision was carried out, too.
+    fn decide_on(&mut self, settled: Epochs) {
+        if self.world.history.decided & settled != 0 {
+            self.world.broken.add(Rule::OneOperatorWins);
+        }
+        self.world.history.decided |= settled;
     }
 
     /// Sessions that neither hold nor may begin anything are alike: a process renews its session before it
@@ -501,7 +517,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A purge or reopen returns when no copy from before it is left.
+    /// A purge, reopen or erase returns when no copy from before it is left.
     fn let_return(&mut self) {
         let history = &self.world.history;
         let old = |copy: &super::world::Copy| copy.life < history.life;

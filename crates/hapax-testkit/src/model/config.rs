@@ -118,6 +118,7 @@ impl Config {
             settle: true,
             reopen: true,
             purge: true,
+            erase: true,
             ..FAULTS
         },
         ..BASE
@@ -140,7 +141,14 @@ impl Config {
         decisions: 2,
         crashes: 0,
         losses: 0,
-        switches: Switches { time: true, table: true, reopen: true, purge: true, ..Switches::NONE },
+        switches: Switches {
+            time: true,
+            table: true,
+            reopen: true,
+            purge: true,
+            erase: true,
+            ..Switches::NONE
+        },
         ..BASE
     };
 
@@ -301,6 +309,8 @@ switches! {
     reopen = Reopen,
     /// Operators purge.
     purge = Purge,
+    /// Operators erase.
+    erase = Erase,
 }
 
 /// What can be done wrong on purpose, by the processes or around the ledger, never in the product.
@@ -326,6 +336,8 @@ pub enum Flaw {
     BeginOnRevivedSession,
     /// Reopen leaves the epoch as it was.
     ReopenKeepsEpoch,
+    /// Erase leaves the epoch as it was.
+    EraseKeepsEpoch,
     /// Whoever lost its lease answers its caller with its own result.
     AnswerOwnResult,
     /// A caller of a held claim is answered with the empty place that is kept for its outcome.

@@ -105,7 +105,8 @@ impl Turn<'_> {
                 (*epoch, after.epoch) = (before.epoch, before.epoch);
             }
             (Command::Operate(decision), _)
-                if self.has_flaw(Flaw::ReopenKeepsEpoch) && decision.verb == Verb::Reopen =>
+                if self.has_flaw(Flaw::ReopenKeepsEpoch) && decision.verb == Verb::Reopen
+                    || self.has_flaw(Flaw::EraseKeepsEpoch) && decision.verb == Verb::Erase =>
             {
                 after.epoch = before.epoch;
             }
@@ -113,7 +114,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A new life begins where running again has been allowed explicitly.
+    /// A new life begins where running again has been allowed explicitly, or the outcome was erased.
     fn begin_life(
         &mut self,
         before: Option<&Claim>,
@@ -127,7 +128,8 @@ impl Turn<'_> {
                 Verb::Release { .. } => Began::Release,
                 Verb::Reopen => Began::Reopen,
                 Verb::Purge => Began::Purge,
-                Verb::Settle(..) | Verb::Erase => return,
+                Verb::Erase => Began::Erase,
+                Verb::Settle(..) => return,
             },
             _ if before.kept().is_some() && after.is_none_or(|after| after.kept().is_none()) => Began::Expiry,
             _ => return,
@@ -135,10 +137,17 @@ impl Turn<'_> {
         let history = &mut self.world.history;
         history.life += 1;
         history.began = began;
-        if let (Began::Reopen, Some(kept)) = (began, before.kept()) {
-            history.set_aside = Some(Tag::of(&kept.outcome));
+        if began == Began::Erase {
+            // Nothing may run again.
+            let life = usize::from(history.life);
+            history.effects[life] = history.effects[life - 1];
+            history.erased = true;
         }
-        history.returning |= matches!(began, Began::Reopen | Began::Purge);
+        let gone = before.kept().map(|kept| Tag::of(&kept.outcome)).filter(|tag| *tag != Tag::Erased);
+        if let (Began::Reopen | Began::Erase, Some(gone)) = (began, gone) {
+            history.set_aside = Some(gone);
+        }
+        history.returning |= matches!(began, Began::Reopen | Began::Purge | Began::Erase);
         if let Command::Operate(decision) = command
             && decision.verb == (Verb::Release { force: false })
         {
@@ -184,6 +193,9 @@ impl Turn<'_> {
         match verdict {
             Verdict::Granted(_) if !own && lapsed => self.seen.add(Sighting::Takeover),
             Verdict::Granted(_) => self.seen.add(Sighting::Granted),
+            Verdict::Replay(kept) if kept.outcome == Outcome::Erased => {
+                self.seen.add(Sighting::ErasedReplayed)
+            }
             Verdict::Replay(_) => self.seen.add(Sighting::Replayed),
             Verdict::Held { .. } if lapsed || before.is_some_and(is_released) => {
                 self.seen.add(Sighting::QuietWaited);
@@ -308,6 +320,7 @@ impl Tag {
             Outcome::Succeeded(bytes) if bytes[..] == [STATED] => Tag::Stated,
             Outcome::Succeeded(bytes) => Tag::Succeeded(bytes[0]),
             Outcome::Refused(bytes) => Tag::Refused(bytes[0]),
+            Outcome::Erased => Tag::Erased,
             other => unreachable!("the model keeps no {other:?}"),
         }
     }
@@ -317,6 +330,7 @@ impl Tag {
             Tag::Succeeded(epoch) => Outcome::Succeeded(Bytes::copy_from_slice(&[epoch])),
             Tag::Refused(epoch) => Outcome::Refused(Bytes::copy_from_slice(&[epoch])),
             Tag::Stated => Outcome::Succeeded(Bytes::from_static(&[STATED])),
+            Tag::Erased => Outcome::Erased,
         }
     }
 

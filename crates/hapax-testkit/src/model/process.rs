@@ -198,7 +198,7 @@ impl Turn<'_> {
             return;
         }
         match self.world.history.began {
-            Began::First => {}
+            Began::First | Began::Erase => {}
             Began::Expiry => self.seen.add(Sighting::ExpiryRerun),
             Began::Release => self.seen.add(Sighting::ReleaseRerun),
             Began::Reopen => self.seen.add(Sighting::ReopenRerun),
@@ -335,6 +335,7 @@ impl Turn<'_> {
             Tag::Succeeded(epoch) => history.succeeded & bit(epoch) != 0,
             Tag::Refused(epoch) => history.refused & bit(epoch) != 0,
             Tag::Stated => history.stated,
+            Tag::Erased => history.erased,
         };
         if !true_one {
             world.broken.add(Rule::NothingInvented);

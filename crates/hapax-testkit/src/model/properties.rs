@@ -33,7 +33,7 @@ named! {
     /// What always holds.
     ///
     /// A *life* of a claim lasts until running again is allowed explicitly: by an operator's release, reopen
-    /// or purge, or by the expiry of the outcome.
+    /// or purge, or by the expiry of the outcome. An erase begins another one in which nothing may run.
     Rule {
         OneEffect = "at most one effect in each life, unless running again is safe",
         OneOutcome = "all callers that are answered in one life get the same outcome",
@@ -43,8 +43,9 @@ named! {
         EpochsIncrease = "epochs strictly increase",
         ReleasedIsOver = "what an operator released without force has no effect afterwards",
         TrueOutcomeIsKept = "a settle under the current epoch is never refused",
-        ReturnedIsSeen = "nobody answers from before a purge or reopen that has returned",
-        SetAsideStays = "an outcome that was reopened does not come back",
+        ReturnedIsSeen = "nobody answers from before a purge, reopen or erase that has returned",
+        SetAsideStays = "an outcome that was reopened or erased does not come back",
+        OneOperatorWins = "of all operators who saw one settled claim, one decides about it",
     }
 }
 
@@ -53,6 +54,7 @@ named! {
     Sighting {
         Granted = "granted",
         Replayed = "replayed",
+        ErasedReplayed = "an erased outcome was replayed",
         Held = "held",
         Attached = "a waiter got the outcome",
         WaiterSawDoubt = "a waiter ended because of doubt",

@@ -155,18 +155,20 @@ pub(super) struct Copy {
     pub(super) day: u8,
 }
 
-/// Which outcome: by the epoch whose run brought it, or the operator's.
+/// Which outcome: by the epoch whose run brought it, the operator's, or what is left of either.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) enum Tag {
     Succeeded(u8),
     Refused(u8),
     Stated,
+    Erased,
 }
 
 /// What happened, for the properties; no process can read it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct History {
-    /// The present life of the claim: a new one begins where running again has been allowed explicitly.
+    /// The present life of the claim: a new one begins where running again has been allowed explicitly; and where the
+    /// outcome was erased, which takes the effects of the former one along.
     pub(super) life: u8,
     pub(super) began: Began,
     /// The life in which an epoch was granted.
@@ -180,9 +182,12 @@ pub(super) struct History {
     pub(super) stated: bool,
     /// Epochs that an operator released without force: they must be over.
     pub(super) over: Epochs,
-    /// What an operator set aside by reopening.
+    /// What an operator set aside by reopening, or erased.
     pub(super) set_aside: Option<Tag>,
-    /// A purge or reopen has been carried out; it returns when nobody answers from an old copy any more.
+    pub(super) erased: bool,
+    /// Epochs of settled claims that an operator has decided about.
+    pub(super) decided: Epochs,
+    /// A purge, reopen or erase has been carried out; it returns when nobody answers from an old copy any more.
     pub(super) returning: bool,
     /// Copies from before this life must not answer.
     pub(super) returned_life: u8,
@@ -196,6 +201,7 @@ pub(super) enum Began {
     Release,
     Reopen,
     Purge,
+    Erase,
 }
 
 impl World {
@@ -233,6 +239,8 @@ impl World {
                 stated: false,
                 over: 0,
                 set_aside: None,
+                erased: false,
+                decided: 0,
                 returning: false,
                 returned_life: 0,
             },

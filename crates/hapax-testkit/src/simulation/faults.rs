@@ -86,7 +86,7 @@ impl Simulation {
             Verb::Settle(stated.clone(), self.setting.retention),
         ];
         if self.setting.rerun != Rerun::Ask {
-            verbs.extend([Verb::Reopen, Verb::Purge]);
+            verbs.extend([Verb::Reopen, Verb::Purge, Verb::Erase]);
         }
         let verb = self.rng.pick(&verbs).clone();
         self.history.brought(key, stated);

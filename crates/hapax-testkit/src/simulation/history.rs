@@ -2,7 +2,7 @@
 //!
 //! The rules are those of the [`model`](crate::model), over longer stories and in real time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hapax_core::claim::SettledBy;
@@ -50,6 +50,16 @@ struct KeyHistory {
     /// Every epoch up to this one was released without force.
     over: Option<Epoch>,
     set_aside: Option<Outcome>,
+    /// Epochs of settled claims that an operator has decided about.
+    decided: BTreeSet<Epoch>,
+}
+
+impl KeyHistory {
+    /// What was kept must not come back.
+    fn set_aside(&mut self, before: &Claim) {
+        let kept = before.kept().map(|kept| kept.outcome).filter(|outcome| *outcome != Outcome::Erased);
+        self.set_aside = kept.or(self.set_aside.take());
+    }
 }
 
 impl History {
@@ -129,6 +139,7 @@ impl History {
         time: Timestamp,
     ) {
         self.begin_life(key, before, after, command, answer);
+        self.one_wins(key, before, command, answer);
         self.number(key, before, after, command, answer);
         self.keep(key, before, command, answer);
         self.check_recorded(key, after);
@@ -160,12 +171,29 @@ impl History {
             }
             Some(Verb::Reopen) => {
                 story.life += 1;
-                story.set_aside = before.kept().map(|kept| kept.outcome);
+                story.set_aside(before);
+            }
+            Some(Verb::Erase) if before.kept().is_some() => {
+                // Nothing may run again.
+                let effects = story.effects.get(&story.life).copied().unwrap_or(0);
+                story.life += 1;
+                story.effects.insert(story.life, effects);
+                story.set_aside(before);
+                story.brought.push(Outcome::Erased);
             }
             Some(Verb::Settle(..) | Verb::Erase) => {}
             Some(Verb::Purge) => story.life += 1,
             None if expired => story.life += 1,
             None => {}
+        }
+    }
+
+    /// Of those who saw one settled claim.
+    fn one_wins(&mut self, key: usize, before: Option<&Claim>, command: &Command, answer: &Answer) {
+        let (Command::Operate(_), Answer::Operated(Operated::Done(_))) = (command, answer) else { return };
+        let Some(before) = before.filter(|before| before.kept().is_some()) else { return };
+        if !self.keys[key].decided.insert(before.epoch) {
+            self.broken(Rule::OneOperatorWins, format!("key {key}, epoch {}: {command:?}", before.epoch));
         }
     }
 

@@ -248,7 +248,7 @@ fn an_erase_takes_the_leaves_along() {
     let grant = world.grant(1, Terms::default());
     world.report(grant.epoch, Report::Settle(ok("done"), Retention::Forever));
     assert!(world.claim().leaves.is_some());
-    assert_eq!(world.decide(Verb::Erase), Operated::Done(Some(grant.epoch)));
+    assert!(matches!(world.decide(Verb::Erase), Operated::Done(Some(epoch)) if epoch > grant.epoch));
     assert_eq!(world.claim().leaves, None);
     assert_eq!(world.claim().kept().unwrap().outcome, Outcome::Erased);
 }
@@ -263,6 +263,17 @@ fn an_erase_of_a_reopened_claim_leaves_it_free() {
     let reopened = world.claim().clone();
     assert_eq!(world.decide(Verb::Erase), Operated::Done(Some(epoch)));
     assert_eq!(*world.claim(), Claim { leaves: None, ..reopened });
+}
+
+#[test]
+fn an_erase_of_what_was_given_back_does_not_lose_an_outcome_that_comes_late() {
+    // L8, L5
+    let mut world = World::new();
+    let grant = world.grant(1, Terms::default());
+    world.report(grant.epoch, Report::Release(Ran::No));
+    assert_eq!(world.decide(Verb::Erase), Operated::Done(Some(grant.epoch)));
+    let settled = world.report(grant.epoch, Report::Settle(ok("done"), Retention::Forever));
+    assert!(matches!(settled, Ending::Settled(_)), "{settled:?}");
 }
 
 #[test]

@@ -51,6 +51,7 @@ const FLAWS: &[(Flaw, Config, Rule)] = &[
     (Flaw::ReuseEpoch, Config::SAFE, Rule::EpochsIncrease),
     (Flaw::BeginOnRevivedSession, Config::OPERATORS, Rule::ReleasedIsOver),
     (Flaw::ReopenKeepsEpoch, Config::OPERATORS, Rule::SetAsideStays),
+    (Flaw::EraseKeepsEpoch, Config::TABLE, Rule::OneOperatorWins),
     (Flaw::TableWithoutValidity, Config::TABLE, Rule::ReturnedIsSeen),
 ];
 
@@ -83,14 +84,14 @@ fn missed_in(switch: Switch) -> Config {
         Switch::Release | Switch::Force | Switch::Settle => {
             Config { processes: 2, losses: 0, ..Config::OPERATORS_REMOTE }
         }
-        Switch::Time | Switch::Table | Switch::Reopen | Switch::Purge => Config::TABLE,
+        Switch::Time | Switch::Table | Switch::Reopen | Switch::Purge | Switch::Erase => Config::TABLE,
     }
 }
 
 #[test]
 fn every_action_is_needed_for_something_that_is_seen() {
     let all = Switches::ALL.on();
-    assert_eq!(all.len(), 20, "a new switch must be looked for here: {all:?}");
+    assert_eq!(all.len(), 21, "a new switch must be looked for here: {all:?}");
     for switch in all {
         let config = missed_in(switch);
         assert!(config.switches.on().contains(&switch), "{switch:?} is not on in {}", config.name);

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen, current, view};
 use hapax_core::{
     Answer, Ask, AttemptId, Change, Claim, ClaimId, Command, Decision, Doubt, Ending, Epoch, Fingerprint,
-    Now, OperationId, Outcome, Ran, RecipeId, Report, Rerun, Retention, SessionId, Sign, StateName, Swept,
-    Terms, Timestamp, Verb, Verdict, step,
+    Now, Operated, OperationId, Outcome, Ran, RecipeId, Report, Rerun, Retention, SessionId, Sign, StateName,
+    Swept, Terms, Timestamp, Verb, Verdict, step,
 };
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -266,7 +266,7 @@ proptest! {
             let moves_time = !matches!(line, Line::Say(_));
             let said = world.play(line);
             let Some(kept) = before.as_ref().and_then(Claim::kept) else { continue };
-            let decided = matches!(said, Some((Command::Operate(_), Answer::Operated(hapax_core::Operated::Done(_)))));
+            let decided = matches!(said, Some((Command::Operate(_), Answer::Operated(Operated::Done(_)))));
             if decided || moves_time {
                 continue;
             }
@@ -278,6 +278,7 @@ proptest! {
     fn a_command_said_twice_does_no_more_than_said_once(story in a_story(), saying in a_saying()) {
         let mut world = after(&story);
         let command = world.command(&saying);
+        let was_free = world.present().is_some_and(|claim| claim.state.name() == StateName::Released);
         let first = world.apply(&command);
         let once = world.claim.clone();
         if matches!(first, Answer::Set(_)) && once.as_ref().is_some_and(|claim| is_over(claim, &world)) {
@@ -290,8 +291,9 @@ proptest! {
             (Answer::Ending(Ending::Settled(kept)), Answer::Ending(again)) => {
                 prop_assert_eq!(again, &Ending::AlreadySettled(kept.clone()));
             }
-            // Of an operator's decision the second saying is refused, and the sweeper finds nothing left to
-            // do.
+            // Of an operator's decision the second saying is refused (L8); only what is free can be erased again. And
+            // the sweeper finds nothing left to do.
+            (Answer::Operated(Operated::Done(_)), Answer::Operated(Operated::Done(_))) => prop_assert!(was_free),
             (Answer::Operated(_), _) | (Answer::Swept(_), _) => {}
             (first, second) => prop_assert_eq!(first, second),
         }

@@ -47,6 +47,7 @@ const EXPECTED: &[&str] = &[
     "contradicted an operator",
     "crash",
     "effect again",
+    "erase",
     "gave up before it began",
     "granted after expiry",
     "granted after release",

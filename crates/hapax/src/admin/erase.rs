@@ -69,7 +69,8 @@ async fn page(state: &AdminState, asked: &Asked) -> Result<Response<Bytes>, Refu
     ok(&json!({"erased": counted.erased, "left": counted.left, "next": found.next}))
 }
 
-/// All at once: each waits until every other instance has forgotten the answer (B7).
+/// All at once: each waits until every other instance has forgotten the answer (B7). What was erased has another epoch and
+/// may come up again on a later page, where it is passed over.
 async fn erase(store: &Store, records: Vec<Record>, actor: &str, reason: &str) -> Result<Counted, Refusal> {
     let (mut counted, mut erasing) = (Counted::default(), JoinSet::new());
     for record in records {

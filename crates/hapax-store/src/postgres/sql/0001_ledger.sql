@@ -68,7 +68,7 @@ CREATE TABLE hapax.claims (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
         autovacuum_vacuum_insert_scale_factor = 0.1, toast.autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE hapax.claims ALTER COLUMN digest SET STORAGE PLAIN, ALTER COLUMN fingerprint SET STORAGE PLAIN;
--- Lists go by it. It changes only with a new grant.
+-- Lists go by it. It changes only with a new grant or an operator's decision.
 CREATE INDEX claims_by_shelf ON hapax.claims (shelf, epoch);
 
 -- Insert-only. One key serves replay and sweep.
