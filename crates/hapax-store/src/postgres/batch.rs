@@ -228,9 +228,7 @@ fn first_of_each<T>(mut items: Vec<T>, id: impl Fn(&T) -> ClaimId) -> (Vec<T>, V
 async fn attempt(shared: &Shared, line: &mut Line, batch: &Batch) -> Result<answer::Done, Failure> {
     let link = line.link().await?;
     let result = send(shared, link, batch).await;
-    if let Err(Failure::Lost(_) | Failure::Unknown(_)) = &result {
-        line.drop_link();
-    }
+    line.ended(&result);
     result
 }
 

@@ -127,12 +127,14 @@ pub(super) async fn serve(shared: Arc<Shared>) {
 async fn attempt(line: &mut Line, job: &mut Job) -> Result<(), Failure> {
     let link = line.link().await?;
     let result = job.work.run(link).await;
-    let clean = match &result {
+    let is_clean = match &result {
         Err(Failure::Lost(_) | Failure::Unknown(_)) => false,
         _ => link.rollback().await.is_ok(),
     };
-    if !clean {
-        line.drop_link();
+    if is_clean {
+        line.serves();
+    } else {
+        line.give_up();
     }
     result
 }

@@ -9,6 +9,7 @@ use futures_util::future::poll_fn;
 use hapax_core::Error;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Notification, Row, Statement};
 
@@ -195,16 +196,29 @@ impl Database {
 }
 
 /// A connection that is opened when it is needed and again when it was lost.
+///
+/// One that serves nobody is no better than one that cannot be opened: a server that takes no writes lets everybody in. After
+/// either the next attempt to open one waits, ever longer.
 pub(super) struct Line {
     database: Arc<Database>,
     set_up: &'static str,
     link: Option<Link>,
+    /// Whether the connection has served anybody.
+    has_served: bool,
     pause: Duration,
+    not_before: Instant,
 }
 
 impl Line {
     pub(super) fn new(database: Arc<Database>) -> Line {
-        Line { database, set_up: "", link: None, pause: limits::RECONNECT_PAUSE.0 }
+        Line {
+            database,
+            set_up: "",
+            link: None,
+            has_served: false,
+            pause: limits::RECONNECT_PAUSE.0,
+            not_before: Instant::now(),
+        }
     }
 
     /// A connection whose commits need not be durable.
@@ -212,28 +226,51 @@ impl Line {
         Line { set_up: CARELESS, ..Line::new(database) }
     }
 
-    /// The connection; after a failed attempt to open it, the next attempt waits, ever longer.
+    /// The connection. Whoever has used it says how that went.
     pub(super) async fn link(&mut self) -> Result<&mut Link, Failure> {
-        if self.link.as_ref().is_none_or(Link::is_closed) {
-            self.link = None;
-            match Link::open(&self.database, None).await {
-                Ok(mut link) => {
-                    link.run(self.set_up).await?;
-                    self.pause = limits::RECONNECT_PAUSE.0;
-                    self.link = Some(link);
-                }
-                Err(error) => {
-                    tokio::time::sleep(self.pause).await;
-                    self.pause = (self.pause * 2).min(limits::RECONNECT_PAUSE.1);
-                    return Err(Failure::Lost(format!("{error:#}")));
+        if self.link.as_ref().is_some_and(Link::is_closed) {
+            self.give_up();
+        }
+        if self.link.is_none() {
+            tokio::time::sleep_until(self.not_before).await;
+            match self.open().await {
+                Ok(link) => self.link = Some(link),
+                Err(failure) => {
+                    self.give_up();
+                    return Err(failure);
                 }
             }
         }
         self.link.as_mut().ok_or_else(|| Failure::Lost("no connection".to_owned()))
     }
 
-    /// Gives a broken connection up.
-    pub(super) fn drop_link(&mut self) {
+    async fn open(&self) -> Result<Link, Failure> {
+        let lost = |error| Failure::Lost(format!("{error:#}"));
+        let mut link = Link::open(&self.database, None).await.map_err(lost)?;
+        link.run(self.set_up).await?;
+        Ok(link)
+    }
+
+    /// The connection was used. One that was lost over it is given up, any other serves.
+    pub(super) fn ended<T>(&mut self, result: &Result<T, Failure>) {
+        match result {
+            Err(Failure::Lost(_) | Failure::Unknown(_)) => self.give_up(),
+            _ => self.serves(),
+        }
+    }
+
+    /// The connection has served somebody.
+    pub(super) fn serves(&mut self) {
+        self.has_served = true;
+        self.pause = limits::RECONNECT_PAUSE.0;
+    }
+
+    /// Gives the connection up, if there is one.
+    pub(super) fn give_up(&mut self) {
         self.link = None;
+        if !std::mem::take(&mut self.has_served) {
+            self.not_before = Instant::now() + self.pause;
+            self.pause = (self.pause * 2).min(limits::RECONNECT_PAUSE.1);
+        }
     }
 }

@@ -79,9 +79,7 @@ type Found = HashMap<ClaimId, Result<Stored, Error>>;
 async fn attempt(shared: &Shared, line: &mut Line, reads: &[Read]) -> Result<(Timestamp, Found), Failure> {
     let link = line.link().await?;
     let result = read(shared, link, reads).await;
-    if let Err(Failure::Lost(_) | Failure::Unknown(_)) = &result {
-        line.drop_link();
-    }
+    line.ended(&result);
     result
 }
 

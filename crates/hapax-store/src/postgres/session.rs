@@ -153,14 +153,18 @@ async fn beat_until(shared: &Shared, line: &mut Line, renew: bool, within: Durat
     let began = tokio::time::Instant::now();
     loop {
         let tried = match line.link().await {
-            Ok(link) => beat_on(shared, link, renew).await,
+            Ok(link) => {
+                let tried = beat_on(shared, link, renew).await;
+                if tried.is_ok() {
+                    line.serves();
+                } else {
+                    line.give_up();
+                }
+                tried
+            }
             Err(failure) => Err(failure),
         };
-        let failure = match tried {
-            Ok(()) => return Ok(()),
-            Err(failure) => failure,
-        };
-        line.drop_link();
+        let Err(failure) = tried else { return Ok(()) };
         if matches!(failure, Failure::Refused(_)) || began.elapsed() >= bound {
             return Err(failure.into_error());
         }

@@ -15,9 +15,9 @@ use hapax_core::{
     ClaimId, Decision, Doubt, Ending, Epoch, Inspect as _, Journal as _, Kind, Ledger as _, Report,
     StateName, Terms, Verb, Verdict,
 };
-use hapax_store::Options;
 use hapax_store::conformance::{DAY, ok, request};
 use hapax_store::postgres::Postgres;
+use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::port::Port;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -302,6 +302,27 @@ async fn a_database_that_takes_no_writes_for_a_while_is_unavailable_l14() {
     database.takes_writes(false).await;
     let error = store.claim(request("new", "body", Terms::default())).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable, "{error:#}");
+    database.takes_writes(true).await;
+    settle_at_last(&store, id, epoch).await;
+}
+
+#[tokio::test]
+async fn a_database_that_takes_no_writes_is_not_connected_to_without_pause_l14() {
+    let patience = Duration::from_secs(2);
+    let (database, options) = (Database::fresh().await, Options { patience, notify: false, ..by_hand() });
+    let store = open(&database, options).await;
+    let (id, epoch) = hold(&store, "k").await;
+    database.takes_writes(false).await;
+    let before = database.connections().await;
+    // The batches, the desk and the heart: each has connections of its own.
+    let settle = store.report(id, epoch, Report::Settle(ok("done"), DAY), vec![]);
+    let doubt = store.report(id, epoch, Report::Doubt(Doubt::Stated), vec![]);
+    let (settled, doubted, renewed) = tokio::join!(settle, doubt, store.renew_session());
+    for error in [settled.unwrap_err(), doubted.unwrap_err(), renewed.unwrap_err()] {
+        assert_eq!(error.kind(), Kind::Unavailable, "{error:#}");
+    }
+    let made = database.connections().await - before;
+    assert!(made < 60, "{made} connections were made in {patience:?}, each for nothing");
     database.takes_writes(true).await;
     settle_at_last(&store, id, epoch).await;
 }

@@ -39,6 +39,15 @@ impl Database {
         let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
         execute(&self.server, &cut).await;
     }
+
+    /// How many connections to it were ever made and are gone.
+    pub(crate) async fn connections(&self) -> i64 {
+        let (client, connection) =
+            tokio_postgres::connect(&self.server, NoTls).await.expect("the server answers");
+        tokio::spawn(connection);
+        let sql = "SELECT sessions FROM pg_stat_database WHERE datname = $1";
+        client.query_one(sql, &[&self.name]).await.expect("the server answers").get(0)
+    }
 }
 
 impl Drop for Database {
