@@ -107,6 +107,11 @@ impl Postgres {
         self.shared.watchers.polls()
     }
 
+    /// How many grants are remembered here until they are reported on, to fill the memory table (B7).
+    pub fn grants_known(&self) -> usize {
+        self.shared.grants_known()
+    }
+
     /// Opens a store on the database at `postgres://user:password@host:port/database`, creating or migrating
     /// its schema, and starts a session.
     ///

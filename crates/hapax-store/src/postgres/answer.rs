@@ -156,10 +156,10 @@ pub(super) fn batch(shared: &Arc<Shared>, batch: Batch, done: Done) {
             Some(settled) => {
                 answer_settled(shared, settling, settled, done.time, watched_here, &mut replies);
             }
-            None => Order::settle(settling).hand_in(shared),
+            None => Order::settle(shared, settling).hand_in(shared),
         }
     }
-    batch.more_settles.into_iter().for_each(|settling| Order::settle(settling).hand_in(shared));
+    batch.more_settles.into_iter().for_each(|settling| Order::settle(shared, settling).hand_in(shared));
     replies.send();
 }
 

@@ -91,7 +91,7 @@ impl Item {
     fn hand_in(self, shared: &Arc<Shared>) {
         match self {
             Item::Claim(claiming) => Order::claim(*claiming).hand_in(shared),
-            Item::Settle(settling) => Order::settle(*settling).hand_in(shared),
+            Item::Settle(settling) => Order::settle(shared, *settling).hand_in(shared),
         }
     }
 

@@ -56,8 +56,9 @@ impl Order {
         Awaited { order, reply, pick: verdict }
     }
 
-    /// A settle that a batch could not carry out.
-    pub(super) fn settle(settling: Settling) -> Awaited<Ending> {
+    /// A settle that a batch could not carry out. What was granted is over, or not what it was.
+    pub(super) fn settle(shared: &Shared, settling: Settling) -> Awaited<Ending> {
+        shared.recall(&settling.id, settling.epoch);
         let command = settling.command();
         let order = Order { id: settling.id, command, identity: None, events: Vec::new() };
         Awaited { order, reply: settling.reply, pick: ending }

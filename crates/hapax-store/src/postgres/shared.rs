@@ -85,6 +85,11 @@ impl Shared {
         granted.remove(id).filter(|claim| claim.epoch == epoch)
     }
 
+    /// How many grants are remembered.
+    pub(super) fn grants_known(&self) -> usize {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Returns when the store is closed.
     pub(super) async fn closed(&self) {
         self.stop.notified().await;

@@ -8,7 +8,7 @@ use hapax_core::{
     Ran, Report, Rerun, Retention, StateName, Terms, Verb, Verdict, View, Watch as _,
 };
 use hapax_store::conformance::{DAY, granted, ok, request};
-use hapax_store::postgres::Postgres;
+use hapax_store::postgres::{Postgres, guard};
 use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::clock::VirtualClock;
 use tokio::task::JoinSet;
@@ -214,6 +214,43 @@ async fn a_purge_waits_out_the_table_of_a_silent_process_b7() {
     assert!(renewed.elapsed() > Duration::from_millis(1_500), "only after {:?}", renewed.elapsed());
     let Verdict::Replay(kept) = ask(&silent, "k").await else { panic!("the key stays burned") };
     assert_eq!(kept.outcome, hapax_core::Outcome::Erased);
+}
+
+#[tokio::test]
+async fn a_grant_is_remembered_until_it_is_reported_on_whichever_way_that_goes_b7() {
+    let database = Database::fresh().await;
+    let (store, mut client) = (open(&database, by_hand()).await, connect(database.url()).await);
+    let settle = || Report::Settle(ok("done"), DAY);
+    let doubt = || Report::Doubt(hapax_core::Doubt::Stated);
+    // The second of two reports finds that the claim is not held any more.
+    let ways = [
+        vec![settle()],
+        vec![Report::Release(Ran::No), settle()],
+        vec![doubt(), settle()],
+        vec![Report::Release(Ran::No)],
+        vec![doubt()],
+    ];
+    for (number, reports) in ways.into_iter().enumerate() {
+        let (id, epoch) = hold(&store, &format!("k{number}")).await;
+        assert_eq!(store.grants_known(), 1);
+        for report in reports.clone() {
+            store.report(id, epoch, report, vec![]).await.unwrap();
+        }
+        assert_eq!(store.grants_known(), 0, "after {reports:?}");
+    }
+    // Settled where this process does not see it: it hears of that when it reports.
+    let (id, epoch) = hold(&store, "guarded").await;
+    let tx = client.transaction().await.unwrap();
+    guard(&tx, id, epoch, &ok("done"), DAY).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(store.grants_known(), 1);
+    let ending = store.report(id, epoch, settle(), vec![]).await.unwrap();
+    assert!(matches!(ending, Ending::AlreadySettled(_)), "{ending:?}");
+    assert_eq!(store.grants_known(), 0);
+    // What goes on is remembered.
+    let (id, epoch) = hold(&store, "renewed").await;
+    store.report(id, epoch, Report::Renew, vec![]).await.unwrap();
+    assert_eq!(store.grants_known(), 1);
 }
 
 #[tokio::test]
