@@ -101,6 +101,7 @@ impl Handler for Clerk {
                 }
                 "/panic" => panic!("as told"),
                 "/echo" => request.into_body().collect().await.unwrap().to_bytes(),
+                "/kilobyte" => Bytes::from_static(&[b'x'; 1 << 10]),
                 "/large" => Bytes::from(vec![b'x'; LARGE]),
                 "/endless" => return Response::new(Either::Right(Endless(&[b'x'; 1 << 16]))),
                 "/task" => {

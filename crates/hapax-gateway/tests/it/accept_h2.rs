@@ -12,15 +12,16 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::accept::{Clerk, Desk, connect, edge, start, until};
 use crate::certificates as tls;
-use crate::raw::{PATIENCE, rest};
+use crate::raw::{PATIENCE, exactly, head, rest};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -191,6 +192,11 @@ fn start_tls(desk: &Arc<Desk>) -> Running {
 }
 
 async fn connect_tls(running: &Running, protocols: &[&str]) -> TlsStream<TcpStream> {
+    agree(connect(running).await, protocols).await
+}
+
+/// Begins to speak TLS.
+async fn agree(stream: TcpStream, protocols: &[&str]) -> TlsStream<TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(tls::authority()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -201,7 +207,7 @@ async fn connect_tls(running: &Running, protocols: &[&str]) -> TlsStream<TcpStre
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     let name = ServerName::try_from("localhost").unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, connect(running).await).await.unwrap()
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
 #[tokio::test]
@@ -232,4 +238,52 @@ async fn a_handshake_that_is_none_is_counted_and_forgotten() {
     rest(&mut stream).await;
     until("it is counted", || running.counts().handshakes_failed == 1).await;
     until("it is forgotten", || running.counts().open == 0).await;
+}
+
+/// A connection that takes little at a time: the edge's side of it has room for little, too.
+async fn connect_narrowly(running: &Running) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    SockRef::from(&socket).set_tcp_mss(536).unwrap();
+    socket.connect(running.address()).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_waits_for_a_go_ahead_under_tls_gets_it_although_the_socket_had_no_room_for_it_h11() {
+    let desk = Desk::new();
+    let running = start_tls(&desk);
+    // Nobody reads for a while. What finds no room in a socket stays behind under TLS, up to 64 kB of it, and counts as
+    // written: for some of these the go-ahead is among that.
+    let mut clients = Vec::new();
+    for kilobytes in (0..=512).step_by(32) {
+        let mut stream = agree(connect_narrowly(&running).await, &[]).await;
+        let expects = "POST /echo HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n";
+        let asked = "GET /kilobyte HTTP/1.1\r\nhost: a\r\n\r\n".repeat(kilobytes) + expects;
+        timeout(PATIENCE, stream.write_all(asked.as_bytes())).await.expect("room for what is asked").unwrap();
+        stream.flush().await.unwrap();
+        clients.push((kilobytes, stream));
+    }
+    let asked: usize = clients.iter().map(|(kilobytes, _)| kilobytes + 1).sum();
+    let (mut begun, mut looks) = (0, 0);
+    while looks < 10 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = desk.called.load(SeqCst);
+        looks = if now == begun { looks + 1 } else { 0 };
+        begun = now;
+    }
+    assert!(begun < asked, "there was room for everything");
+    for (kilobytes, mut stream) in clients {
+        let mut come = Vec::new();
+        while !come.ends_with(b"HTTP/1.1 100 Continue\r\n\r\n") {
+            let read = timeout(PATIENCE, stream.read_buf(&mut come)).await;
+            let count =
+                read.unwrap_or_else(|_| panic!("nothing after {} bytes of {kilobytes} kB", come.len()));
+            assert!(count.unwrap() > 0, "an end after {} bytes of {kilobytes} kB", come.len());
+        }
+        assert!(come.len() >= kilobytes << 10, "{} bytes for {kilobytes} kB", come.len());
+        stream.write_all(b"hello").await.unwrap();
+        stream.flush().await.unwrap();
+        assert!(head(&mut stream).await.starts_with("HTTP/1.1 200 OK\r\n"));
+        assert_eq!(exactly(&mut stream, 5).await, "hello");
+    }
 }
