@@ -27,6 +27,7 @@ mod ports;
 mod reader;
 mod readonly;
 mod recent;
+mod reply;
 mod rows;
 mod schema;
 mod session;
@@ -162,13 +163,13 @@ impl Embedded {
     /// Sends a command to the writer and waits for its durable answer.
     async fn send(&self, what: What) -> Result<Done, Error> {
         self.core.state.check()?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = reply::pair();
         self.core.jobs.try_send(Job { what, reply: Some(reply) }).map_err(|error| match error {
             TrySendError::Full(_) => Error::unavailable("too many commands wait for the store"),
             TrySendError::Closed(_) => self.core.state.stopped().unwrap_or_else(state::closed),
         })?;
         // A writer that went away without an answer may or may not have carried the command out.
-        answer.await.unwrap_or_else(|_| Err(state::closed()))
+        answer.await.unwrap_or_else(|| Err(state::closed()))
     }
 }
 
@@ -295,7 +296,7 @@ impl Lifecycle for Embedded {
 impl Embedded {
     /// The end is taken even by a store that has stopped, so that its files are free again.
     async fn send_end(&self) -> Result<(), Error> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = reply::pair();
         match self.core.jobs.send(Job { what: What::End, reply: Some(reply) }).await {
             Ok(()) => answer.await.unwrap_or(Ok(Done::Nothing)).map(|_| ()),
             // Closed already.

@@ -40,6 +40,9 @@ pub const PAGE_SCAN: usize = 10_000;
 
 // The embedded store.
 
+/// How long an embedded store's writer leaves it to those whom it has woken to wake the others of their thread.
+pub const WAKE_GRACE: Duration = Duration::from_millis(1);
+
 /// Reads that wait for an embedded store's reading threads at once; more are refused as unavailable.
 pub const READ_QUEUE: usize = 4_096;
 

@@ -5,14 +5,15 @@ use hapax_core::journal::{Append, Head};
 use hapax_core::lane::{LaneAnswer, LaneCommand, LaneId};
 use hapax_core::registry::DocumentId;
 use hapax_core::{Answer, ClaimId, Command, Epoch, Error, Identity, SweepReport};
-use tokio::sync::oneshot;
+
+use super::reply::Reply;
 
 /// One command on its way to the writer.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) what: What,
     /// Where the answer goes once it is durable; nobody waits for a job of the store itself.
-    pub(super) reply: Option<oneshot::Sender<Result<Done, Error>>>,
+    pub(super) reply: Option<Reply<Told>>,
 }
 
 /// What is to be done.
@@ -37,6 +38,9 @@ pub(super) enum What {
     /// End the session.
     End,
 }
+
+/// What whoever asked is told.
+pub(super) type Told = Result<Done, Error>;
 
 /// What was done.
 #[derive(Clone, Debug)]

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use hapax_core::claim::current;
 use hapax_core::{ClaimId, Epoch, StateName, Timestamp};
 use tokio::sync::mpsc::Sender;
-use tokio::sync::oneshot;
 
 use super::fault::Fault;
 use super::job::{Done, Job, What};
 use super::reader::Reader;
+use super::reply;
 use super::state::State;
 use crate::limits;
 
@@ -79,11 +79,13 @@ impl Keeper {
         if due.is_empty() {
             return Ok(false);
         }
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = reply::pair();
         let sent = self.jobs.try_send(Job { what: What::Sweep(due), reply: Some(reply) });
-        match sent.is_ok().then(|| answer.blocking_recv()) {
+        match sent.is_ok().then(|| answer.block()) {
             // A chunk in which nothing could be swept would come again at once.
-            Some(Ok(Ok(Done::Swept(done)))) => Ok(more && done.forgotten + done.released + done.in_doubt > 0),
+            Some(Some(Ok(Done::Swept(done)))) => {
+                Ok(more && done.forgotten + done.released + done.in_doubt > 0)
+            }
             _ => Ok(false),
         }
     }

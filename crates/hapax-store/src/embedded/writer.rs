@@ -6,6 +6,7 @@
 //! its new claims (B5).
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use hapax_core::{Error, StateName};
 use rusqlite::Connection;
@@ -14,8 +15,9 @@ use tokio::sync::mpsc;
 use super::batch::{Batch, Changed, Memory, sets_aside};
 use super::fault::{Fault, full};
 use super::folder::{Lock, Mark};
-use super::job::{Done, Job, What};
+use super::job::{Job, Told, What};
 use super::log::Log;
+use super::reply::{Reply, Wakes, own_waker, pair};
 use super::space::Space;
 use super::state::State;
 use crate::limits;
@@ -31,7 +33,7 @@ pub(super) struct Writer {
     pub(super) lock: Lock,
 }
 
-type Results = Vec<Option<Result<Done, Error>>>;
+type Results = Vec<Option<Told>>;
 
 /// Why one attempt at a batch failed.
 enum Setback {
@@ -51,20 +53,23 @@ impl Writer {
     /// Works until the store is closed.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         let mut batch = Vec::with_capacity(limits::BATCH);
-        let mut farewell = Vec::new();
-        while farewell.is_empty() && jobs.blocking_recv_many(&mut batch, limits::BATCH) > 0 {
+        let mut replies = Replies { wakes: Wakes::default(), farewell: Vec::new() };
+        let waker = own_waker();
+        while replies.farewell.is_empty() && receive(&mut jobs, &mut batch, &waker, &mut replies.wakes) {
             gather(&mut jobs, &mut batch);
+            replies.wakes.settle();
             let ends = batch.iter().position(|job| matches!(job.what, What::End));
             let late = ends.map_or_else(Vec::new, |end| batch.split_off(end + 1));
-            self.take(&mut batch, &mut farewell);
+            self.take(&mut batch, &mut replies);
             self.memory.merge.tend(&self.conn);
-            late.into_iter().for_each(refuse_closed);
+            late.into_iter().for_each(|job| replies.refuse(job));
         }
         self.state.close();
         jobs.close();
         while let Ok(job) = jobs.try_recv() {
-            refuse_closed(job);
+            replies.refuse(job);
         }
+        replies.wakes.settle();
         let Writer { conn, log, lock, state, memory, .. } = self;
         drop(memory);
         if state.stopped().is_none() {
@@ -73,23 +78,21 @@ impl Writer {
         }
         drop(conn);
         drop(lock);
-        for (reply, result) in farewell {
-            let _ = reply.send(result);
-        }
+        replies.say_farewell();
     }
 
     /// Carries out one batch and answers it.
-    fn take(&mut self, batch: &mut Vec<Job>, farewell: &mut Vec<Farewell>) {
+    fn take(&mut self, batch: &mut Vec<Job>, replies: &mut Replies) {
         let idle = batch.iter().all(|job| matches!(job.what, What::Beat));
         let mut results: Results = batch.iter().map(|_| None).collect();
         if let Some(error) = self.state.stopped() {
             results.iter_mut().for_each(|result| *result = Some(Err(error.clone())));
         } else {
             match self.carry_out(batch, &mut results) {
-                Ok(changed) => self.settle_table(&changed, batch, results, farewell),
+                Ok(changed) => self.settle_table(&changed, batch, results, replies),
                 Err(error) => {
                     results.iter_mut().for_each(|result| *result = Some(Err(error.clone())));
-                    reply(batch, results, farewell);
+                    replies.answer(batch, results);
                 }
             }
             if let Err(Fault::Io(detail)) = self.log.look(&self.conn, idle) {
@@ -97,7 +100,7 @@ impl Writer {
             }
             return;
         }
-        reply(batch, results, farewell);
+        replies.answer(batch, results);
     }
 
     /// After the commit: first the table, then the answers, then those who watch.
@@ -106,7 +109,7 @@ impl Writer {
         changed: &[Changed],
         batch: &mut Vec<Job>,
         results: Results,
-        farewell: &mut Vec<Farewell>,
+        replies: &mut Replies,
     ) {
         let table = &self.state.table;
         for change in changed {
@@ -122,7 +125,7 @@ impl Writer {
                 _ => {}
             }
         }
-        reply(batch, results, farewell);
+        replies.answer(batch, results);
         if self.state.notify && !self.state.hub.is_idle() {
             let written = changed.iter().filter(|change| change.written);
             written.for_each(|change| self.state.hub.wake(&change.id));
@@ -234,6 +237,27 @@ impl Writer {
     }
 }
 
+/// Waits for commands; `false` when there will be none any more.
+///
+/// While others are still to be woken by those whom the last batch has woken, that is waited for first: a while,
+/// then they are woken from here.
+fn receive(jobs: &mut mpsc::Receiver<Job>, batch: &mut Vec<Job>, waker: &Waker, wakes: &mut Wakes) -> bool {
+    let mut patient = true;
+    loop {
+        match jobs.poll_recv_many(&mut Context::from_waker(waker), batch, limits::BATCH) {
+            Poll::Ready(taken) => return taken > 0,
+            Poll::Pending if patient && wakes.owed() => {
+                std::thread::park_timeout(limits::WAKE_GRACE);
+                patient = false;
+            }
+            Poll::Pending => {
+                wakes.settle();
+                std::thread::park();
+            }
+        }
+    }
+}
+
 /// Lets those come along who are just about to ask.
 ///
 /// Everybody who was answered by the last batch asks again at about the same time, and the first to do so
@@ -263,26 +287,37 @@ fn execute(conn: &Connection, sql: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Who is told when everything is closed.
-type Farewell = (tokio::sync::oneshot::Sender<Result<Done, Error>>, Result<Done, Error>);
-
-/// Answers a batch. Whoever closes the store is told last, when its files are free again.
-fn reply(batch: &mut Vec<Job>, results: Results, farewell: &mut Vec<Farewell>) {
-    for (job, result) in batch.drain(..).zip(results) {
-        let ends = matches!(job.what, What::End);
-        let result = result.unwrap_or_else(|| Err(Error::internal("a command was not carried out")));
-        let reply = job.reply.unwrap_or_else(|| tokio::sync::oneshot::channel().0);
-        if ends {
-            farewell.push((reply, result));
-        } else {
-            // Whoever asked may have gone; the command stands.
-            let _ = reply.send(result);
-        }
-    }
+/// What those are told who asked.
+struct Replies {
+    wakes: Wakes,
+    /// Who is told when everything is closed.
+    farewell: Vec<(Reply<Told>, Told)>,
 }
 
-fn refuse_closed(job: Job) {
-    if let Some(reply) = job.reply {
-        let _ = reply.send(Err(super::state::closed()));
+impl Replies {
+    /// Answers a batch. Whoever closes the store is told last, when its files are free again.
+    fn answer(&mut self, batch: &mut Vec<Job>, results: Results) {
+        for (job, result) in batch.drain(..).zip(results) {
+            let result = result.unwrap_or_else(|| Err(Error::internal("a command was not carried out")));
+            match (job.reply, job.what) {
+                (reply, What::End) => self.farewell.push((reply.unwrap_or_else(|| pair().0), result)),
+                (Some(reply), _) => self.wakes.put(reply, result),
+                (None, _) => {}
+            }
+        }
+        self.wakes.wake();
+    }
+
+    /// Tells one who came too late.
+    fn refuse(&mut self, job: Job) {
+        if let Some(reply) = job.reply {
+            self.wakes.put(reply, Err(super::state::closed()));
+        }
+    }
+
+    fn say_farewell(mut self) {
+        for (reply, result) in self.farewell {
+            self.wakes.put(reply, result);
+        }
     }
 }

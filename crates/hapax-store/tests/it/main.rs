@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
 mod embedded;
+mod embedded_answering;
 mod embedded_conformance;
 mod embedded_damage;
 mod embedded_finding;
