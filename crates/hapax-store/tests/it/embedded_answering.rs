@@ -3,7 +3,8 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use hapax_core::{Ledger as _, Verdict};
 use hapax_store::Options;
@@ -12,7 +13,33 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::embedded::ask;
 
-const COMMIT: &str = "embedded.before_commit";
+/// Where the writer stands before each commit until it is let go; dropped, it holds up nobody any more.
+struct Gate {
+    reached: mpsc::Receiver<()>,
+    go: mpsc::Sender<()>,
+}
+
+impl Gate {
+    fn new() -> Gate {
+        let ((here, reached), (go, gone)) = (mpsc::channel(), mpsc::channel());
+        let gone = Mutex::new(gone);
+        let stand = move || {
+            // Errors are of a gate that is not there any more.
+            let _ = here.send(());
+            let _ = gone.lock().unwrap().recv();
+        };
+        fail::cfg_callback("embedded.before_commit", stand).unwrap();
+        Gate { reached, go }
+    }
+
+    fn reached(&self) {
+        self.reached.recv().unwrap();
+    }
+
+    fn go(&self) {
+        self.go.send(()).unwrap();
+    }
+}
 
 /// Claims, and says when the command was sent.
 async fn claim(store: Embedded, key: String, sent: impl FnOnce()) {
@@ -28,22 +55,28 @@ async fn claim(store: Embedded, key: String, sent: impl FnOnce()) {
     assert!(matches!(verdict.await, Ok(Verdict::Granted(_))), "{key}");
 }
 
-/// A store whose writer stands still before its first commit, until `COMMIT` is removed.
-fn standing(folder: &tempfile::TempDir) -> (Embedded, Runtime) {
+/// Claims in a runtime that has threads of its own; returns when the command was sent.
+fn claim_there(runtime: &Runtime, store: &Embedded, key: &str) {
+    let (sent, is_sent) = mpsc::channel();
+    runtime.spawn(claim(store.clone(), key.into(), move || sent.send(()).unwrap()));
+    is_sent.recv().unwrap();
+}
+
+/// A store whose writer stands before its first commit, so that what comes now shares the second.
+fn standing(folder: &tempfile::TempDir) -> (Embedded, Runtime, Gate) {
     let options = Options { heartbeat: false, sweeper: false, ..Options::default() };
     let store = Embedded::open(folder.path(), options).unwrap();
-    fail::cfg(COMMIT, "pause").unwrap();
     let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let (sent, is_sent) = mpsc::channel();
-    runtime.spawn(claim(store.clone(), "first".into(), move || sent.send(()).unwrap()));
-    is_sent.recv().unwrap();
-    (store, runtime)
+    let gate = Gate::new();
+    claim_there(&runtime, &store, "first");
+    gate.reached();
+    (store, runtime, gate)
 }
 
 #[test]
 fn everybody_whom_a_commit_answers_is_woken_wherever_they_wait_b3() {
     let folder = tempfile::tempdir().unwrap();
-    let (store, several) = standing(&folder);
+    let (store, several, gate) = standing(&folder);
     let sent = Arc::new(AtomicUsize::new(0));
     let count = |sent: &Arc<AtomicUsize>| {
         let sent = Arc::clone(sent);
@@ -74,7 +107,7 @@ fn everybody_whom_a_commit_answers_is_woken_wherever_they_wait_b3() {
     while sent.load(Ordering::SeqCst) < 42 {
         std::thread::yield_now();
     }
-    fail::remove(COMMIT);
+    drop(gate);
     several.block_on(async {
         for task in tasks {
             task.await.unwrap();
@@ -83,15 +116,49 @@ fn everybody_whom_a_commit_answers_is_woken_wherever_they_wait_b3() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
+/// A runtime of this thread with a task that has claimed and is not polled any more.
+fn still(store: &Embedded) -> Runtime {
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let (sent, is_sent) = tokio::sync::oneshot::channel();
+    runtime.spawn(claim(store.clone(), "still".into(), move || sent.send(()).unwrap()));
+    runtime.block_on(is_sent).unwrap();
+    runtime
+}
+
+/// Claims in another runtime of this thread, and says whether it is woken.
+fn other_is_woken(store: &Embedded, sent: impl FnOnce()) -> bool {
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    let other = claim(store.clone(), "other".into(), sent);
+    runtime.block_on(async {
+        tokio::select! {
+            // First, because whoever is woken by it would find the answer.
+            biased;
+            () = tokio::time::sleep(Duration::from_secs(30)) => false,
+            () = other => true,
+        }
+    })
+}
+
 #[test]
 fn a_runtime_that_stands_still_holds_up_nobody_else_in_its_thread_b3() {
     let folder = tempfile::tempdir().unwrap();
-    let (store, _first) = standing(&folder);
-    let still = Builder::new_current_thread().build().unwrap();
-    let (sent, is_sent) = tokio::sync::oneshot::channel();
-    still.spawn(claim(store.clone(), "still".into(), move || sent.send(()).unwrap()));
-    still.block_on(is_sent).unwrap();
-    // It is answered by the same commit, and comes after the one that is not polled any more.
-    let other = Builder::new_current_thread().build().unwrap();
-    other.block_on(claim(store, "other".into(), || fail::remove(COMMIT)));
+    let (store, _first, gate) = standing(&folder);
+    let _still = still(&store);
+    assert!(other_is_woken(&store, || drop(gate)));
+}
+
+#[test]
+fn whoever_is_answered_is_woken_before_another_batch_is_carried_out_b3() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, several, gate) = standing(&folder);
+    let _still = still(&store);
+    let woken = other_is_woken(&store, || {
+        gate.go();
+        gate.reached();
+        // As soon as the second batch is committed there is a third, which is not.
+        claim_there(&several, &store, "third");
+        gate.go();
+    });
+    drop(gate);
+    assert!(woken);
 }
