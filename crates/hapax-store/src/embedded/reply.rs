@@ -1,4 +1,4 @@
-//! How the writer answers: it puts all answers of a commit in their places first, then wakes each thread once.
+//! How the writer answers: it puts all answers of a commit in their slots first, then wakes each thread once.
 //!
 //! To wake a task of another thread's runtime costs a system call, and on a busy core it hands the core over before
 //! the other answers are there; to wake a task from within its own thread is a push onto a queue. So the writer
@@ -16,20 +16,20 @@ use std::thread::{Thread, ThreadId};
 
 /// Both ends of one answer.
 pub(super) fn pair<T>() -> (Reply<T>, Wait<T>) {
-    let place = Arc::new(Mutex::new(Place::Empty(None)));
-    (Reply(Arc::clone(&place)), Wait(place))
+    let slot = Arc::new(Mutex::new(Slot::Empty(None)));
+    (Reply(Arc::clone(&slot)), Wait(slot))
 }
 
 /// Where an answer goes. Dropped without one, it tells so.
 #[derive(Debug)]
-pub(super) struct Reply<T>(Arc<Mutex<Place<T>>>);
+pub(super) struct Reply<T>(Arc<Mutex<Slot<T>>>);
 
 /// Waits for an answer; `None` when there will not be any.
 #[derive(Debug)]
-pub(super) struct Wait<T>(Arc<Mutex<Place<T>>>);
+pub(super) struct Wait<T>(Arc<Mutex<Slot<T>>>);
 
 #[derive(Debug)]
-enum Place<T> {
+enum Slot<T> {
     /// There is no answer yet, and this one waits for it.
     Empty(Option<Waiter>),
     /// The answer, and those who are woken by whoever takes it.
@@ -49,19 +49,19 @@ impl<T> Future for Wait<T> {
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let mut place = lock(&self.0);
-        match &mut *place {
-            Place::Empty(waiter) => {
+        let mut slot = lock(&self.0);
+        match &mut *slot {
+            Slot::Empty(waiter) => {
                 let former =
                     waiter.replace(Waiter { thread: std::thread::current().id(), waker: cx.waker().clone() });
-                drop(place);
+                drop(slot);
                 drop(former);
                 Poll::Pending
             }
             answered => {
-                let taken = std::mem::replace(answered, Place::Over);
-                drop(place);
-                let Place::Answered(answer, baton) = taken else { return Poll::Ready(None) };
+                let taken = std::mem::replace(answered, Slot::Over);
+                drop(slot);
+                let Slot::Answered(answer, baton) = taken else { return Poll::Ready(None) };
                 drop(baton);
                 Poll::Ready(Some(answer))
             }
@@ -84,7 +84,7 @@ impl<T> Wait<T> {
 
 impl<T> Drop for Wait<T> {
     fn drop(&mut self) {
-        let left = std::mem::replace(&mut *lock(&self.0), Place::Over);
+        let left = std::mem::replace(&mut *lock(&self.0), Slot::Over);
         // Only now, because others may be woken by it.
         drop(left);
     }
@@ -92,11 +92,11 @@ impl<T> Drop for Wait<T> {
 
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
-        let mut place = lock(&self.0);
-        let Place::Empty(waiter) = &mut *place else { return };
+        let mut slot = lock(&self.0);
+        let Slot::Empty(waiter) = &mut *slot else { return };
         let waiter = waiter.take();
-        *place = Place::Over;
-        drop(place);
+        *slot = Slot::Over;
+        drop(slot);
         if let Some(waiter) = waiter {
             waiter.waker.wake();
         }
@@ -145,16 +145,16 @@ pub(super) struct Wakes {
 }
 
 impl Wakes {
-    /// Puts an answer in its place. Whoever waits for it is woken by what follows.
+    /// Puts an answer in its slot. Whoever waits for it is woken by what follows.
     pub(super) fn put<T>(&mut self, reply: Reply<T>, answer: T) {
-        let mut place = lock(&reply.0);
-        let Place::Empty(waiter) = &mut *place else {
+        let mut slot = lock(&reply.0);
+        let Slot::Empty(waiter) = &mut *slot else {
             // Whoever asked has gone.
             return;
         };
-        // The place is locked until the answer is there: nobody who is woken meanwhile finds it empty.
+        // The slot is locked until the answer is there: nobody who is woken meanwhile finds it empty.
         let baton = waiter.take().and_then(|waiter| self.owe(waiter));
-        *place = Place::Answered(answer, baton);
+        *slot = Slot::Answered(answer, baton);
     }
 
     /// Notes one to be woken; returns the baton when it is the first of its thread.
@@ -170,7 +170,7 @@ impl Wakes {
     }
 
     /// Wakes the first of each thread.
-    pub(super) fn wake(&mut self) {
+    pub(super) fn wake_firsts(&mut self) {
         self.firsts.drain(..).for_each(Waker::wake);
         self.batons.retain(|_, baton| baton.owes());
     }
@@ -181,7 +181,7 @@ impl Wakes {
     }
 
     /// Wakes everybody whom nobody has woken so far.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn wake_all(&mut self) {
         self.firsts.drain(..).for_each(Waker::wake);
         self.batons.clear();
     }
@@ -189,7 +189,7 @@ impl Wakes {
 
 impl Drop for Wakes {
     fn drop(&mut self) {
-        self.settle();
+        self.wake_all();
     }
 }
 
@@ -273,7 +273,7 @@ mod tests {
         let (reply, wait) = pair();
         let mut wakes = Wakes::default();
         wakes.put(reply, 7);
-        wakes.wake();
+        wakes.wake_firsts();
         assert!(!wakes.owed());
         assert_eq!(wait.block(), Some(7));
     }
@@ -282,7 +282,7 @@ mod tests {
     fn nobody_is_woken_before_all_answers_are_there_b3() {
         let (mut wakes, mut all) = answered::<3>();
         assert!(all.iter().all(|one| one.woken() == 0));
-        wakes.wake();
+        wakes.wake_firsts();
         for (one, number) in all.iter_mut().rev().zip([2, 1, 0]) {
             assert_eq!(one.poll(), Poll::Ready(Some(number)));
         }
@@ -291,20 +291,20 @@ mod tests {
     #[test]
     fn the_first_of_a_thread_is_woken_and_wakes_the_others_b3() {
         let (mut wakes, mut all) = answered::<3>();
-        wakes.wake();
+        wakes.wake_firsts();
         assert_eq!(all.each_ref().map(Somebody::woken), [1, 0, 0]);
         assert!(wakes.owed());
         assert_eq!(all[0].poll(), Poll::Ready(Some(0)));
         assert_eq!(all.each_ref().map(Somebody::woken), [1, 1, 1]);
         assert!(!wakes.owed());
-        wakes.settle();
+        wakes.wake_all();
         assert_eq!(all.each_ref().map(Somebody::woken), [1, 1, 1]);
     }
 
     #[test]
     fn a_first_one_that_is_dropped_wakes_the_others_b3() {
         let (mut wakes, [first, second, third]) = answered();
-        wakes.wake();
+        wakes.wake_firsts();
         drop(first);
         assert_eq!((second.woken(), third.woken()), (1, 1));
     }
@@ -316,7 +316,7 @@ mod tests {
         put(&mut wakes, [a]);
         drop(first);
         put(&mut wakes, [b, c]);
-        wakes.wake();
+        wakes.wake_firsts();
         assert_eq!((second.woken(), third.woken()), (1, 0));
         drop(second);
         assert_eq!(third.woken(), 1);
@@ -329,7 +329,7 @@ mod tests {
         drop(first);
         let mut wakes = Wakes::default();
         put(&mut wakes, replies);
-        wakes.wake();
+        wakes.wake_firsts();
         assert_eq!((gone.0.load(Ordering::SeqCst), second.woken(), third.woken()), (0, 1, 0));
         // One that goes later, without having been first, changes nothing either.
         assert_eq!(third.poll(), Poll::Ready(Some(2)));
@@ -340,8 +340,8 @@ mod tests {
     #[test]
     fn whoever_was_not_woken_by_the_first_is_woken_by_the_writer_b3() {
         let (mut wakes, all) = answered::<3>();
-        wakes.wake();
-        wakes.settle();
+        wakes.wake_firsts();
+        wakes.wake_all();
         assert_eq!(all.each_ref().map(Somebody::woken), [1, 1, 1]);
         // Also when it has not even begun.
         let (wakes, all) = answered::<2>();
@@ -356,7 +356,7 @@ mod tests {
         let mut wakes = Wakes::default();
         put(&mut wakes, here);
         put(&mut wakes, there);
-        wakes.wake();
+        wakes.wake_firsts();
         assert_eq!(all.each_ref().map(Somebody::woken), [1, 0]);
         assert_eq!(others.each_ref().map(Somebody::woken), [1, 0]);
         drop(others);
@@ -374,7 +374,7 @@ mod tests {
         let moved = moved.join().unwrap();
         let mut wakes = Wakes::default();
         put(&mut wakes, replies);
-        wakes.wake();
+        wakes.wake_firsts();
         assert_eq!((former.0.load(Ordering::SeqCst), moved.woken(), stays.woken()), (0, 1, 1));
     }
 
@@ -395,7 +395,7 @@ mod tests {
         let ([other], [somebody]) = waiting();
         let mut wakes = Wakes::default();
         put(&mut wakes, [Some(reply), other]);
-        wakes.wake();
+        wakes.wake_firsts();
         assert_eq!(somebody.woken(), 0, "the task of the runtime is the first");
         drop(runtime);
         assert_eq!(somebody.woken(), 1);
@@ -425,7 +425,7 @@ mod tests {
         while let Ok(reply) = asked.recv() {
             wakes.put(reply, 1);
             asked.try_iter().for_each(|reply| wakes.put(reply, 1));
-            wakes.wake();
+            wakes.wake_firsts();
             // Nobody else does it here, so that each is woken by another waiter or not at all.
             while wakes.owed() {
                 std::thread::yield_now();

@@ -57,7 +57,7 @@ impl Writer {
         let waker = own_waker();
         while replies.farewell.is_empty() && receive(&mut jobs, &mut batch, &waker, &mut replies.wakes) {
             gather(&mut jobs, &mut batch);
-            replies.wakes.settle();
+            replies.wakes.wake_all();
             let ends = batch.iter().position(|job| matches!(job.what, What::End));
             let late = ends.map_or_else(Vec::new, |end| batch.split_off(end + 1));
             self.take(&mut batch, &mut replies);
@@ -69,7 +69,7 @@ impl Writer {
         while let Ok(job) = jobs.try_recv() {
             replies.refuse(job);
         }
-        replies.wakes.settle();
+        replies.wakes.wake_all();
         let Writer { conn, log, lock, state, memory, .. } = self;
         drop(memory);
         if state.stopped().is_none() {
@@ -251,7 +251,7 @@ fn receive(jobs: &mut mpsc::Receiver<Job>, batch: &mut Vec<Job>, waker: &Waker, 
                 patient = false;
             }
             Poll::Pending => {
-                wakes.settle();
+                wakes.wake_all();
                 std::thread::park();
             }
         }
@@ -305,7 +305,7 @@ impl Replies {
                 (None, _) => {}
             }
         }
-        self.wakes.wake();
+        self.wakes.wake_firsts();
     }
 
     /// Tells one who came too late.
