@@ -1,7 +1,9 @@
 //! Step 4: is there room for this request (H12)?
 //!
-//! Bytes are counted while they are held. Beyond the bound nothing new is let in; what is in already may finish. One
-//! tenant's share is bounded apart, so that one cannot take everybody's.
+//! Bytes are counted while they are held, and no request is read beyond the bound: one that says how long it is has its room
+//! before any of it is read. The answer to work that was done cannot be refused any more: it is counted, may go beyond the
+//! bound (by `max_kept_response` for each call that runs), and keeps new requests out until there is room again. One tenant's
+//! share is bounded apart, so that one cannot take everybody's.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,7 +62,7 @@ impl Admission {
         if self.buffered() >= edge.max_buffered || calls.detached() >= edge.max_detached {
             return Err(Problem::new(Code::Overloaded));
         }
-        Ok(Admitted { admission: self.clone(), bytes: 0, claim: None })
+        Ok(Admitted { admission: self.clone(), most: edge.max_buffered, bytes: 0, claim: None })
     }
 
     fn count(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), Problem> {
@@ -103,6 +105,8 @@ fn too_many(detail: &str) -> Problem {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     admission: Arc<Admission>,
+    /// What all of them together may hold.
+    most: u64,
     bytes: u64,
     /// Whose new claim is counted, and whether its work has begun.
     claim: Option<(Tenant, bool)>,
@@ -118,6 +122,17 @@ impl Admitted {
         }
         Ok(())
     }
+
+    /// Takes room for more of a request, if there is.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), Problem> {
+        let held = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= self.most);
+        let buffered = &self.admission.buffered;
+        buffered
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, held)
+            .map_err(|_| Problem::new(Code::Overloaded))?;
+        self.bytes += bytes;
+        Ok(())
+    }
 }
 
 impl Room for Admitted {
@@ -127,7 +142,7 @@ impl Room for Admitted {
         }
     }
 
-    /// What is in already may finish, even beyond the bound.
+    /// Of an answer. Its work is done: it may finish, even beyond the bound.
     fn grow(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
         self.admission.buffered.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -174,6 +189,26 @@ mod tests {
         enter(&admission, "globex", &TenantLimits::default()).unwrap();
         admission.drain();
         assert_eq!(enter(&admission, "globex", &TenantLimits::default()).unwrap_err(), Code::Draining);
+    }
+
+    #[test]
+    fn a_request_takes_no_more_room_than_there_is_and_gives_back_what_it_took_h12() {
+        let admission = Arc::new(Admission::default());
+        let mut first = enter(&admission, "acme", &TenantLimits::default()).unwrap();
+        let mut second = enter(&admission, "acme", &TenantLimits::default()).unwrap();
+        first.reserve(60).unwrap();
+        for beyond in [41, u64::MAX] {
+            assert_eq!(second.reserve(beyond).unwrap_err().code(), Code::Overloaded);
+        }
+        second.reserve(40).unwrap();
+        assert_eq!(first.reserve(1).unwrap_err().code(), Code::Overloaded);
+        // An answer is not refused.
+        first.grow(10);
+        assert_eq!(admission.buffered(), 110);
+        drop(first);
+        assert_eq!(admission.buffered(), 40);
+        drop(second);
+        assert_eq!(admission.buffered(), 0);
     }
 
     #[test]

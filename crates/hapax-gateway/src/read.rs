@@ -5,7 +5,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hapax_tower::Room as _;
 use hapax_tower::{Code, Problem};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
@@ -13,8 +12,9 @@ use tokio::time::Instant;
 use crate::admit::Admitted;
 use crate::settings::Edge;
 
-/// Reads a body. It may be `most` bytes long and must not come too slowly; its bytes are counted as they come. A body that
-/// came in one piece is not copied. Trailers are read and forgotten (A5).
+/// Reads a body. It may be `most` bytes long and must not come too slowly. There must be room for it: for a length that was
+/// declared before anything is read, so that what was let in is not thrown away half-read; for any other as it comes. A body
+/// that came in one piece is not copied. Trailers are read and forgotten (A5).
 pub(crate) async fn whole<B>(
     mut body: B,
     most: usize,
@@ -24,13 +24,18 @@ pub(crate) async fn whole<B>(
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
+    // What could never be held is not worth another try.
+    let most = edge.max_buffered.min(most as u64);
     let too_large = || Problem::new(Code::BodyTooLarge).with("limit", most);
-    if body.size_hint().lower() > most as u64 {
+    let declared = body.size_hint().lower();
+    if declared > most {
         return Err(too_large());
     }
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
+    room.reserve(declared)?;
+    let mut reserved = declared;
     let mut waits_since: Option<Instant> = None;
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
@@ -40,8 +45,7 @@ where
             Some(frame) => frame,
             None => {
                 let since = *waits_since.get_or_insert_with(Instant::now);
-                let allowed =
-                    edge.header_timeout + Duration::from_secs(length as u64 / edge.body_rate.max(1));
+                let allowed = edge.header_timeout + Duration::from_secs(length / edge.body_rate.max(1));
                 let frame = tokio::time::timeout_at(since + allowed, body.frame()).await;
                 frame.map_err(|_| Problem::new(Code::RequestTimeout))?
             }
@@ -50,15 +54,20 @@ where
         let frame =
             frame.map_err(|_| Problem::new(Code::RequestMalformed).detail("the body cannot be read"))?;
         let Ok(chunk) = frame.into_data() else { continue };
-        length += chunk.len();
+        length += chunk.len() as u64;
         if length > most {
             return Err(too_large());
         }
-        room.grow(chunk.len());
+        if length > reserved {
+            room.reserve(length - reserved)?;
+            reserved = length;
+        }
         match &first {
             None => first = Some(chunk),
             Some(head) => {
                 if rest.is_empty() {
+                    // Both are at most `most`, which came as a length in memory.
+                    rest.reserve(declared.max(length) as usize);
                     rest.extend_from_slice(head);
                 }
                 rest.extend_from_slice(&chunk);

@@ -47,7 +47,7 @@ pub struct Edge {
     pub idle_timeout: Duration,
     /// Connections at a time.
     pub max_connections: usize,
-    /// Bytes of requests and answers held in memory at a time.
+    /// Bytes of keyed requests and their answers held in memory at a time. A request without room is refused, an answer never.
     pub max_buffered: u64,
     /// Calls that go on without a caller.
     pub max_detached: usize,

@@ -106,7 +106,12 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     let tenants = keeping::tenants(&root.section("tenants", &fields::TENANTS));
     let auth = auth::auth(&root.section("auth", &fields::AUTH));
     let upstreams = upstream::upstreams(&root.section("upstreams", &fields::UPSTREAMS));
-    let context = Context { defaults: &route_defaults, upstreams: &upstreams, retention: &retention };
+    let context = Context {
+        defaults: &route_defaults,
+        upstreams: &upstreams,
+        retention: &retention,
+        max_buffered: edge.max_buffered,
+    };
     let found = routes(&root, &context);
     overlaps::check(reader, &found, &edge.operations_prefix);
     let (routes, declared) =

@@ -3,17 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use hapax_core::Tenant;
 use hapax_exec::{Executor, Settings as Executing};
 use hapax_gateway::settings::Upstream;
 use hapax_store::{Options, Store};
 use hapax_testkit::faulty::Faulty;
 use hapax_testkit::port::Port;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::accept::until;
-use crate::raw::PATIENCE;
+use crate::raw::{self, PATIENCE};
 use crate::refusals::check;
+use crate::world::client::read_answer;
 use crate::world::{Service, World, change_rule};
 
 const KEY: &str = "idempotency-key";
@@ -142,6 +147,134 @@ async fn more_than_the_edge_can_hold_is_refused_before_it_is_read_h5_h12() {
     assert_eq!(timeout(PATIENCE, second).await.expect("there is room again").status, 201);
     let first = world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "x").await;
     assert_eq!((first.is_replay(), world.service.count()), (true, 2), "the call went on");
+}
+
+/// The room of an edge, and a body of which it holds one.
+const ROOM: u64 = 1 << 20;
+const LENGTH: usize = 600_000;
+
+async fn narrow() -> World {
+    World::with(|settings| settings.edge.max_buffered = ROOM).await
+}
+
+#[tokio::test]
+async fn bodies_that_come_at_once_are_let_in_only_as_far_as_there_is_room_h12() {
+    const CALLERS: usize = 24;
+    let world = narrow().await;
+    let length = LENGTH.to_string();
+    let mut callers = Vec::new();
+    for number in 0..CALLERS {
+        let mut stream = world.connect().await;
+        let key = format!("k-{number}");
+        let headers = [(KEY, key.as_str()), ("x-do", "hold"), ("content-length", &length)];
+        raw::write(&mut stream, &world.request("POST /raw", &world.alice, &headers, "")).await;
+        callers.push(stream);
+    }
+    let (body, refused) = ("x".repeat(LENGTH), Notify::new());
+    let (body, refused) = (&body, &refused);
+    let send = |mut stream: TcpStream| async move {
+        tokio::select! {
+            got = read_answer(&mut stream, false) => return got.expect("an answer"),
+            () = refused.notified() => {}
+        }
+        raw::write(&mut stream, body).await;
+        read_answer(&mut stream, false).await.expect("an answer")
+    };
+    let mut answers: FuturesUnordered<_> = callers.into_iter().map(send).collect();
+    for _ in 1..CALLERS {
+        let got = answers.next().await.unwrap();
+        check(&world, &got, 503, "overloaded").await;
+        assert_eq!(got.header("connection"), Some("close"), "the rest of the body is not waited for");
+        assert_eq!(world.gateway.admission().buffered(), LENGTH as u64, "there is room for one");
+    }
+    refused.notify_waiters();
+    world.service.let_go();
+    assert_eq!(answers.next().await.unwrap().status, 201);
+    assert_eq!((world.service.count(), world.gateway.admission().buffered()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_body_without_room_is_refused_before_it_is_asked_for_or_when_it_grows_beyond_h12() {
+    let world = narrow().await;
+    let (body, length) = ("x".repeat(LENGTH), LENGTH.to_string());
+    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "hold")], &body);
+    let others = async {
+        world.service.reached(1).await;
+        let mut stream = world.connect().await;
+        let headers = [(KEY, "k-2"), ("content-length", &length), ("expect", "100-continue")];
+        raw::write(&mut stream, &world.request("POST /raw", &world.alice, &headers, "")).await;
+        let head = raw::head(&mut stream).await;
+        assert!(head.starts_with("HTTP/1.1 503"), "not asked for: {head}");
+
+        let headers = [(KEY, "k-3"), ("transfer-encoding", "chunked")];
+        let head = world.request("POST /raw", &world.alice, &headers, "");
+        let chunks = format!("{:x}\r\n{}\r\n", 1000, "x".repeat(1000)).repeat(LENGTH / 1000);
+        let got = world.send(format!("{head}{chunks}0\r\n\r\n")).await.unwrap();
+        check(&world, &got, 503, "overloaded").await;
+
+        // Nothing is held of what only passes through, and a little has room.
+        assert_eq!(world.ask("POST /open", &world.alice, &[], &body).await.status, 201);
+        assert_eq!(world.ask("POST /raw", &world.alice, &[(KEY, "k-4")], "x").await.status, 201);
+        assert_eq!(world.gateway.admission().buffered(), LENGTH as u64, "what was refused is given back");
+        world.service.let_go();
+    };
+    assert_eq!(tokio::join!(slow, others).0.status, 201);
+    assert_eq!((world.service.count(), world.gateway.admission().buffered()), (3, 0));
+    assert_eq!(
+        world.ask("POST /raw", &world.alice, &[(KEY, "k-2")], &body).await.status,
+        201,
+        "now there is"
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_is_refused_for_want_of_room_leaves_its_connection_usable_when_it_has_come_h11() {
+    let world = World::with(|settings| settings.edge.max_buffered = 10).await;
+    let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "hold")], "012345");
+    let others = async {
+        world.service.reached(1).await;
+        let mut stream = world.connect().await;
+        for (key, body, status) in [("k-2", "56789", 503), ("k-3", "6789", 201), ("k-4", "56789", 503)] {
+            let request = world.request("POST /raw", &world.alice, &[(KEY, key)], body);
+            raw::write(&mut stream, &request).await;
+            let got = read_answer(&mut stream, false).await.unwrap();
+            assert_eq!((got.status, got.header("connection")), (status, None), "{key}");
+        }
+        world.service.let_go();
+    };
+    assert_eq!(tokio::join!(slow, others).0.status, 201);
+    // What could never be held is not worth another try.
+    let got = world.ask("POST /raw", &world.alice, &[(KEY, "k-5")], "01234567890").await;
+    check(&world, &got, 413, "body-too-large").await;
+    assert_eq!(got.json()["limit"], 10);
+}
+
+#[tokio::test]
+async fn an_answer_is_counted_while_it_is_read_and_holds_new_requests_back_h12() {
+    let world = narrow().await;
+    let listener = raw::listener().await;
+    let port = listener.local_addr().unwrap().port();
+    let mut settings = crate::world::settings(&world.service);
+    settings.edge.max_buffered = 1000;
+    let upstream = Arc::new(Upstream::new("raw", "127.0.0.1", port));
+    settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
+    world.gateway.reload(settings).await.unwrap();
+    let first = world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "x");
+    let others = async {
+        let mut service = raw::accept(&listener).await;
+        raw::head(&mut service).await;
+        let half = "x".repeat(1500);
+        raw::write(&mut service, &format!("HTTP/1.1 201 Created\r\ncontent-length: 3000\r\n\r\n{half}"))
+            .await;
+        until("half of the answer is counted", || world.gateway.admission().buffered() == 1501).await;
+        let second = world.ask("POST /raw", &world.alice, &[(KEY, "k-2")], "").await;
+        check(&world, &second, 503, "overloaded").await;
+        raw::write(&mut service, &half).await;
+        service
+    };
+    let (first, _service) = tokio::join!(first, others);
+    assert_eq!((first.status, first.body.len()), (201, 3000), "what is in already comes to its end");
+    assert_eq!(world.gateway.admission().buffered(), 0);
 }
 
 #[tokio::test]

@@ -80,7 +80,18 @@ pub(crate) fn edge(section: &Section<'_>, plain: &Rule) -> (Edge, RouteDefaults)
     }
     edge.tls = tls(&section.section("tls", &fields::TLS));
     edge.cors = cors(&section.section("cors", &fields::CORS));
-    (edge, route_defaults(section, plain))
+    let defaults = route_defaults(section, plain);
+    fits_memory(section, defaults.max_request_body, edge.max_buffered);
+    (edge, defaults)
+}
+
+/// A body that is longer than everything that may be held could never be let in (H12).
+pub(crate) fn fits_memory(section: &Section<'_>, max_request_body: usize, max_buffered: u64) {
+    if section.has("max_request_body") && max_request_body as u64 > max_buffered {
+        let what = "`max_request_body` is more than the edge's `max_buffered`";
+        let remedy = "make it smaller, or raise `edge.max_buffered` far beyond it: all bodies share that";
+        section.reader().mistake(&section.place("max_request_body"), what, remedy);
+    }
 }
 
 fn route_defaults(section: &Section<'_>, plain: &Rule) -> RouteDefaults {

@@ -38,6 +38,8 @@ pub(crate) struct Context<'c> {
     pub(crate) defaults: &'c RouteDefaults,
     pub(crate) upstreams: &'c BTreeMap<String, Behind>,
     pub(crate) retention: &'c RetentionClasses,
+    /// What all bodies may take in memory together.
+    pub(crate) max_buffered: u64,
 }
 
 /// A route as it was read; with mistakes, some of it is missing.

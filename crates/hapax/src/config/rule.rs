@@ -54,6 +54,7 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>, behind: Option<
     rule.mismatch_status = edge::mismatch_status(section).unwrap_or(context.defaults.mismatch_status);
     rule.max_request_body =
         edge::body_size(section, "max_request_body").unwrap_or(context.defaults.max_request_body);
+    edge::fits_memory(section, rule.max_request_body, context.max_buffered);
     rule.max_kept_response =
         edge::body_size(section, "max_kept_response").unwrap_or(context.defaults.max_kept_response);
     rule.attach = attach(section, context);
