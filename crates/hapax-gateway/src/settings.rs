@@ -13,7 +13,7 @@ use ipnet::IpNet;
 
 use crate::limits;
 
-/// Everything that can be changed by a reload, but for the listener.
+/// Everything that a gateway can be told. A reload changes it, but for what is said to stay.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The listener and what holds for every route.
@@ -35,17 +35,17 @@ pub struct Edge {
     pub listen: SocketAddr,
     /// Threads that serve requests. Not changed by a reload.
     pub threads: usize,
-    /// Certificate and key; without them the edge speaks plain HTTP.
+    /// Certificate and key; without them the edge speaks plain HTTP. A reload reads the files again, and no others.
     pub tls: Option<Tls>,
     /// The longest wait for the end of running requests when the process is told to end.
     pub drain_timeout: Duration,
-    /// The longest time for the head of a request.
+    /// The longest time for the head of a request. Not changed by a reload.
     pub header_timeout: Duration,
     /// A body that comes more slowly than this many bytes per second is given up.
     pub body_rate: u64,
-    /// The longest silence on a connection without a request.
+    /// The longest silence on a connection without a request. Not changed by a reload.
     pub idle_timeout: Duration,
-    /// Connections at a time.
+    /// Connections at a time. Not changed by a reload.
     pub max_connections: usize,
     /// Bytes of keyed requests and their answers held in memory at a time. A request without room is refused, an answer never.
     pub max_buffered: u64,
@@ -53,7 +53,7 @@ pub struct Edge {
     pub max_detached: usize,
     /// Where outcomes are recalled by operation id, such as `/operations` (H7).
     pub operations_prefix: Arc<str>,
-    /// Where the pages about problem codes are (H1).
+    /// Where the pages about problem codes are (H1). Not changed by a reload.
     pub docs: String,
     /// What browsers of other origins may do (P7).
     pub cors: Option<Cors>,
@@ -170,7 +170,7 @@ pub enum UpstreamKey {
 pub struct Retrying {
     /// Attempts in all; 1 tries nothing again.
     pub max_attempts: u32,
-    /// The pause after the first attempt; doubled after each further one.
+    /// The pause after the first attempt; doubled after each further one, up to a bound.
     pub backoff: Duration,
     /// What becomes of the claim when no attempt worked.
     pub on_exhausted: OnExhausted,

@@ -7,6 +7,7 @@
 mod auth;
 mod edge;
 mod fields;
+mod fixed;
 mod keeping;
 mod mistakes;
 mod overlaps;

@@ -49,6 +49,7 @@ pub(crate) struct Node {
     admin: JoinHandle<std::io::Result<()>>,
     watching: JoinHandle<()>,
     settings: signal::Sender<Settings>,
+    tokens: AdminTokens,
 }
 
 impl Node {
@@ -67,14 +68,14 @@ impl Node {
         let protect = Protect::new(executor, leaf_key).sealed(parts.seal.clone());
         let (settings, changed) = signal::channel(parts.settings.clone());
         let gateway = Arc::new(Gateway::start(parts.settings, protect, store.clone()).await?);
-        let state = admin_state(&store, tokens, &gateway, parts.seal, &settings);
+        let state = admin_state(&store, tokens.clone(), &gateway, parts.seal, &settings);
         let (admin_stop, stopped) = oneshot::channel();
         let admin = tokio::spawn(admin::serve(listener, state, async {
             // The node is gone: then there is nothing to serve either.
             let _ = stopped.await;
         }));
         let watching = tokio::spawn(watch::doubts(store.clone(), gateway.clone(), changed));
-        Ok(Node { store, gateway, admin_address, admin_stop, admin, watching, settings })
+        Ok(Node { store, gateway, admin_address, admin_stop, admin, watching, settings, tokens })
     }
 
     /// Where the edge listens.
@@ -87,10 +88,15 @@ impl Node {
         self.admin_address
     }
 
-    /// Goes on with other settings (P5).
-    pub(crate) async fn reload(&self, settings: Settings) -> Result<(), hapax_core::Error> {
+    /// Goes on with other settings, and other tokens for operators (P5). Where the settings cannot be used, nothing changes.
+    pub(crate) async fn reload(
+        &self,
+        settings: Settings,
+        tokens: &AdminTokens,
+    ) -> Result<(), hapax_core::Error> {
         self.gateway.reload(settings.clone()).await?;
         self.settings.send_replace(settings);
+        self.tokens.replace(tokens);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! Only digests of the tokens are held. A token is compared with every known one in constant time, so that neither a
 //! prefix nor the number of a token can be found out by measuring.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -33,9 +33,10 @@ impl Role {
     }
 }
 
-/// The tokens of one admin listener. Without any, only the paths that need none can be used.
+/// The tokens of one admin listener. Without any, only the paths that need none can be used. Clones stay the same tokens, also
+/// when they are replaced.
 #[derive(Clone, Default)]
-pub struct AdminTokens(Arc<[Token]>);
+pub struct AdminTokens(Arc<RwLock<Arc<[Token]>>>);
 
 #[derive(Clone)]
 struct Token {
@@ -63,22 +64,36 @@ impl AdminTokens {
             )
             .with_detail(format_args!("the token {name:?}")));
         }
-        if self.0.len() >= limits::ADMIN_TOKENS {
+        let known = self.known();
+        if known.len() >= limits::ADMIN_TOKENS {
             return Err(Error::invalid("there are more admin tokens than one listener takes"));
         }
         let new = Token { who: Who { name: name.into(), role }, digest: sha256(token.as_bytes()) };
-        if self.0.iter().any(|known| known.digest == new.digest) {
+        if known.iter().any(|known| known.digest == new.digest) {
             return Err(Error::invalid("two admin tokens are the same: give each its own")
                 .with_detail(format_args!("the token {name:?}")));
         }
-        Ok(AdminTokens(self.0.iter().cloned().chain([new]).collect()))
+        Ok(AdminTokens(Arc::new(RwLock::new(known.iter().cloned().chain([new]).collect()))))
+    }
+
+    /// From now on these tokens count, and no others.
+    pub fn replace(&self, by: &AdminTokens) {
+        let new = by.known();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = new;
+    }
+
+    fn known(&self) -> Arc<[Token]> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whose token this is. Looks at all of them, whichever it is.
-    fn who(&self, presented: &[u8]) -> Option<&Who> {
+    fn who(&self, presented: &[u8]) -> Option<Who> {
         let presented = sha256(presented);
         let same = |token: &Token| verify_slices_are_equal(&token.digest, &presented).is_ok();
-        self.0.iter().fold(None, |found, token| if same(token) { Some(&token.who) } else { found })
+        let known = self.known();
+        let found =
+            known.iter().fold(None, |found, token| if same(token) { Some(&token.who) } else { found });
+        found.cloned()
     }
 
     /// Lets in whoever has a token of at least this role.
@@ -89,13 +104,13 @@ impl AdminTokens {
                 format!("the token {:?} has the role {}; this needs operate", who.name, who.role.as_str());
             return Err(Problem::new(Code::Forbidden).detail(detail).into());
         }
-        Ok(who.clone())
+        Ok(who)
     }
 }
 
 impl std::fmt::Debug for AdminTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|token| &token.who)).finish()
+        f.debug_list().entries(self.known().iter().map(|token| &token.who)).finish()
     }
 }
 
@@ -136,6 +151,17 @@ mod tests {
         assert!(one.clone().with("dev", Role::Operate, "same").is_err());
         let shown = format!("{:?}", one.with("dev", Role::Operate, "other-secret").unwrap());
         assert!(shown.contains("dev") && !shown.contains("secret"), "{shown}");
+    }
+
+    #[test]
+    fn replaced_tokens_count_everywhere_and_the_former_ones_nowhere() {
+        let tokens = AdminTokens::default().with("ops", Role::Read, "old").unwrap();
+        let elsewhere = tokens.clone();
+        tokens.replace(&AdminTokens::default().with("ops", Role::Operate, "new").unwrap());
+        assert_eq!(elsewhere.who(b"old"), None);
+        assert_eq!(elsewhere.who(b"new"), Some(Who { name: "ops".into(), role: Role::Operate }));
+        tokens.replace(&AdminTokens::default());
+        assert_eq!(elsewhere.who(b"new"), None);
     }
 
     #[test]

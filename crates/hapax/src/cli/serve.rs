@@ -29,9 +29,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let config = load(&args)?;
     start_logging(&config);
     let mut signals = Signals::listen()?;
-    for notice in &config.notices {
-        tracing::warn!("{notice}");
-    }
+    tell_notices(&config);
     if config.seal.is_empty() {
         tracing::warn!("outcomes are kept unencrypted: see [seal]");
     }
@@ -43,7 +41,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     tracing::info!(edge = %node.edge(), admin = %node.admin(), routes = config.settings.routes.len(), "serving");
     tell(&config, &node);
     while signals.next().await == Told::Reload {
-        reload(&args, &store, &node).await;
+        reload(&args, &store, &node, &config).await;
     }
     tracing::info!(within = ?node.drain_timeout(), "finishing what is running; told again, it ends at once");
     let clean = tokio::select! {
@@ -62,11 +60,21 @@ fn load(args: &Args) -> Result<Config, Failed> {
         .map_err(|mistakes| Failed::no(mistakes.to_string()))
 }
 
-fn parts(config: &Config) -> Result<Parts, Failed> {
-    let mut tokens = AdminTokens::default();
-    if let Some(token) = &config.admin.token {
-        tokens = tokens.with("admin", Role::Operate, token.reveal())?;
+fn tell_notices(config: &Config) {
+    for notice in &config.notices {
+        tracing::warn!("{notice}");
     }
+}
+
+fn admin_tokens(config: &Config) -> Result<AdminTokens, hapax_core::Error> {
+    let none = AdminTokens::default();
+    match &config.admin.token {
+        Some(token) => none.with("admin", Role::Operate, token.reveal()),
+        None => Ok(none),
+    }
+}
+
+fn parts(config: &Config) -> Result<Parts, Failed> {
     let seal = match config.seal.is_empty() {
         true => None,
         false => Some(Arc::new(Seal::new(config.seal.iter().map(|key| key.0).collect())?)),
@@ -75,7 +83,7 @@ fn parts(config: &Config) -> Result<Parts, Failed> {
         spool: spool(config),
         seal,
         settings: config.settings.clone(),
-        admin: (config.admin.listen, tokens),
+        admin: (config.admin.listen, admin_tokens(config)?),
     })
 }
 
@@ -91,8 +99,9 @@ fn spool(config: &Config) -> PathBuf {
     }
 }
 
-/// Reads the configuration again. With any mistake everything stays as it is (P5).
-async fn reload(args: &Args, store: &Store, node: &Node) {
+/// Reads the configuration again. With any mistake everything stays as it is; what cannot change while the process runs is told
+/// (P5).
+async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
     let config = match load(args) {
         Ok(config) => config,
         Err(failed) => {
@@ -104,11 +113,20 @@ async fn reload(args: &Args, store: &Store, node: &Node) {
         tracing::error!("the configuration was not reloaded: {error}");
         return;
     }
-    let routes = config.settings.routes.len();
-    match node.reload(config.settings).await {
-        Ok(()) => tracing::info!(routes, "the configuration was reloaded"),
-        Err(error) => tracing::error!("the configuration was not reloaded: {error:#}"),
+    let reloaded = match admin_tokens(&config) {
+        Ok(tokens) => node.reload(config.settings.clone(), &tokens).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = reloaded {
+        tracing::error!("the configuration was not reloaded: {error:#}");
+        return;
     }
+    tell_notices(&config);
+    let fixed = config.fixed_since(started);
+    if !fixed.is_empty() {
+        tracing::warn!("{}: the change takes effect after a restart", fixed.join(", "));
+    }
+    tracing::info!(routes = config.settings.routes.len(), "the configuration was reloaded");
 }
 
 fn start_logging(config: &Config) {

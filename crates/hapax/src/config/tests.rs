@@ -246,6 +246,41 @@ fn what_is_shown_reads_back_as_the_same() {
 }
 
 #[test]
+fn what_a_reload_cannot_change_is_known_by_name_p5() {
+    let folder = Folder::new(&[("c", ""), ("k", "")]);
+    let plain = folder.load("").unwrap();
+    let key = "0101010101010101010101010101010101010101010101010101010101010101";
+    std::fs::write(folder.0.path().join("seal"), key).unwrap();
+    for (text, names) in [
+        (
+            "[edge]\nlisten = \"127.0.0.1:1\"\nthreads = 77\nmax_connections = 7",
+            "edge.listen, edge.threads, edge.max_connections",
+        ),
+        (
+            "[edge]\nheader_timeout = \"7s\"\nidle_timeout = \"7s\"\ndocs = \"/d/\"",
+            "edge.header_timeout, edge.idle_timeout, edge.docs",
+        ),
+        ("[edge.tls]\ncert = \"c\"\nkey = \"k\"", "edge.tls"),
+        ("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_env = \"SECRET\"", "admin.listen"),
+        ("[store]\nurl = \"memory:\"\nlease = \"7s\"", "store.url, store.lease"),
+        ("[seal]\nkey_file = \"seal\"", "seal"),
+        ("[log]\nformat = \"text\"\nlevel = \"warn\"", "log.format, log.level"),
+        // What a reload does change.
+        ("[edge]\ndrain_timeout = \"7s\"\nbody_rate = \"7B\"\nmax_buffered = \"7MiB\"\nmax_detached = 7", ""),
+        ("[edge]\noperations_prefix = \"/o\"\nmax_request_body = \"7B\"\n[edge.cors]\norigins = [\"*\"]", ""),
+        (
+            "[admin]\ntoken_env = \"SECRET\"\n[auth.api_keys]\n[tenants]\nheld = 7\n[retention]\nx = \"1h\"",
+            "",
+        ),
+        (&with_route("policy = \"REQUIRED_A\""), ""),
+    ] {
+        let changed = folder.load(text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        assert_eq!(changed.fixed_since(&plain).join(", "), names, "{text}");
+        assert_eq!(changed.fixed_since(&changed), [""; 0], "{text}");
+    }
+}
+
+#[test]
 fn every_known_field_is_read() {
     for section in fields::ALL {
         for field in section.names.iter().filter(|name| !name.starts_with('<')) {

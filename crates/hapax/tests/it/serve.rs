@@ -119,6 +119,54 @@ async fn a_hangup_brings_a_new_route_and_drops_no_request_p5() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// The status that an operator with this token gets.
+async fn as_operator(edge: &Hapax, token: &str) -> u16 {
+    let request = format!("GET /v1/claims HTTP/1.1\r\nhost: admin\r\nauthorization: Bearer {token}\r\n\r\n");
+    crate::rig::caller::send(edge.admin, request.as_bytes()).await.unwrap().status
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_takes_a_leaked_token_back_p5_m1() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let (config, token) = (ground.write("hapax"), ground.folder.path().join("token"));
+    let text = ground.configuration().replace("token_env = \"HAPAX_ADMIN_TOKEN\"", "token_file = \"token\"");
+    std::fs::write(&config, &text).unwrap();
+    std::fs::write(&token, "leaked").unwrap();
+    let edge = Hapax::start(&config, &[]).await;
+    assert_eq!((as_operator(&edge, "leaked").await, as_operator(&edge, "new").await), (200, 401));
+    // A token that none can send is no token: everything stays as it is.
+    std::fs::write(&token, "with a space").unwrap();
+    edge.reload();
+    edge.tells("the configuration was not reloaded").await;
+    assert_eq!(as_operator(&edge, "leaked").await, 200);
+    std::fs::write(&token, "new").unwrap();
+    edge.reload();
+    edge.tells("the configuration was reloaded").await;
+    assert_eq!((as_operator(&edge, "leaked").await, as_operator(&edge, "new").await), (401, 200));
+    assert!(!edge.told().contains("after a restart"), "{}", edge.told());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_names_what_takes_effect_after_a_restart_only_p5() {
+    const KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
+    let mut ground = Ground::new(Kind::Embedded).await;
+    let edge = Hapax::start(&ground.write("hapax"), &[("SEAL_A", KEY)]).await;
+    ground.lease = "31s";
+    ground.sections = "[seal]\nkey_env = \"SEAL_A\"\n".into();
+    ground.routes.push_str(ROUTE);
+    let config = ground.write("hapax");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text.replace("threads = 2", "threads = 3").replace("format = \"text\"", "level = \"debug\"");
+    std::fs::write(&config, text).unwrap();
+    edge.reload();
+    edge.tells("the configuration was reloaded").await;
+    edge.tells(
+        "edge.threads, store.lease, seal, log.format, log.level: the change takes effect after a restart",
+    )
+    .await;
+    assert_eq!(edge.post("/refunds", "k", "{}", "").await.status, 201, "the rest was reloaded");
+}
+
 async fn what_is_said_while_it_reloads_is_heard_h11() {
     let ground = Ground::new(Kind::Embedded).await;
     let mut edge = ground.serve().await;
