@@ -143,6 +143,10 @@ fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Ad
         ("api", api.listen, api_section.has("listen").then(|| api_section.place("listen"))),
     ];
     edge::listeners_differ(root.reader(), &listeners);
+    if api_section.exists() {
+        let text = format!("[api] has no effect yet: nothing listens on {}", api.listen);
+        root.reader().notice(&api_section.at(), text);
+    }
     (admin, api)
 }
 

@@ -281,6 +281,19 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
 }
 
 #[test]
+fn a_section_that_nothing_serves_yet_is_told_m1() {
+    let told = |text: &str| {
+        loaded(text).notices.into_iter().filter(|notice| notice.contains("[api]")).collect::<Vec<_>>()
+    };
+    assert_eq!(told(""), [""; 0]);
+    let notices = told("[api]\nlisten = \"127.0.0.1:7\"\n");
+    assert!(
+        notices.len() == 1 && notices[0].contains("hapax.toml:1:") && notices[0].contains("127.0.0.1:7"),
+        "{notices:?}"
+    );
+}
+
+#[test]
 fn every_known_field_is_read() {
     for section in fields::ALL {
         for field in section.names.iter().filter(|name| !name.starts_with('<')) {

@@ -20,6 +20,7 @@ async fn it_says_what_must_be_known_when_it_starts_b1_b9() {
     let edge = ground.serve().await;
     edge.tells("the embedded store is for a single instance only").await;
     edge.tells("outcomes are kept unencrypted: see [seal]").await;
+    edge.tells("[api] has no effect yet").await;
     edge.tells("serving").await;
     let health = edge.ask("GET /healthz", "").await;
     assert_eq!((health.status, health.json()["status"].as_str()), (200, Some("ok")));
@@ -118,7 +119,6 @@ async fn a_hangup_brings_a_new_route_and_drops_no_request_p5() {
     assert!(edge.post("/refunds", "k", "{}", "").await.is_replay());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 /// The status that an operator with this token gets.
 async fn as_operator(edge: &Hapax, token: &str) -> u16 {
     let request = format!("GET /v1/claims HTTP/1.1\r\nhost: admin\r\nauthorization: Bearer {token}\r\n\r\n");
@@ -167,6 +167,7 @@ async fn a_hangup_names_what_takes_effect_after_a_restart_only_p5() {
     assert_eq!(edge.post("/refunds", "k", "{}", "").await.status, 201, "the rest was reloaded");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_while_it_reloads_is_heard_h11() {
     let ground = Ground::new(Kind::Embedded).await;
     let mut edge = ground.serve().await;
