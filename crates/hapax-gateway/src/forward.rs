@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::{Executed, Identity, Rerun, Scope, Width};
@@ -277,14 +278,20 @@ impl Outbound {
             };
             let may_try_again = failed.reached == Reached::No || self.rerun == Rerun::Safe;
             if !may_try_again || tried >= retry.max_attempts {
-                let paused = tried > 1 && may_try_again && retry.on_exhausted == OnExhausted::Pause;
+                // What must not be tried again used nothing up: it ends as it does without retries (L7).
+                let paused = may_try_again && retry.on_exhausted == OnExhausted::Pause;
                 return Err(send_error(failed, paused));
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(limits::LONGEST_BACKOFF);
+            pause = longer(pause, retry.backoff);
             tried += 1;
         }
     }
+}
+
+/// The pause after one that was this long: twice as long, and never shorter than the first.
+fn longer(pause: Duration, first: Duration) -> Duration {
+    (pause * 2).min(limits::LONGEST_BACKOFF.max(first))
 }
 
 fn send_error(failed: Failed, paused: bool) -> SendError {
@@ -319,4 +326,21 @@ pub(crate) fn reconcile_request(
         request.headers_mut().insert(OPERATION_ID, id);
     }
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_bound_and_never_shrink_p6() {
+        let pauses = |first: u64| -> Vec<u64> {
+            let first = Duration::from_millis(first);
+            let all = std::iter::successors(Some(first), |pause| Some(longer(*pause, first)));
+            all.take(6).map(|pause| pause.as_millis() as u64).collect()
+        };
+        assert_eq!(pauses(1), [1, 2, 4, 8, 16, 32]);
+        assert_eq!(pauses(1500), [1500, 3000, 5000, 5000, 5000, 5000]);
+        assert_eq!(pauses(60_000), [60_000; 6], "as it was set");
+    }
 }

@@ -20,6 +20,7 @@ mod reconcile;
 mod refusals;
 mod refusals_load;
 mod reload;
+mod retrying;
 mod smuggling;
 mod tls;
 mod upgrade;

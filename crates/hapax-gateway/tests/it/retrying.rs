@@ -1,0 +1,199 @@
+//! What the edge tries again before its caller hears of it, and what becomes of the claim when nothing worked (P6).
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hapax_core::{Decision, Doubt, Filter, Inspect as _, Operated, Record, Rerun, State, StateName, Verb};
+use hapax_gateway::settings::{OnExhausted, Retrying, Upstream};
+use hapax_testkit::port::Port;
+
+use crate::accept::until;
+use crate::raw;
+use crate::world::{Got, Service, World, change_rule};
+
+const KEY: &str = "idempotency-key";
+const BACKOFF: Duration = Duration::from_millis(20);
+
+/// A service that takes requests and breaks off, as long as it is told to; then it answers.
+#[derive(Clone)]
+struct Flaky {
+    /// How many requests are yet to be broken off.
+    breaks: Arc<AtomicUsize>,
+    heads: Arc<Mutex<Vec<String>>>,
+    port: u16,
+}
+
+impl Flaky {
+    async fn start(breaks: usize) -> Self {
+        let listener = raw::listener().await;
+        let port = listener.local_addr().unwrap().port();
+        let flaky = Flaky { breaks: Arc::new(AtomicUsize::new(breaks)), heads: Arc::default(), port };
+        let serving = flaky.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let head = raw::head(&mut stream).await;
+                serving.heads.lock().unwrap().push(head);
+                let broken = serving.breaks.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+                if !broken {
+                    raw::write(
+                        &mut stream,
+                        "HTTP/1.1 201 Created\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
+                    )
+                    .await;
+                }
+            }
+        });
+        flaky
+    }
+
+    fn asked(&self) -> usize {
+        self.heads.lock().unwrap().len()
+    }
+}
+
+fn retry(max_attempts: u32, on_exhausted: OnExhausted) -> Retrying {
+    Retrying { max_attempts, backoff: BACKOFF, on_exhausted }
+}
+
+/// An edge before whatever is on this port; the operation `raw` may be run again as is said.
+async fn world(port: u16, rerun: Rerun, retry: Retrying) -> World {
+    World::with(|settings| {
+        let upstream = Arc::new(Upstream { retry, ..Upstream::new("flaky", "127.0.0.1", port) });
+        settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
+        change_rule(settings, "raw", |rule| rule.rerun = rerun);
+    })
+    .await
+}
+
+async fn ask(world: &World) -> Got {
+    world.ask("POST /raw", &world.alice, &[(KEY, "k-1")], "").await
+}
+
+/// The only claim there is.
+async fn claim(world: &World) -> Option<Record> {
+    let page = world.store.list(&Filter::default(), None, 10).await.unwrap();
+    assert!(page.items.len() <= 1, "{page:?}");
+    page.items.into_iter().next()
+}
+
+async fn doubt(world: &World) -> Option<Doubt> {
+    match claim(world).await?.claim.state {
+        State::InDoubt { reason, .. } => Some(reason),
+        _ => None,
+    }
+}
+
+async fn release(world: &World) {
+    let record = claim(world).await.unwrap();
+    let decision = Decision {
+        seen: record.claim.epoch,
+        verb: Verb::Release { force: true },
+        actor: "ann".into(),
+        reason: "the service is back".into(),
+    };
+    let done = world.store.decide(record.identity.claim_id(), decision).await.unwrap();
+    assert!(matches!(done, Operated::Done(_)), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_service_that_cannot_be_reached_at_first_is_tried_again_and_asked_once_p6() {
+    for rerun in [Rerun::Unsafe, Rerun::Ask, Rerun::Safe] {
+        let port = Port::reserve().unwrap();
+        let world = world(port.number(), rerun, retry(10, OnExhausted::Kill)).await;
+        let back = async {
+            let held = Filter { state: Some(StateName::Held), ..Filter::default() };
+            while world.store.list(&held, None, 1).await.unwrap().items.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            // Longer than the first pauses, much shorter than all of them.
+            tokio::time::sleep(BACKOFF * 5).await;
+            Service::at(port.address()).await
+        };
+        let (got, service) = tokio::join!(ask(&world), back);
+        assert_eq!((got.status, service.count()), (201, 1), "{rerun:?}: {}", got.text());
+        assert!(ask(&world).await.is_replay());
+        assert_eq!(service.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_was_broken_off_is_tried_again_only_where_that_is_safe_p6_l7() {
+    for rerun in [Rerun::Unsafe, Rerun::Ask] {
+        for on_exhausted in [OnExhausted::Kill, OnExhausted::Pause] {
+            let flaky = Flaky::start(1).await;
+            let world = world(flaky.port, rerun, retry(5, on_exhausted)).await;
+            let got = ask(&world).await;
+            assert_eq!((got.status, got.code().as_str()), (409, "outcome-unknown"), "{}", got.text());
+            assert_eq!(flaky.asked(), 1, "{rerun:?}: it may have run");
+            assert_eq!(doubt(&world).await, Some(Doubt::Failed), "there was nothing to use up");
+        }
+    }
+    let flaky = Flaky::start(2).await;
+    let world = world(flaky.port, Rerun::Safe, retry(5, OnExhausted::Kill)).await;
+    let began = Instant::now();
+    let got = ask(&world).await;
+    assert_eq!((got.status, got.is_replay()), (201, false), "{}", got.text());
+    assert!(began.elapsed() >= BACKOFF * 3, "one pause, and one twice as long: {:?}", began.elapsed());
+    assert!(ask(&world).await.is_replay());
+    let heads = flaky.heads.lock().unwrap().clone();
+    assert_eq!(heads.len(), 3);
+    assert!(heads.iter().all(|head| *head == heads[0]), "one key, one operation, one epoch: {heads:?}");
+    assert!(heads[0].contains("x-operation-epoch: ") && heads[0].contains("k-1"), "{}", heads[0]);
+}
+
+#[tokio::test]
+async fn used_up_attempts_give_the_key_back_unless_the_service_pauses_p6() {
+    let flaky = Flaky::start(3).await;
+    let broken = world(flaky.port, Rerun::Safe, retry(3, OnExhausted::Kill)).await;
+    let got = ask(&broken).await;
+    assert_eq!((got.status, got.code().as_str()), (503, "attempt-failed"), "{}", got.text());
+    assert_eq!((flaky.asked(), doubt(&broken).await), (3, None), "as many attempts as allowed");
+    assert_eq!((ask(&broken).await.status, flaky.asked()), (201, 4));
+
+    let port = Port::reserve().unwrap();
+    let away = world(port.number(), Rerun::Unsafe, retry(3, OnExhausted::Kill)).await;
+    let began = Instant::now();
+    let got = ask(&away).await;
+    assert_eq!((got.status, got.code().as_str()), (502, "upstream-unreachable"), "{}", got.text());
+    assert!(began.elapsed() >= BACKOFF * 3, "three attempts, two pauses: {:?}", began.elapsed());
+    assert_eq!(claim(&away).await.unwrap().claim.state.name(), StateName::Released);
+    let service = Service::at(port.address()).await;
+    assert_eq!((ask(&away).await.status, service.count()), (201, 1));
+}
+
+#[tokio::test]
+async fn a_service_that_pauses_leaves_the_claim_to_an_operator_whatever_its_rerun_p6() {
+    for attempts in [1, 3] {
+        for rerun in [Rerun::Unsafe, Rerun::Ask, Rerun::Safe] {
+            let port = Port::reserve().unwrap();
+            let world = world(port.number(), rerun, retry(attempts, OnExhausted::Pause)).await;
+            paused(&world, &format!("{rerun:?}, {attempts} attempts")).await;
+            let service = Service::at(port.address()).await;
+            refused_until_released(&world, || service.count()).await;
+        }
+        let flaky = Flaky::start(attempts as usize).await;
+        let world = world(flaky.port, Rerun::Safe, retry(attempts, OnExhausted::Pause)).await;
+        paused(&world, &format!("broken off, {attempts} attempts")).await;
+        let before = flaky.asked();
+        assert_eq!(before, attempts as usize);
+        refused_until_released(&world, || flaky.asked() - before).await;
+    }
+}
+
+/// The caller is told, and does not hang.
+async fn paused(world: &World, what: &str) {
+    let got = ask(world).await;
+    assert_eq!((got.status, got.code().as_str()), (409, "outcome-unknown"), "{what}: {}", got.text());
+    assert_eq!(doubt(world).await, Some(Doubt::Paused), "{what}");
+}
+
+/// The service is back, and still nothing runs before somebody has decided.
+async fn refused_until_released(world: &World, runs: impl Fn() -> usize) {
+    let got = ask(world).await;
+    assert_eq!((got.code().as_str(), runs()), ("outcome-unknown", 0));
+    release(world).await;
+    assert_eq!((ask(world).await.status, runs()), (201, 1));
+    assert!(ask(world).await.is_replay());
+    until("it ran once", || runs() == 1).await;
+}
