@@ -105,7 +105,9 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     let seal = keeping::seal(&root.section("seal", &fields::SEAL));
     let log = keeping::log(&root.section("log", &fields::LOG));
     let tenants = keeping::tenants(&root.section("tenants", &fields::TENANTS));
-    let auth = auth::auth(&root.section("auth", &fields::AUTH));
+    let auth_section = root.section("auth", &fields::AUTH);
+    let auth = auth::auth(&auth_section);
+    auth::keys_can_be_made(&auth_section, &auth, &admin);
     let upstreams = upstream::upstreams(&root.section("upstreams", &fields::UPSTREAMS));
     let context = Context {
         defaults: &route_defaults,

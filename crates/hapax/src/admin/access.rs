@@ -98,7 +98,8 @@ impl AdminTokens {
 
     /// Lets in whoever has a token of at least this role.
     pub(super) fn admit(&self, headers: &HeaderMap, needed: Role) -> Result<Who, Refusal> {
-        let who = bearer(headers).and_then(|token| self.who(token)).ok_or_else(unauthenticated)?;
+        let known = bearer(headers).and_then(|token| self.who(token));
+        let who = known.ok_or_else(|| unauthenticated(self.0.is_empty()))?;
         if who.role < needed {
             let detail =
                 format!("the token {:?} has the role {}; this needs operate", who.name, who.role.as_str());
@@ -122,12 +123,17 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-fn unauthenticated() -> Refusal {
+/// Where no token is configured, none can be right, and whoever runs the server must hear that.
+fn unauthenticated(tokenless: bool) -> Refusal {
     let challenge = HeaderValue::from_static("Bearer realm=\"hapax admin\"");
-    Problem::new(Code::Unauthenticated)
-        .detail("send Authorization: Bearer TOKEN with an admin token of this server")
-        .header(WWW_AUTHENTICATE, challenge)
-        .into()
+    let detail = match tokenless {
+        true => {
+            "no admin token is configured: add [admin] with token_env or token_file to its configuration, and start the \
+             server again"
+        }
+        false => "send Authorization: Bearer TOKEN with an admin token of this server",
+    };
+    Problem::new(Code::Unauthenticated).detail(detail).header(WWW_AUTHENTICATE, challenge).into()
 }
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {

@@ -51,7 +51,10 @@ impl Remote {
         }
         let token = std::env::var(TOKEN).ok().map(|token| token.trim().to_owned());
         let token = token.filter(|token| !token.is_empty()).ok_or_else(|| {
-            Failed::misuse(format!("no admin token: set {TOKEN} to the one that the server was started with"))
+            Failed::misuse(format!(
+                "no admin token: set {TOKEN} to the one that the server was started with; a server without one needs \
+                 [admin] with `token_env = \"{TOKEN}\"` in its configuration"
+            ))
         })?;
         Ok(Remote {
             address: format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80)),
@@ -129,10 +132,7 @@ impl Remote {
         let (title, detail) = (part("title"), part("detail"));
         let told = if detail.is_empty() { title.to_owned() } else { detail.to_owned() };
         match status {
-            401 => Failed::misuse(format!(
-                "{} does not know this token: set {TOKEN} to one of its own",
-                self.url
-            )),
+            401 => Failed::misuse(format!("{} does not know the token in {TOKEN}: {told}", self.url)),
             400 | 413 => Failed::misuse(told),
             403 | 404 | 405 | 409 => Failed::no(told),
             _ => Failed::unavailable(format!("{} answers {status}: {told}", self.url)),

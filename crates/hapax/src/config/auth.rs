@@ -5,6 +5,7 @@ use hapax_core::SubjectKind;
 use hapax_gateway::settings::{Auth, Jwt, JwtAlgorithm, JwtClaims, JwtKeys, VerifyService};
 use ipnet::IpNet;
 
+use super::edge::Admin;
 use super::fields;
 use super::section::{Section, Spot};
 use super::url::Url;
@@ -33,6 +34,15 @@ pub(crate) fn auth(section: &Section<'_>) -> Auth {
         section.reader().notice(&section.at(), text);
     }
     auth
+}
+
+/// Callers need keys, and a running server makes them for operators only (A2).
+pub(crate) fn keys_can_be_made(section: &Section<'_>, auth: &Auth, admin: &Admin) {
+    if auth.api_keys && admin.token.is_none() {
+        let text = "there is no admin token, so while this serves nobody can make or revoke an API key; add [admin] with \
+                    `token_env = \"HAPAX_ADMIN_TOKEN\"`";
+        section.reader().notice(&section.place("api_keys"), text);
+    }
 }
 
 fn jwt(section: &Section<'_>) -> Option<Jwt> {

@@ -110,6 +110,14 @@ fn an_empty_file_is_a_configuration_that_lets_nobody_in() {
 }
 
 #[test]
+fn keys_that_nobody_could_make_while_it_serves_are_told_a2() {
+    let told = |text: &str| loaded(text).notices.iter().any(|notice| notice.contains("no admin token"));
+    assert!(told("[auth.api_keys]"));
+    assert!(!told("[admin]\ntoken_env = \"SECRET\"\n[auth.api_keys]"));
+    assert!(!told("[auth.api_keys]\nenabled = false"), "there are no keys to make");
+}
+
+#[test]
 fn defaults_are_those_of_the_rules_h5_k8_l10() {
     let unsafe_route = rule("");
     assert_eq!((unsafe_route.rerun, unsafe_route.width), (Rerun::Unsafe, Width::Subject));

@@ -66,3 +66,25 @@ async fn keys_that_could_not_work_are_misuse_with_or_without_a_server_m2() {
     let make = ["keys", "create", "--tenant", "acme", "--project", "p", "--subject", "service:ci"];
     assert_eq!(told(hapax(&office, READER, &make)).await.code, 1);
 }
+
+#[tokio::test]
+async fn whoever_asks_a_server_without_a_token_for_a_key_hears_what_is_missing_m2() {
+    let make = ["keys", "create", "--tenant", "acme", "--project", "p", "--subject", "service:ci"];
+    let closed = Office::without_tokens().await;
+    let refused = told(hapax(&closed, OPERATOR, &make)).await;
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""));
+    assert!(refused.err.contains("no admin token is configured: add [admin]"), "{}", refused.err);
+    let mut without = hapax(&closed, OPERATOR, &make);
+    without.env_remove("HAPAX_ADMIN_TOKEN");
+    let without = told(without).await;
+    assert_eq!(without.code, 2);
+    assert!(without.err.contains("[admin] with `token_env"), "{}", without.err);
+    // Where there are tokens, it is the caller's that is wrong.
+    let wrong = told(hapax(&Office::in_memory().await, "wrong", &make)).await;
+    assert_eq!(wrong.code, 2);
+    assert!(
+        wrong.err.contains("does not know the token in HAPAX_ADMIN_TOKEN") && !wrong.err.contains("[admin]"),
+        "{}",
+        wrong.err
+    );
+}

@@ -64,6 +64,11 @@ impl Answer {
     }
 }
 
+fn tokens() -> AdminTokens {
+    let read = AdminTokens::default().with("looker", Role::Read, READER).unwrap();
+    read.with("ops", Role::Operate, OPERATOR).unwrap()
+}
+
 /// Runs a test on the stores that need no server.
 pub(crate) async fn each(test: impl AsyncFn(&Office)) {
     test(&Office::in_memory().await).await;
@@ -72,20 +77,21 @@ pub(crate) async fn each(test: impl AsyncFn(&Office)) {
 
 impl Office {
     pub(crate) async fn in_memory() -> Office {
-        Self::on(Store::Memory(Memory::open(Options::default())), None).await
+        Self::on(Store::Memory(Memory::open(Options::default())), tokens(), None).await
+    }
+
+    /// One that nobody was given a token for.
+    pub(crate) async fn without_tokens() -> Office {
+        Self::on(Store::Memory(Memory::open(Options::default())), AdminTokens::default(), None).await
     }
 
     pub(crate) async fn embedded() -> Office {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path().join("data"), Options::default()).unwrap();
-        Self::on(Store::Embedded(store), Some(folder)).await
+        Self::on(Store::Embedded(store), tokens(), Some(folder)).await
     }
 
-    async fn on(store: Store, folder: Option<TempDir>) -> Office {
-        let tokens = AdminTokens::default()
-            .with("looker", Role::Read, READER)
-            .and_then(|tokens| tokens.with("ops", Role::Operate, OPERATOR))
-            .unwrap();
+    async fn on(store: Store, tokens: AdminTokens, folder: Option<TempDir>) -> Office {
         let mut state =
             AdminState::new(store.clone(), tokens, Arc::new(Registered(store.clone())), Arc::new(AsJson));
         state.metrics = Arc::new(|| "# TYPE up gauge\nup 1\n# EOF\n".into());

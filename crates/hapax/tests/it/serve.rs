@@ -1,5 +1,8 @@
 //! `hapax serve` as whoever operates it knows it: how it starts, reloads, refuses and ends (M1, M2, P5, H11, K6).
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::claims_cli::told;
 use crate::rig::caller::ALICE;
 use crate::rig::process::eventually;
@@ -334,4 +337,37 @@ async fn what_is_kept_is_sealed_and_opens_with_its_key_only_b9() {
     assert_eq!(lost.problem(), (500, "internal".into()));
     assert!(lost.text().contains("a key that is not known"), "{}", lost.text());
     assert_eq!(ground.service.count(), 3, "an answer that cannot be read is no reason to run again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_readme_says_about_a_service_works_as_it_is_written_a2_m2() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let (_, chapter) = readme.split_once("## In front of a service").unwrap();
+    let block = |kind: &str| {
+        let (_, rest) = chapter.split_once(&format!("```{kind}\n")).unwrap();
+        rest.split_once("```").unwrap().0
+    };
+    let ground = Ground::new(Kind::Embedded).await;
+    let service = format!("http://{}", ground.service.address());
+    let config = format!("[edge]\nlisten = \"127.0.0.1:0\"\n{}", block("toml"))
+        .replace("[admin]", "[admin]\nlisten = \"127.0.0.1:0\"")
+        .replace("http://127.0.0.1:9000", &service);
+    let path = ground.folder.path().join("hapax.toml");
+    std::fs::write(&path, config).unwrap();
+    let edge = Hapax::start(&path, &[]).await;
+    // Its third and fourth line; the first two have been done above.
+    let steps: Vec<_> = block("console").lines().filter_map(|line| line.strip_prefix("$ ")).skip(2).collect();
+    let program = env!("CARGO_BIN_EXE_hapax");
+    let create = format!("{program} keys create --admin http://{}", edge.admin);
+    let script = steps
+        .join("\n")
+        .replace("localhost:8080", &edge.edge.to_string())
+        .replace("hapax keys create", &create);
+    let mut shell = Command::new("bash");
+    shell.args(["-ec", &script]).env("HAPAX_ADMIN_TOKEN", crate::rig::TOKEN);
+    let shown = told(shell).await;
+    assert!(shown.code == 0 && shown.out.starts_with("HTTP/1.1 201"), "{} {}", shown.out, shown.err);
+    assert_eq!(ground.service.count(), 1);
+    assert!(!edge.told().contains("no admin token"), "{}", edge.told());
 }
