@@ -8,7 +8,7 @@ pub(crate) mod keys;
 pub mod openapi;
 pub(crate) mod probe;
 mod remote;
-mod say;
+pub(crate) mod say;
 pub(crate) mod serve;
 
 use std::process::ExitCode;
@@ -90,13 +90,12 @@ impl From<RecipeError> for Failed {
 }
 
 /// Runs the command line.
-#[allow(clippy::print_stderr, reason = "this is where a command's failure is told")]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("hapax: the runtime cannot start: {error}");
+            say::note(format!("hapax: the runtime cannot start: {error}"));
             return ExitCode::from(3);
         }
     };
@@ -114,7 +113,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
             if !failed.message.is_empty() {
-                eprintln!("hapax: {}", failed.message);
+                say::note(format!("hapax: {}", failed.message));
             }
             ExitCode::from(failed.code)
         }

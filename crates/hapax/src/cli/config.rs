@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::Failed;
+use super::{Failed, say};
 use crate::config::{self, Config, Mistakes, Within};
 
 /// Check a configuration, or show what it means.
@@ -54,21 +54,20 @@ fn told(mistakes: &Mistakes) -> String {
     format!("the configuration has {count} mistake{s}\n{mistakes}")
 }
 
-#[allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the command's answer")]
 fn check(args: &FileArgs) -> Result<(), Failed> {
     let loaded = config::load(&args.file, &environment);
     if args.json {
-        println!("{}", report(&loaded));
+        say::data(report(&loaded).to_string());
         return loaded.map(drop).map_err(|_| Failed::no(""));
     }
     match loaded {
         Ok(config) => {
-            config.notices.iter().for_each(|notice| eprintln!("{notice}"));
-            println!("{}: ok, {}", args.file.display(), summary(&config));
+            config.notices.iter().for_each(say::note);
+            say::data(format!("{}: ok, {}", args.file.display(), summary(&config)));
             Ok(())
         }
         Err(mistakes) => {
-            println!("{mistakes}");
+            say::data(mistakes.to_string());
             Err(Failed::no(""))
         }
     }
@@ -116,13 +115,11 @@ fn report(loaded: &Result<Config, Mistakes>) -> serde_json::Value {
     }
 }
 
-#[allow(clippy::print_stdout, reason = "this is the command's answer")]
 fn show(args: &FileArgs) -> Result<(), Failed> {
     let config = load(&args.file)?;
-    if args.json {
-        println!("{:#}", config.to_json());
-    } else {
-        print!("{}", config.to_toml());
+    match args.json {
+        true => say::json(&config.to_json()),
+        false => say::data(config.to_toml().trim_end()),
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::Failed;
+use super::{Failed, say};
 use crate::config::read_file;
 use crate::limits;
 use crate::openapi::order::{self, Order};
@@ -29,12 +29,11 @@ pub struct OpenapiArgs {
 }
 
 /// Runs `hapax openapi`.
-#[allow(clippy::print_stdout, reason = "this is the command's answer")]
 pub fn run(args: &OpenapiArgs) -> Result<(), Failed> {
     let config = super::config::load(&args.config)?;
     let Some(into) = &args.into else {
         let usual = Order::of(r#"{"openapi": 0, "info": 0, "paths": 0, "components": 0}"#);
-        print!("{}", order::write(&write::document(&config, &args.prefix), &usual));
+        say::data(order::write(&write::document(&config, &args.prefix), &usual).trim_end());
         return Ok(());
     };
     let told = |what: String| Failed::no(format!("{}: {what}", into.display()));

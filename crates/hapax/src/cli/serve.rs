@@ -9,7 +9,7 @@ use hapax_tower::Seal;
 use tracing_subscriber::EnvFilter;
 
 use crate::admin::{AdminTokens, Role};
-use crate::cli::Failed;
+use crate::cli::{Failed, say};
 use crate::config::recipes::check_recipes;
 use crate::config::{self, Config, LogFormat};
 use crate::node::{Node, Parts};
@@ -140,8 +140,7 @@ fn start_logging(config: &Config) {
 }
 
 /// One line for whoever started it, on standard output, when requests can be sent.
-#[allow(clippy::print_stdout, reason = "what scripts wait for")]
 fn tell(config: &Config, node: &Node) {
     let scheme = if config.settings.edge.tls.is_some() { "https" } else { "http" };
-    println!("hapax serves on {scheme}://{} (admin: http://{})", node.edge(), node.admin());
+    say::data(format!("hapax serves on {scheme}://{} (admin: http://{})", node.edge(), node.admin()));
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::Caller;
+use crate::cli::say;
 
 /// Where everything is.
 pub(super) struct Facts<'a> {
@@ -17,11 +18,10 @@ pub(super) struct Facts<'a> {
 }
 
 /// Prints the guide.
-#[allow(clippy::print_stdout, reason = "the guide is what the command is for")]
 pub(super) fn print(facts: &Facts<'_>) {
     let Facts { edge, admin, service, folder, kept, token, callers } = facts;
     let fate = if *kept { "kept" } else { "deleted when you stop; --data FOLDER keeps it" };
-    println!(
+    say::data(format!(
         r#"hapax demo: a payments service that is safe to retry
 
   edge     http://{edge}   send requests here
@@ -32,11 +32,11 @@ pub(super) fn print(facts: &Facts<'_>) {
 Paste this into another terminal first: three callers, and how to charge somebody. A charge takes half a second.
 "#,
         folder = folder.display(),
-    );
+    ));
     for Caller { variable, who, key } in *callers {
-        println!("   {variable}={key}   # {who}");
+        say::data(format!("   {variable}={key}   # {who}"));
     }
-    println!(
+    say::data(format!(
         r#"   charge() {{ curl -si http://{edge}/charges$4 -H "Authorization: Bearer $1" -H "Idempotency-Key: $2" -H 'Content-Type: application/json' -d "$3"; echo; }}
 
 1. Charge somebody. The key says: this is one charge, however often it is sent.
@@ -74,11 +74,10 @@ Who was charged, and how often?
    curl -s http://{edge}/charges -H "Authorization: Bearer $ALICE"
 
 Ctrl-C finishes what is running and stops."#
-    );
+    ));
 }
 
 /// Says that the demo ends.
-#[allow(clippy::print_stderr, reason = "progress of a command that people watch")]
 pub(super) fn say_goodbye() {
-    eprintln!("\nhapax demo: finishing what is running, then stopping");
+    say::note("\nhapax demo: finishing what is running, then stopping");
 }

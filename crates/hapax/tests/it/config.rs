@@ -107,3 +107,22 @@ fn openapi_leaves_alone_what_it_cannot_add_to_p4() {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
     }
 }
+
+#[test]
+fn a_reader_that_has_gone_is_no_reason_to_fail_m2() {
+    let config = example();
+    for arguments in [
+        &["config", "show", &config][..],
+        &["config", "show", "--json", &config],
+        &["config", "check", &config],
+        &["config", "check", "--json", &config],
+        &["openapi", "--config", &config],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
+        command.args(arguments).envs(GIVEN).stdout(writer);
+        let output = command.output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{arguments:?}");
+    }
+}
