@@ -13,7 +13,7 @@ mod head;
 mod http1;
 mod limits;
 pub mod metrics;
-mod pages;
+pub mod pages;
 mod read;
 mod recall;
 mod record;

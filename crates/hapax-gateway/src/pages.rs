@@ -1,4 +1,5 @@
-//! The pages about problem codes, served by the edge itself, so that the `type` of every problem leads somewhere (H1).
+//! The pages about problem codes, so that the `type` of every problem leads somewhere (H1). The edge serves them itself, and
+//! so does whoever else answers with problems.
 
 use bytes::Bytes;
 use hapax_exec::How;
@@ -10,7 +11,8 @@ use crate::stack::Answer;
 
 macro_rules! pages {
     ($($code:ident = $file:literal)*) => {
-        fn text(code: Code) -> &'static str {
+        /// What there is to say about a code.
+        pub fn text(code: Code) -> &'static str {
             match code {
                 $(Code::$code => include_str!(concat!("../../../docs/errors/", $file, ".md")),)*
             }
@@ -51,11 +53,19 @@ pages! {
     Internal = "internal"
 }
 
+/// What a page is written in.
+pub const KIND: &str = "text/markdown; charset=utf-8";
+
+/// The code with this name.
+pub fn code(name: &str) -> Option<Code> {
+    Code::ALL.into_iter().find(|code| code.as_str() == name)
+}
+
 /// The page about a code.
 pub(crate) fn page(code: Code) -> Answer {
     let mut response = Response::new(Body::whole(Bytes::from_static(text(code).as_bytes())));
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
     Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None }
 }

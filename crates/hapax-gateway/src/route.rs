@@ -11,8 +11,8 @@ use hapax_tower::Code;
 use http::Method;
 use matchit::Router;
 
-use crate::limits;
 use crate::settings::{Route, Settings};
+use crate::{limits, pages};
 
 /// What a request is for.
 #[derive(Clone, Debug)]
@@ -128,10 +128,7 @@ impl Table {
                 Target::RecallKey { routes: routes.clone(), key: parameter("key"), wait: *wait }
             }
             Place::Operation { wait } => Target::RecallOperation { id: parameter("id"), wait: *wait },
-            Place::Page => {
-                let code = parameter("code");
-                Target::Page(Code::ALL.into_iter().find(|known| known.as_str() == code)?)
-            }
+            Place::Page => Target::Page(pages::code(&parameter("code"))?),
         })
     }
 

@@ -1,8 +1,8 @@
 //! The admin listener: what operators ask and decide, over HTTP (M1, L8, L17, M4).
 //!
-//! It serves its own paths and nothing of the edge or of the application API. `endpoints` is the list of all of them, with
-//! who may use which; `openapi.json` describes the same for programs, and a test holds the two together. Keys, kept answers,
-//! metrics and routes belong to others: they are handed in with [`AdminState`].
+//! It serves its own paths and nothing of the edge or of the application API; only the pages about problems are at both.
+//! `endpoints` is the list of all paths, with who may use which; `openapi.json` describes the same for programs, and a test
+//! holds the two together. Keys, kept answers, metrics and routes belong to others: they are handed in with [`AdminState`].
 
 mod access;
 mod audit;

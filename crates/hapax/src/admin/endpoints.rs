@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::extract::{Query, RawPathParams, Request, State};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
+use hapax_gateway::pages;
 use hapax_tower::{Code, Problem};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode, Uri};
@@ -19,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::access::{Role, Who};
-use super::refusal::Refusal;
+use super::refusal::{self, Refusal};
 use super::{AdminState, audit, claims, decide, erase, keys};
 use crate::limits;
 
@@ -57,6 +58,7 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
     endpoint(GET, "/healthz", None, healthz),
     endpoint(GET, "/readyz", None, readyz),
     endpoint(GET, "/metrics", None, metrics),
+    endpoint(GET, "/.well-known/hapax/errors/{code}", None, page),
     endpoint(GET, "/openapi.json", READ, openapi),
     endpoint(GET, "/v1/claims", READ, claims::get_list),
     endpoint(GET, "/v1/claims/count", READ, claims::get_count),
@@ -215,6 +217,14 @@ fn metrics(state: AdminState, _: Asked) -> Ran {
     Box::pin(async move {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         Ok(text(StatusCode::OK, kind, (state.metrics)()))
+    })
+}
+
+/// What a problem's `type` leads to, as at the edge.
+fn page(_: AdminState, asked: Asked) -> Ran {
+    Box::pin(async move {
+        let page = refusal::page(&asked.id).map(|page| text(StatusCode::OK, pages::KIND, page));
+        page.ok_or_else(|| Refusal::not_found("there is no such code"))
     })
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::{Error, Kind, OperationId};
+use hapax_gateway::pages;
 use hapax_tower::problem::OPERATION_ID;
 use hapax_tower::{Code, Problem};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
@@ -45,6 +46,16 @@ pub(super) enum ConflictCode {
 }
 
 impl ConflictCode {
+    const ALL: [ConflictCode; 3] = [Self::Changed, Self::NotApplicable, Self::MayStillRun];
+
+    fn page(self) -> &'static str {
+        match self {
+            Self::Changed => include_str!("../../../../docs/errors/claim-changed.md"),
+            Self::NotApplicable => include_str!("../../../../docs/errors/claim-not-applicable.md"),
+            Self::MayStillRun => include_str!("../../../../docs/errors/claim-may-still-run.md"),
+        }
+    }
+
     fn row(self) -> (&'static str, &'static str) {
         match self {
             Self::Changed => ("claim-changed", "The claim is not what was seen any more"),
@@ -52,6 +63,12 @@ impl ConflictCode {
             Self::MayStillRun => ("claim-may-still-run", "The former run may still be going on"),
         }
     }
+}
+
+/// The page about a code, of those that this listener answers with (H1).
+pub(super) fn page(code: &str) -> Option<&'static str> {
+    let own = ConflictCode::ALL.into_iter().find(|own| own.row().0 == code);
+    own.map(ConflictCode::page).or_else(|| pages::code(code).map(pages::text))
 }
 
 impl Refusal {

@@ -103,10 +103,10 @@ fn every_reference_of_the_description_leads_somewhere_m4() {
 }
 
 #[test]
-fn without_a_token_only_health_readiness_and_metrics_are_served_m1() {
+fn without_a_token_only_health_readiness_metrics_and_pages_are_served_m1() {
     let open: Vec<_> =
         ENDPOINTS.iter().filter(|endpoint| endpoint.role.is_none()).map(|open| open.path).collect();
-    assert_eq!(open, ["/healthz", "/readyz", "/metrics"]);
+    assert_eq!(open, ["/healthz", "/readyz", "/metrics", "/.well-known/hapax/errors/{code}"]);
 }
 
 #[test]

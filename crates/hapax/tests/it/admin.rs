@@ -47,6 +47,33 @@ async fn without_a_token_only_health_readiness_and_metrics_answer_m1() {
 }
 
 #[tokio::test]
+async fn the_type_of_every_problem_leads_to_a_page_on_the_same_listener_h1() {
+    let office = Office::in_memory().await;
+    let refused = office.send("GET", "/v1/claims", "", "").await;
+    let id = office.settled("order-1", "done").await;
+    let stale = json!({"epoch": "9.9", "reason": "it is not what I saw"});
+    let changed = office.decide(&id, "purge", stale).await;
+    for (problem, code) in [(refused, "unauthenticated"), (changed, "claim-changed")] {
+        assert_eq!(problem.code(), code);
+        let page = problem.json()["type"].as_str().unwrap().to_owned();
+        assert_eq!(problem.header("link").unwrap(), format!("<{page}>; rel=\"describedby\""));
+        let page = office.send("GET", &page, "", "").await;
+        assert!(
+            page.status == 200 && page.body.starts_with("# 4") && page.body.contains(code),
+            "{}",
+            page.body
+        );
+    }
+    let pages = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors")).unwrap();
+    let names = pages.map(|page| page.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned());
+    for name in names.filter(|name| name != "README") {
+        let page = office.send("GET", &format!("/.well-known/hapax/errors/{name}"), "", "").await;
+        assert_eq!(page.status, 200, "{name}");
+    }
+    assert_eq!(office.send("GET", "/.well-known/hapax/errors/nonsense", "", "").await.status, 404);
+}
+
+#[tokio::test]
 async fn a_wrong_token_is_refused_m1() {
     let office = Office::in_memory().await;
     let longer = format!("{READER}x");
@@ -80,15 +107,7 @@ async fn the_role_read_looks_and_changes_nothing_m1() {
 #[tokio::test]
 async fn nothing_of_the_edge_or_the_application_api_is_served_here_m1() {
     let office = Office::in_memory().await;
-    for path in [
-        "/",
-        "/payments",
-        "/operations/op_1",
-        "/.well-known/hapax/errors/not-found",
-        "/v1/",
-        "/v1/plans",
-        "/v1/claims/",
-    ] {
+    for path in ["/", "/payments", "/operations/op_1", "/v1/", "/v1/plans", "/v1/claims/"] {
         let answer = office.send("GET", path, OPERATOR, "").await;
         assert_eq!((answer.status, answer.code().as_str()), (404, "not-found"), "{path}");
     }
