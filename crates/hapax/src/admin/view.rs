@@ -25,6 +25,8 @@ pub fn claim(record: &Record) -> Value {
         "scope": width(identity.width()),
         "state": claim.state.name().as_str(),
         "epoch": claim.epoch.to_string(),
+        // As text: it does not fit into the numbers that every reader of JSON has.
+        "operation_epoch": claim.epoch.packed().to_string(),
         "fingerprint": {
             "recipe": format!("{:016x}", claim.fingerprint.recipe.0),
             "digest": hex(&claim.fingerprint.digest),

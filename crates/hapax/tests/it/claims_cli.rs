@@ -109,6 +109,7 @@ async fn people_are_told_what_there_is_and_what_can_be_done_m2() {
     let id = office.doubt_with(call("order-1").give_up(Duration::from_secs(900))).await;
     let shown = run(&office, &["claims", "show", &id]).await;
     for part in [
+        "1.1 (x-operation-epoch: 281474976710657)",
         "in_doubt since",
         "UTC (",
         "the call failed after the work may have been reached",

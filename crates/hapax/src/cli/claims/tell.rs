@@ -67,7 +67,10 @@ pub(super) fn claim(claim: &Value) {
     let line = |name: &str, value: String| data(format!("{name:<13}{value}"));
     line("operation id", text(claim, "operation_id"));
     line("state", state(claim));
-    line("epoch", text(claim, "epoch"));
+    line(
+        "epoch",
+        format!("{} (x-operation-epoch: {})", text(claim, "epoch"), text(claim, "operation_epoch")),
+    );
     for name in ["tenant", "project", "subject", "operation"] {
         line(name, clean(&text(claim, name)));
     }
