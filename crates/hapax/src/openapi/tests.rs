@@ -265,7 +265,18 @@ fn a_written_document_tells_callers_about_keys_recall_and_problems_p4() {
     }
     let all =
         document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"].as_array().unwrap().len();
-    assert_eq!(all, hapax_tower::Code::ALL.len());
+    assert_eq!(all, hapax_tower::Code::ALL.len() - super::responses::NOT_YET.len());
+}
+
+#[test]
+fn a_written_document_leaves_out_what_is_never_answered_h2() {
+    let written = write::document(&loaded(&sample()), "").to_string();
+    for code in super::responses::NOT_YET {
+        assert!(!written.contains(code.as_str()), "{}", code.as_str());
+        let page = hapax_gateway::pages::text(code);
+        assert!(page.contains("**Not used yet:**"), "{page}");
+    }
+    assert!(written.contains("outcome-unknown"), "the control: what is answered is there");
 }
 
 #[test]
