@@ -303,17 +303,17 @@ impl<L: Ledger> Protect<L> {
 
     /// What is kept, as an answer. Also for callers who ask for it by name (H7).
     pub fn replay<B>(&self, identity: &Identity, done: &Done) -> Answered<B> {
+        // There are no bytes, but the key is used up until a time all the same.
+        let not_kept = |problem: Problem| {
+            let mut answered = self.problem(problem.about(done.operation_id));
+            stamp(answered.response.headers_mut(), done.operation_id, done.keep_until);
+            answered
+        };
+        let problem = Problem::new(Code::OutcomeNotKept);
         let kept = match &done.value {
             Outcome::Succeeded(bytes) | Outcome::Refused(bytes) => bytes,
-            Outcome::NotKept { status } => {
-                let problem = Problem::new(Code::OutcomeNotKept).with("first_status", *status);
-                return self.problem(problem.about(done.operation_id));
-            }
-            Outcome::Erased => {
-                let problem =
-                    Problem::new(Code::OutcomeNotKept).detail("the answer was kept and has been erased");
-                return self.problem(problem.about(done.operation_id));
-            }
+            Outcome::NotKept { status } => return not_kept(problem.with("first_status", *status)),
+            Outcome::Erased => return not_kept(problem.detail("the answer was kept and has been erased")),
         };
         let opened = match &self.shared.seal {
             Some(seal) if Seal::is_sealed(kept) => seal.open(&identity.claim_id(), kept),

@@ -287,6 +287,7 @@ async fn a_used_key_says_what_is_known_of_it_l2_h2_h10() {
         // Another request under the key is told so although the first one still runs.
         let other = world.ask("POST /raw", &world.alice, &slow[..1], "y").await;
         check(&world, &other, 409, "key-reused").await;
+        assert_eq!(other.header("retry-after"), None, "no waiting makes it the same request");
         world.service.let_go();
         busy.json()["operation_id"].clone()
     };
@@ -306,6 +307,11 @@ async fn a_used_key_says_what_is_known_of_it_l2_h2_h10() {
     let again = world.charge("k-3", "{}", &[]).await;
     check(&world, &again, 409, "outcome-not-kept").await;
     assert_eq!((again.json()["first_status"].as_u64(), again.header("retry-after")), (Some(201), None));
+    // H3: until when the key is used up is known all the same.
+    let expires = long.header("idempotency-expires").unwrap();
+    assert!(expires.ends_with("GMT") && again.header("idempotency-expires") == Some(expires), "{again:?}");
+    let recalled = world.ask("GET /charges/by-idempotency-key/k-3", &world.alice, &[], "").await;
+    assert_eq!((recalled.status, recalled.header("idempotency-expires")), (409, Some(expires)));
 
     let doubtful = world.charge("k-4", "{}", &[("x-do", "cut")]).await;
     check(&world, &doubtful, 409, "outcome-unknown").await;
