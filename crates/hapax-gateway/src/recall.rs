@@ -138,10 +138,11 @@ async fn by_operation<L: Ledger, R: Registry>(
         let Some(identity) = located else { continue };
         let route = plan.table.of_operation(identity.operation().as_str());
         let width = route.and_then(|route| route.rule.as_ref()).map(|rule| rule.width);
-        let visible =
-            width.is_some_and(|width: Width| identity.scope().narrowed(width) == scope.narrowed(width));
-        seen.scope = Some(scope);
-        return if visible { Ok(identity) } else { Err(not_found()) };
+        // What may not be seen is looked for as long as what is not there.
+        if width.is_some_and(|width: Width| identity.scope().narrowed(width) == scope.narrowed(width)) {
+            seen.scope = Some(scope);
+            return Ok(identity);
+        }
     }
     Err(not_found())
 }

@@ -30,6 +30,7 @@ struct Faults {
     claims: AtomicUsize,
     reports: AtomicUsize,
     peeks: AtomicUsize,
+    locates: AtomicUsize,
     after_claim: Mutex<Option<Meanwhile>>,
     after_peek: Mutex<Option<Meanwhile>>,
 }
@@ -105,6 +106,11 @@ impl<L: Ledger> Faulty<L> {
     /// How many reads were asked for.
     pub fn peeks(&self) -> usize {
         self.faults.peeks.load(Ordering::SeqCst)
+    }
+
+    /// How many public ids were looked up.
+    pub fn locates(&self) -> usize {
+        self.faults.locates.load(Ordering::SeqCst)
     }
 
     /// The ledger behind.
@@ -185,6 +191,7 @@ impl<L: Ledger> Ledger for Faulty<L> {
     }
 
     async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {
+        self.faults.locates.fetch_add(1, Ordering::SeqCst);
         self.reachable()?;
         self.ledger.locate(operation, caller).await
     }

@@ -1,9 +1,15 @@
 //! What callers of the edge see: a key's whole life over real sockets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use hapax_exec::Executor;
+use hapax_gateway::settings::UpstreamKey;
+use hapax_store::{Options, Store};
+use hapax_testkit::faulty::Faulty;
+
 use crate::raw::PATIENCE;
-use crate::world::{Got, World, change_rule};
+use crate::world::{Got, Service, World, change_rule};
 
 #[tokio::test]
 async fn a_retry_gets_the_first_answer_byte_for_byte_h3() {
@@ -58,6 +64,54 @@ async fn the_service_sees_who_asks_and_a_key_that_only_the_edge_can_write_k4_a5(
     assert_eq!(arrived.header("host").unwrap(), world.service.address().to_string());
     for gone in ["x-restate-id", "idempotent-replayed", "x-private", "authorization"] {
         assert_eq!(arrived.header(gone), None, "{gone}");
+    }
+}
+
+/// What the service gets as `Idempotency-Key` when its upstream says this, once for each caller.
+async fn keys_as(upstream_key: UpstreamKey) -> Vec<Option<String>> {
+    let world = World::with(|settings| {
+        for route in &mut settings.routes {
+            Arc::make_mut(&mut route.upstream).key = upstream_key;
+        }
+        settings.upstreams = [("service".to_owned(), settings.routes[0].upstream.clone())].into();
+    })
+    .await;
+    let mut keys = Vec::new();
+    for who in [&world.alice, &world.bob, &world.carol, &world.eve] {
+        // Quoted, to see that what goes on is the key and not the field.
+        let got = world.ask("POST /charges", who, &[("idempotency-key", "\"k-1\"")], "{}").await;
+        assert_eq!((got.status, got.is_replay()), (201, false));
+        keys.push(world.service.last().header("idempotency-key"));
+        let again = world.ask("POST /charges", who, &[("idempotency-key", "k-1")], "{}").await;
+        assert!(again.is_replay(), "what the service sees changes nothing for the caller");
+    }
+    assert_eq!(world.service.count(), 4);
+    keys
+}
+
+#[tokio::test]
+async fn the_service_gets_the_key_in_the_form_that_its_upstream_says_k4() {
+    let shown = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        keys_as(UpstreamKey::Namespaced).await,
+        [
+            shown("t-acme:web:user:alice:k-1"),
+            shown("t-acme:web:user:bob:k-1"),
+            shown("t-acme:app:user:alice:k-1"),
+            shown("t-globex:web:user:alice:k-1"),
+        ]
+    );
+    assert_eq!(keys_as(UpstreamKey::Raw).await, vec![shown("k-1"); 4]);
+    assert_eq!(keys_as(UpstreamKey::None).await, vec![None; 4]);
+    let whole: Vec<_> = keys_as(UpstreamKey::Digest(64)).await.into_iter().flatten().collect();
+    for (number, digest) in whole.iter().enumerate() {
+        assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
+        assert!(!whole[..number].contains(digest), "callers with one key have digests of their own");
+    }
+    for digits in [32, 40] {
+        let short: Vec<_> = keys_as(UpstreamKey::Digest(digits)).await.into_iter().flatten().collect();
+        let cut: Vec<_> = whole.iter().map(|digest| digest[..digits].to_owned()).collect();
+        assert_eq!(short, cut, "the same identity, and its beginning");
     }
 }
 
@@ -128,6 +182,55 @@ async fn absent_foreign_and_expired_outcomes_are_the_same_404_h7() {
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:#?}");
     let own = world.ask(&format!("GET /operations/{operation}"), &world.alice, &[], "").await;
     assert_eq!((own.status, own.is_replay()), (201, true));
+}
+
+#[tokio::test]
+async fn absent_foreign_and_expired_outcomes_cost_the_same_reads_h7() {
+    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let ledger = Faulty::new(store.clone());
+    let service = Service::start().await;
+    let world = World::run(service, store, Executor::new(ledger.clone()), |settings| {
+        change_rule(settings, "raw", |rule| {
+            rule.retention = hapax_core::Retention::For(Duration::from_millis(50));
+        });
+    })
+    .await;
+    let mine = world.ask("POST /charges", &world.alice, &[("idempotency-key", "k")], "{}").await;
+    let mine = mine.header("x-operation-id").unwrap();
+    let old = world.ask("POST /raw", &world.alice, &[("idempotency-key", "k")], "x").await;
+    let old = old.header("x-operation-id").unwrap();
+    tokio::time::sleep(Duration::from_millis(80)).await;
+    let never = "op_00000000000000000000000000000000";
+    let absent_foreign_expired = [
+        [
+            ("GET /charges/by-idempotency-key/never".to_owned(), &world.alice),
+            ("GET /charges/by-idempotency-key/k".to_owned(), &world.bob),
+            ("GET /raw/by-idempotency-key/k".to_owned(), &world.alice),
+        ],
+        [
+            (format!("GET /operations/{never}"), &world.alice),
+            (format!("GET /operations/{mine}"), &world.bob),
+            (format!("GET /operations/{old}"), &world.alice),
+        ],
+        // Somebody of another tenant, and somebody of the tenant without a project.
+        [
+            (format!("GET /operations/{mine}"), &world.eve),
+            (format!("GET /operations/{mine}"), &world.mia),
+            (format!("GET /operations/{old}"), &world.mia),
+        ],
+    ];
+    for same in absent_foreign_expired {
+        let mut costs = Vec::new();
+        for (line, who) in same {
+            let (peeks, locates) = (ledger.peeks(), ledger.locates());
+            assert_eq!(world.ask(&line, who, &[], "").await.status, 404, "{line}");
+            costs.push((ledger.peeks() - peeks, ledger.locates() - locates));
+        }
+        assert!(costs.iter().all(|cost| *cost == costs[0]) && costs[0] != (0, 0), "{costs:?}");
+    }
+    let (peeks, locates) = (ledger.peeks(), ledger.locates());
+    assert_eq!(world.ask(&format!("GET /operations/{mine}"), &world.alice, &[], "").await.status, 201);
+    assert_ne!((ledger.peeks(), ledger.locates()), (peeks, locates), "the control: reads are counted");
 }
 
 #[tokio::test]

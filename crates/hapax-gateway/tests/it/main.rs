@@ -28,4 +28,5 @@ mod upstream;
 mod upstream_sending;
 mod upstream_soak;
 mod upstream_tls;
+mod widths;
 mod world;

@@ -136,13 +136,25 @@ pub(crate) fn change_rule(settings: &mut Settings, operation: &str, change: impl
 }
 
 async fn key(store: &Store, tenant: &str, project: &str, subject: &str) -> String {
+    let level = if project.is_empty() { Level::Tenant } else { Level::Project };
+    key_of_level(store, tenant, project, subject, level).await
+}
+
+/// An API key of the test's choice.
+pub(crate) async fn key_of_level(
+    store: &Store,
+    tenant: &str,
+    project: &str,
+    subject: &str,
+    level: Level,
+) -> String {
     let new = NewApiKey {
         tenant: Tenant::new(tenant).unwrap(),
         project: Some(project)
             .filter(|project| !project.is_empty())
             .map(|project| Project::new(project).unwrap()),
         subject: Subject::from_credential_text(subject).unwrap(),
-        level: if project.is_empty() { Level::Tenant } else { Level::Project },
+        level,
         expires_at: None,
         label: String::new(),
     };
