@@ -175,7 +175,7 @@ async fn everything_of_a_subject_is_erased_and_nothing_else_b9() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_reopen_set_aside_is_erased_with_its_subject_b9() {
+async fn what_a_reopen_set_aside_is_erased_with_its_subject_on_postgres_too_b9() {
     for kind in [Kind::Embedded, Kind::Postgres] {
         let ground = Ground::new(kind).await;
         let edge = ground.serve().await;
