@@ -22,6 +22,7 @@
 mod attach;
 mod call;
 mod error;
+mod late;
 mod lease;
 pub mod limits;
 mod once;

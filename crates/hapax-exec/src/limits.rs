@@ -19,13 +19,18 @@ pub const TERM_PART_LEFT: u32 = 3;
 /// How often one call asks for a grant: a spent attempt asks again, a waiter may as well (`on_release`).
 pub const ASKS: u32 = 16;
 
-/// Reports that wait for an unreachable ledger in memory; beyond it a lease lapses instead.
+/// Reports that wait for an unreachable ledger in memory alone; beyond it a lease lapses instead. Those that lie in the spool as
+/// well are bounded by the spool.
 pub const OWED: usize = 65_536;
 
 /// First and longest pause between two tries to deliver an owed report.
 pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How long an owed report is tried. By then every lease it could belong to has been judged by others.
+/// Longest pause where the ledger is there and cannot take a spooled outcome: an operator has to see to it first.
+pub const OWED_PAUSE_FAULTY: Duration = Duration::from_secs(60);
+
+/// How long a report is owed that is in memory alone: by then every lease it could belong to has been judged by others. One that
+/// lies in the spool is owed until the ledger has it, or for this long after the executor is gone (L13).
 pub const OWED_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// Outcomes in a spool (L15).

@@ -326,9 +326,14 @@ impl<L: Ledger> Executor<L> {
         match spool.keep(held.claim(), held.grant.epoch, outcome, *retention) {
             Ok(entry) => {
                 held.lease.spooled(entry);
+                let claim = held.claim();
+                tracing::warn!(%claim, %operation_id, "the ledger is away: an outcome was put into the spool");
                 Error::new(Reason::OutcomePending).about(operation_id).because(format!("{error:#}"))
             }
-            Err(full) => unknown().because(format!("{error:#}; {full:#}")),
+            Err(full) => {
+                tracing::error!(%operation_id, %full, "the ledger is away, and an outcome could not be put into the spool");
+                unknown().because(format!("{error:#}; {full:#}"))
+            }
         }
     }
 

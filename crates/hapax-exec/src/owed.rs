@@ -1,17 +1,19 @@
 //! Reports that must reach the ledger although nobody waits for them any more.
 //!
 //! One thread with a runtime of its own, started when the first debt is made: the caller's runtime may be busy, or shutting
-//! down. Each debt is tried until the ledger confirms it. A process that dies takes its debts along; then the lease lapses,
-//! which is what leases are for.
+//! down. What lies in the spool is tried until the ledger confirms it, what is in memory alone until a bound is reached. A
+//! process that dies takes its debts along; then the lease lapses, which is what leases are for.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hapax_core::journal::Append;
-use hapax_core::{ClaimId, ClaimRequest, Epoch, Error, Kind, Ledger, Ran, Report, Verdict};
-use tokio::sync::mpsc;
+use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report, Verdict};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::limits;
 use crate::spool::Entry;
+use crate::{late, limits};
 
 /// Something the ledger must still hear.
 #[derive(Debug)]
@@ -22,27 +24,72 @@ pub(crate) enum Debt {
     Report { claim: ClaimId, epoch: Epoch, report: Report, events: Vec<Append>, spooled: Option<Entry> },
 }
 
+impl Debt {
+    fn claim(&self) -> ClaimId {
+        match self {
+            Debt::Abandon(request) => request.identity.claim_id(),
+            Debt::Report { claim, .. } => *claim,
+        }
+    }
+
+    fn is_spooled(&self) -> bool {
+        matches!(self, Debt::Report { spooled: Some(_), .. })
+    }
+
+    fn is_settle(&self) -> bool {
+        matches!(self, Debt::Report { report: Report::Settle(..), .. })
+    }
+
+    /// Says that it will not be tried any more, and what follows from that.
+    fn give_up(&self, why: &dyn fmt::Display) {
+        let claim = self.claim();
+        match (self.is_settle(), self.is_spooled()) {
+            (true, true) => {
+                tracing::error!(%claim, %why, "an outcome is left in the spool until the next start");
+            }
+            (true, false) => {
+                tracing::error!(%claim, %why, "an outcome was given up: the ledger never heard it")
+            }
+            (false, _) => tracing::warn!(%claim, %why, "a report was given up: the lease lapses instead"),
+        }
+    }
+}
+
 /// The debts of one executor.
 pub(crate) struct Owed<L>(Arc<Debts<L>>);
 
 struct Debts<L> {
     ledger: L,
-    sender: Mutex<Option<mpsc::Sender<Debt>>>,
+    room: Arc<Semaphore>,
+    sender: Mutex<Option<mpsc::UnboundedSender<Taken>>>,
 }
+
+/// A debt, and the room it takes; the spool bounds what lies there.
+type Taken = (Debt, Option<OwnedSemaphorePermit>);
 
 impl<L: Ledger> Owed<L> {
     pub(crate) fn new(ledger: L) -> Self {
-        Owed(Arc::new(Debts { ledger, sender: Mutex::default() }))
+        let room = Arc::new(Semaphore::new(limits::OWED));
+        Owed(Arc::new(Debts { ledger, room, sender: Mutex::default() }))
     }
 
     /// Takes a debt over. Where even that is impossible, the lease lapses instead.
     pub(crate) fn owe(&self, debt: Debt) {
+        let room = self.0.room.clone().try_acquire_owned().ok();
+        if room.is_none() && !debt.is_spooled() {
+            return debt.give_up(&"too many reports wait for the ledger");
+        }
+        let room = room.filter(|_| !debt.is_spooled());
         let mut sender = self.0.sender.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
             *sender = start(self.0.ledger.clone());
         }
-        if let Some(sender) = &*sender {
-            let _ = sender.try_send(debt);
+        let untold = match &*sender {
+            Some(sender) => sender.send((debt, room)).err().map(|unsent| unsent.0.0),
+            None => Some(debt),
+        };
+        if let Some(debt) = untold {
+            debt.give_up(&"there is no thread to deliver it");
         }
     }
 }
@@ -53,38 +100,63 @@ impl<L> Clone for Owed<L> {
     }
 }
 
-fn start<L: Ledger>(ledger: L) -> Option<mpsc::Sender<Debt>> {
-    let (sender, receiver) = mpsc::channel(limits::OWED);
+fn start<L: Ledger>(ledger: L) -> Option<mpsc::UnboundedSender<Taken>> {
+    let (sender, receiver) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
     let thread = std::thread::Builder::new().name("hapax-owed".into());
     thread.spawn(move || runtime.block_on(deliver_all(ledger, receiver))).ok()?;
     Some(sender)
 }
 
-/// Ends when the executor is gone and every debt is paid or given up.
-async fn deliver_all<L: Ledger>(ledger: L, mut debts: mpsc::Receiver<Debt>) {
+/// Ends when the executor is gone and every debt is paid, given up, or left to the next start.
+async fn deliver_all<L: Ledger>(ledger: L, mut debts: mpsc::UnboundedReceiver<Taken>) {
     let mut deliveries = tokio::task::JoinSet::new();
-    while let Some(debt) = debts.recv().await {
+    while let Some((debt, room)) = debts.recv().await {
         while deliveries.try_join_next().is_some() {}
-        deliveries.spawn(deliver(ledger.clone(), debt));
+        let ledger = ledger.clone();
+        deliveries.spawn(async move {
+            deliver(ledger, debt).await;
+            drop(room);
+        });
     }
-    while deliveries.join_next().await.is_some() {}
+    let rest = async { while deliveries.join_next().await.is_some() {} };
+    if timeout(limits::OWED_FOR, rest).await.is_err() {
+        let outcomes = deliveries.len();
+        tracing::error!(
+            outcomes,
+            "the executor is gone: outcomes are left in the spool until the next start"
+        );
+    }
 }
 
+/// Tries until the ledger has heard it, or until it is given up. What lies in the spool never is (L13, L15).
 async fn deliver<L: Ledger>(ledger: L, mut debt: Debt) {
-    let (mut pause, longest) = limits::OWED_PAUSE;
-    let give_up = tokio::time::Instant::now() + limits::OWED_FOR;
-    while tokio::time::Instant::now() < give_up {
-        match pay(&ledger, &mut debt).await {
-            Ok(()) => return,
-            Err(error) if error.kind() != Kind::Unavailable => return,
-            Err(_) => tokio::time::sleep(pause).await,
+    let (since, mut faulty) = (Instant::now(), false);
+    let (mut pause, mut longest) = limits::OWED_PAUSE;
+    let ending = loop {
+        let error = match pay(&ledger, &mut debt).await {
+            Ok(ending) => break ending,
+            Err(error) => error,
+        };
+        let is_away = error.kind() == Kind::Unavailable;
+        if !debt.is_spooled() && (!is_away || since.elapsed() >= limits::OWED_FOR) {
+            return debt.give_up(&error);
         }
+        if !is_away && !faulty {
+            let claim = debt.claim();
+            tracing::error!(%claim, %error, "the ledger cannot take an outcome: it stays in the spool and is tried again");
+            (faulty, longest) = (true, limits::OWED_PAUSE_FAULTY);
+        }
+        sleep(pause).await;
         pause = (pause * 2).min(longest);
+    };
+    if let (true, Some(ending)) = (debt.is_settle(), ending) {
+        late::heard(debt.claim(), &ending);
     }
 }
 
-async fn pay<L: Ledger>(ledger: &L, debt: &mut Debt) -> Result<(), Error> {
+/// Gives how a report ended.
+async fn pay<L: Ledger>(ledger: &L, debt: &mut Debt) -> Result<Option<Ending>, Error> {
     match debt {
         Debt::Abandon(request) => {
             // Asking again with the same attempt finds out whether the first command arrived. If it is granted now, it is
@@ -93,19 +165,131 @@ async fn pay<L: Ledger>(ledger: &L, debt: &mut Debt) -> Result<(), Error> {
                 let claim = request.identity.claim_id();
                 ledger.report(claim, grant.epoch, Report::Release(Ran::No), Vec::new()).await?;
             }
+            Ok(None)
         }
         Debt::Report { claim, epoch, report, events, spooled } => {
-            let paid = ledger.report(*claim, *epoch, report.clone(), events.clone()).await;
+            let mut paid = ledger.report(*claim, *epoch, report.clone(), events.clone()).await;
             if paid.as_ref().is_err_and(|error| error.kind() == Kind::Conflict) {
                 events.clear();
-                ledger.report(*claim, *epoch, report.clone(), Vec::new()).await?;
-            } else {
-                paid?;
+                paid = ledger.report(*claim, *epoch, report.clone(), Vec::new()).await;
             }
+            let ending = paid?;
             if let Some(entry) = spooled.take() {
                 entry.settled();
             }
+            Ok(Some(ending))
         }
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hapax_core::{Fingerprint, Identity, Key, Operation, Outcome, Retention, Scope, Source, View, Width};
+    use hapax_store::Options;
+    use hapax_store::memory::Memory;
+    use hapax_testkit::faulty::Faulty;
+
+    use super::*;
+    use crate::late::tests::Lines;
+    use crate::spool::Spool;
+
+    /// A ledger that goes away after it has granted a claim, and the settle that it must still hear.
+    async fn owing() -> (Faulty<Memory>, ClaimId, Epoch, Report) {
+        let ledger = Faulty::new(Memory::open(Options::default()));
+        let (operation, key) = (Operation::new("charge").unwrap(), Key::new("order-42").unwrap());
+        let identity = Identity::new(Source::Derived, Scope::local(), Width::Subject, operation, key);
+        let claim = identity.claim_id();
+        let asked = ledger.claim(ClaimRequest::new(identity, Fingerprint::of_bytes(b"10 EUR"))).await;
+        let Verdict::Granted(grant) = asked.unwrap() else { panic!("expected a grant") };
+        ledger.set_away(true);
+        let outcome = Outcome::Succeeded("paid".into());
+        (ledger, claim, grant.epoch, Report::Settle(outcome, Retention::Forever))
+    }
+
+    fn keep(spool: &Spool, claim: ClaimId, epoch: Epoch, report: &Report) -> Entry {
+        let Report::Settle(outcome, retention) = report else { panic!("not a settle") };
+        spool.keep(claim, epoch, outcome, *retention).unwrap()
+    }
+
+    const DAYS: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_spooled_outcome_is_delivered_after_days_without_the_ledger_l13_l15() {
+        let (lines, _guard) = Lines::listen();
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        let (ledger, claim, epoch, report) = owing().await;
+        let spooled = Some(keep(&spool, claim, epoch, &report));
+        let debt = Debt::Report { claim, epoch, report, events: Vec::new(), spooled };
+        let delivery = tokio::spawn(deliver(ledger.clone(), debt));
+        sleep(DAYS).await;
+        assert!(!delivery.is_finished(), "it was given up");
+        let tried = ledger.reports();
+        ledger.set_away(false);
+        delivery.await.unwrap();
+        assert!(matches!(ledger.peek(claim).await, Ok(Some(View::Settled(_)))));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the spool is empty");
+        assert!(tried as u64 <= DAYS.as_secs() / limits::OWED_PAUSE.1.as_secs() + 10, "pauses grow: {tried}");
+        let told = lines.told();
+        assert!(told.contains("INFO") && told.contains("delivered late"), "{told}");
+        assert!(told.contains(&claim.to_string()) && !told.contains("order-42"), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outcome_in_memory_alone_is_given_up_at_the_bound_and_somebody_is_told_l13() {
+        let (lines, _guard) = Lines::listen();
+        let (ledger, claim, epoch, report) = owing().await;
+        let debt = Debt::Report { claim, epoch, report, events: Vec::new(), spooled: None };
+        let since = Instant::now();
+        deliver(ledger, debt).await;
+        assert!(since.elapsed() >= limits::OWED_FOR && since.elapsed() < 2 * limits::OWED_FOR);
+        let told = lines.told();
+        assert!(told.contains("ERROR") && told.contains("was given up"), "{told}");
+        assert!(told.contains(&claim.to_string()) && !told.contains("order-42"), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_spooled_is_left_to_the_next_start_when_the_executor_is_long_gone_l15() {
+        let (lines, _guard) = Lines::listen();
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        let (ledger, claim, epoch, report) = owing().await;
+        let spooled = Some(keep(&spool, claim, epoch, &report));
+        let (sender, receiver) = mpsc::unbounded_channel();
+        sender.send((Debt::Report { claim, epoch, report, events: Vec::new(), spooled }, None)).unwrap();
+        drop(sender);
+        deliver_all(ledger.clone(), receiver).await;
+        assert!(lines.told().contains("left in the spool until the next start"), "{}", lines.told());
+        ledger.set_away(false);
+        spool.settle_all(&ledger).await.unwrap();
+        assert!(matches!(ledger.peek(claim).await, Ok(Some(View::Settled(_)))));
+    }
+
+    #[tokio::test]
+    async fn debts_beyond_the_bound_are_given_up_aloud_but_not_those_in_the_spool_l13_l15() {
+        let (lines, _guard) = Lines::listen();
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        let (ledger, claim, epoch, report) = owing().await;
+        let owed = Owed::new(ledger.clone());
+        let all = owed.0.room.clone().try_acquire_many_owned(limits::OWED as u32).unwrap();
+        owed.owe(Debt::Report {
+            claim,
+            epoch,
+            report: Report::Release(Ran::No),
+            events: Vec::new(),
+            spooled: None,
+        });
+        assert!(lines.told().contains("too many reports"), "{}", lines.told());
+        let spooled = Some(keep(&spool, claim, epoch, &report));
+        owed.owe(Debt::Report { claim, epoch, report, events: Vec::new(), spooled });
+        ledger.set_away(false);
+        while !matches!(ledger.peek(claim).await, Ok(Some(View::Settled(_)))) {
+            sleep(Duration::from_millis(5)).await;
+        }
+        drop(all);
+        assert_eq!(owed.0.room.available_permits(), limits::OWED, "what is spooled takes no room in memory");
+    }
 }

@@ -14,10 +14,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::{ClaimId, Epoch, Error, Ledger, Outcome, Report, Retention};
 
-use crate::limits;
+use crate::{late, limits};
 
 /// What every spooled file starts with.
 const MAGIC: &[u8; 8] = b"hpxspl01";
+
+/// What the name of a file ends with that cannot be read.
+const ASIDE: &str = "unreadable";
 
 /// A folder of outcomes that wait for the ledger.
 #[derive(Clone, Debug)]
@@ -75,18 +78,18 @@ impl Spool {
         for path in self.files()? {
             let content =
                 fs::read(&path).map_err(|error| broken("the spool cannot be read", &path, &error))?;
-            match decode(&content) {
-                Some((claim, epoch, outcome, retention)) => {
-                    ledger.report(claim, epoch, Report::Settle(outcome, retention), Vec::new()).await?;
-                    fs::remove_file(&path)
-                        .map_err(|error| broken("the spool cannot be cleared", &path, &error))?;
-                }
-                None => {
-                    let aside = path.with_extension("unreadable");
-                    fs::rename(&path, &aside)
-                        .map_err(|error| broken("the spool cannot be cleared", &path, &error))?;
-                }
-            }
+            let uncleared = |error: std::io::Error| broken("the spool cannot be cleared", &path, &error);
+            let Some((claim, epoch, outcome, retention)) = decode(&content) else {
+                fs::rename(&path, path.with_extension(ASIDE)).map_err(uncleared)?;
+                tracing::error!(
+                    entry = %path.display(),
+                    "an outcome in the spool cannot be read; it was set aside as .{ASIDE}"
+                );
+                continue;
+            };
+            let ending = ledger.report(claim, epoch, Report::Settle(outcome, retention), Vec::new()).await?;
+            fs::remove_file(&path).map_err(uncleared)?;
+            late::heard(claim, &ending);
         }
         Ok(())
     }
