@@ -4,6 +4,8 @@
 //! hand it to [`Owed`], which goes on until the ledger has heard it. So a cancelled call is dealt with at once, not when its
 //! lease lapses (E3, L13).
 
+use std::sync::Arc;
+
 use hapax_core::journal::Append;
 use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report};
 
@@ -41,7 +43,7 @@ pub(crate) struct Lease<L: Ledger> {
     epoch: Epoch,
     /// What the ledger must hear if this is dropped now.
     due: Option<(Report, Vec<Append>)>,
-    spooled: Option<Entry>,
+    spooled: Option<Arc<Entry>>,
 }
 
 impl<L: Ledger> Lease<L> {
@@ -66,9 +68,9 @@ impl<L: Ledger> Lease<L> {
         self.due.as_ref().map(|(report, _)| report)
     }
 
-    /// The outcome is in the spool; whoever delivers it clears that entry.
-    pub(crate) fn spooled(&mut self, entry: Entry) {
-        self.spooled = Some(entry);
+    /// The outcome's place in the spool, written already or not; whoever delivers the outcome clears it.
+    pub(crate) fn spooled(&mut self, entry: Option<Arc<Entry>>) {
+        self.spooled = entry;
     }
 
     /// Sends a report. One that ends the lease stays due until the ledger has confirmed it.

@@ -300,7 +300,7 @@ impl<L: Ledger> Executor<L> {
         fail::fail_point!("once.settling");
         let ending = match held.lease.report(&self.ledger, report, events).await {
             Ok(ending) => ending,
-            Err(error) => return Err(self.keep_for_later(held, error)),
+            Err(error) => return Err(Box::pin(self.keep_for_later(held, error)).await),
         };
         fail::fail_point!("once.settled");
         match ending {
@@ -312,27 +312,30 @@ impl<L: Ledger> Executor<L> {
         }
     }
 
-    /// The work has answered and the ledger is away: the outcome goes to the spool before the caller is told (L15).
-    fn keep_for_later(&self, held: &mut Held<L>, error: hapax_core::Error) -> Error {
-        let operation_id = held.grant.operation_id;
-        let unknown = || {
-            Error::new(Reason::OutcomeUnknown { doubt: None })
-                .about(operation_id)
-                .because(format!("{error:#}"))
-        };
+    /// The work has answered and the ledger is away: the outcome goes to the spool before the caller is told (L15). If this is
+    /// dropped meanwhile, the lease owes the report, and knows of the place in the spool.
+    async fn keep_for_later(&self, held: &mut Held<L>, error: hapax_core::Error) -> Error {
+        let (claim, operation_id) = (held.claim(), held.grant.operation_id);
+        let unknown = Error::new(Reason::OutcomeUnknown { doubt: None }).about(operation_id);
         let (Some(spool), Some(Report::Settle(outcome, retention))) = (&self.spool, held.lease.due()) else {
-            return unknown();
+            return unknown.because(format!("{error:#}"));
         };
-        match spool.keep(held.claim(), held.grant.epoch, outcome, *retention) {
+        let written = match spool.reserve(claim, held.grant.epoch, outcome, *retention) {
             Ok(entry) => {
-                held.lease.spooled(entry);
-                let claim = held.claim();
+                held.lease.spooled(Some(entry.clone()));
+                entry.write().await
+            }
+            Err(full) => Err(full),
+        };
+        match written {
+            Ok(()) => {
                 tracing::warn!(%claim, %operation_id, "the ledger is away: an outcome was put into the spool");
                 Error::new(Reason::OutcomePending).about(operation_id).because(format!("{error:#}"))
             }
             Err(full) => {
-                tracing::error!(%operation_id, %full, "the ledger is away, and an outcome could not be put into the spool");
-                unknown().because(format!("{error:#}; {full:#}"))
+                held.lease.spooled(None);
+                tracing::error!(%claim, %operation_id, %full, "an outcome could not be put into the spool");
+                unknown.because(format!("{error:#}; {full:#}"))
             }
         }
     }

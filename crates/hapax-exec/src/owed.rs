@@ -21,7 +21,7 @@ pub(crate) enum Debt {
     /// A claim whose fate is unknown and that nobody wants any more (L13).
     Abandon(ClaimRequest),
     /// How an attempt ended.
-    Report { claim: ClaimId, epoch: Epoch, report: Report, events: Vec<Append>, spooled: Option<Entry> },
+    Report { claim: ClaimId, epoch: Epoch, report: Report, events: Vec<Append>, spooled: Option<Arc<Entry>> },
 }
 
 impl Debt {
@@ -32,8 +32,14 @@ impl Debt {
         }
     }
 
-    fn is_spooled(&self) -> bool {
+    /// Whether it is bounded by the spool, where it has a place.
+    fn has_place(&self) -> bool {
         matches!(self, Debt::Report { spooled: Some(_), .. })
+    }
+
+    /// Whether it outlives this process.
+    fn is_spooled(&self) -> bool {
+        matches!(self, Debt::Report { spooled: Some(entry), .. } if entry.is_written())
     }
 
     fn is_settle(&self) -> bool {
@@ -76,10 +82,10 @@ impl<L: Ledger> Owed<L> {
     /// Takes a debt over. Where even that is impossible, the lease lapses instead.
     pub(crate) fn owe(&self, debt: Debt) {
         let room = self.0.room.clone().try_acquire_owned().ok();
-        if room.is_none() && !debt.is_spooled() {
+        if room.is_none() && !debt.has_place() {
             return debt.give_up(&"too many reports wait for the ledger");
         }
-        let room = room.filter(|_| !debt.is_spooled());
+        let room = room.filter(|_| !debt.has_place());
         let mut sender = self.0.sender.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
             *sender = start(self.0.ledger.clone());
@@ -208,9 +214,11 @@ mod tests {
         (ledger, claim, grant.epoch, Report::Settle(outcome, Retention::Forever))
     }
 
-    fn keep(spool: &Spool, claim: ClaimId, epoch: Epoch, report: &Report) -> Entry {
+    async fn keep(spool: &Spool, claim: ClaimId, epoch: Epoch, report: &Report) -> Arc<Entry> {
         let Report::Settle(outcome, retention) = report else { panic!("not a settle") };
-        spool.keep(claim, epoch, outcome, *retention).unwrap()
+        let entry = spool.reserve(claim, epoch, outcome, *retention).unwrap();
+        entry.clone().write().await.unwrap();
+        entry
     }
 
     const DAYS: Duration = Duration::from_secs(3 * 24 * 60 * 60);
@@ -221,7 +229,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::open(folder.path().to_owned()).unwrap();
         let (ledger, claim, epoch, report) = owing().await;
-        let spooled = Some(keep(&spool, claim, epoch, &report));
+        let spooled = Some(keep(&spool, claim, epoch, &report).await);
         let debt = Debt::Report { claim, epoch, report, events: Vec::new(), spooled };
         let delivery = tokio::spawn(deliver(ledger.clone(), debt));
         sleep(DAYS).await;
@@ -256,7 +264,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::open(folder.path().to_owned()).unwrap();
         let (ledger, claim, epoch, report) = owing().await;
-        let spooled = Some(keep(&spool, claim, epoch, &report));
+        let spooled = Some(keep(&spool, claim, epoch, &report).await);
         let (sender, receiver) = mpsc::unbounded_channel();
         sender.send((Debt::Report { claim, epoch, report, events: Vec::new(), spooled }, None)).unwrap();
         drop(sender);
@@ -283,7 +291,7 @@ mod tests {
             spooled: None,
         });
         assert!(lines.told().contains("too many reports"), "{}", lines.told());
-        let spooled = Some(keep(&spool, claim, epoch, &report));
+        let spooled = Some(keep(&spool, claim, epoch, &report).await);
         owed.owe(Debt::Report { claim, epoch, report, events: Vec::new(), spooled });
         ledger.set_away(false);
         while !matches!(ledger.peek(claim).await, Ok(Some(View::Settled(_)))) {

@@ -6,9 +6,9 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,9 @@ use crate::{late, limits};
 /// What every spooled file starts with.
 const MAGIC: &[u8; 8] = b"hpxspl01";
 
+/// What the name of a file ends with that is not whole yet.
+const WRITING: &str = "writing";
+
 /// What the name of a file ends with that cannot be read.
 const ASIDE: &str = "unreadable";
 
@@ -26,51 +29,60 @@ const ASIDE: &str = "unreadable";
 #[derive(Clone, Debug)]
 pub(crate) struct Spool {
     folder: Arc<PathBuf>,
-    held: Arc<Held>,
+    taken: Arc<Mutex<Taken>>,
 }
 
+/// How much room is taken, by what is written and by what is about to be.
 #[derive(Debug, Default)]
-struct Held {
-    files: AtomicUsize,
-    bytes: AtomicU64,
+struct Taken {
+    files: usize,
+    bytes: u64,
 }
 
-/// One outcome in the spool.
+/// One outcome's place in the spool. It is taken before anything is written, so that the outcome can be settled meanwhile.
 #[derive(Debug)]
 pub(crate) struct Entry {
+    spool: Spool,
     path: PathBuf,
     bytes: u64,
-    held: Arc<Held>,
+    stage: Mutex<Stage>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// This is to be written.
+    Reserved(Vec<u8>),
+    /// It is on disk.
+    Written,
+    /// It is not there, and will not be.
+    Over,
 }
 
 impl Spool {
     /// Opens the folder, creating it where it is missing.
     pub(crate) fn open(folder: PathBuf) -> Result<Self, Error> {
         fs::create_dir_all(&folder).map_err(|error| broken("the spool cannot be opened", &folder, &error))?;
-        Ok(Spool { folder: Arc::new(folder), held: Arc::default() })
+        Ok(Spool { folder: Arc::new(folder), taken: Arc::default() })
     }
 
-    /// Keeps an outcome; it is on disk when this returns.
-    pub(crate) fn keep(
+    /// A place for an outcome, for [`Entry::write`]. Does not touch the disk.
+    pub(crate) fn reserve(
         &self,
         claim: ClaimId,
         epoch: Epoch,
         outcome: &Outcome,
         retention: Retention,
-    ) -> Result<Entry, Error> {
+    ) -> Result<Arc<Entry>, Error> {
         let content = encode(claim, epoch, outcome, retention);
         let bytes = content.len() as u64;
-        if self.held.files.load(Ordering::SeqCst) >= limits::SPOOL_FILES
-            || self.held.bytes.load(Ordering::SeqCst) + bytes > limits::SPOOL_BYTES
-        {
+        let mut taken = lock(&self.taken);
+        if taken.files >= limits::SPOOL_FILES || taken.bytes + bytes > limits::SPOOL_BYTES {
             return Err(Error::unavailable("the spool is full"));
         }
+        taken.files += 1;
+        taken.bytes += bytes;
         let path = self.folder.join(format!("{claim}-{}.outcome", epoch.packed()));
-        write_synced(&self.folder, &path, &content)
-            .map_err(|error| broken("the spool cannot be written", &path, &error))?;
-        self.held.files.fetch_add(1, Ordering::SeqCst);
-        self.held.bytes.fetch_add(bytes, Ordering::SeqCst);
-        Ok(Entry { path, bytes, held: self.held.clone() })
+        Ok(Arc::new(Entry { spool: self.clone(), path, bytes, stage: Mutex::new(Stage::Reserved(content)) }))
     }
 
     /// Settles everything that an earlier process left here. What cannot be read is set aside, never deleted.
@@ -109,18 +121,66 @@ impl Spool {
 }
 
 impl Entry {
-    /// The ledger has it.
-    pub(crate) fn settled(self) {
+    /// Writes it; it is on disk when this is done. The disk is waited for on a thread where that holds up no other request,
+    /// and also when nobody waits for this any more.
+    pub(crate) async fn write(self: Arc<Self>) -> Result<(), Error> {
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => runtime.spawn_blocking(move || self.write_here()).await.unwrap_or_else(|error| {
+                Err(Error::unavailable("the spool was not written").with_detail(error.to_string()))
+            }),
+            // Without a runtime there is nobody else on this thread.
+            Err(_) => self.write_here(),
+        }
+    }
+
+    fn write_here(&self) -> Result<(), Error> {
+        let mut stage = lock(&self.stage);
+        let Stage::Reserved(content) = mem::replace(&mut *stage, Stage::Over) else { return Ok(()) };
+        let written = write_synced(&self.spool.folder, &self.path, &content);
+        if written.is_err() {
+            self.remove();
+        }
+        written.map_err(|error| broken("the spool cannot be written", &self.path, &error))?;
+        *stage = Stage::Written;
+        Ok(())
+    }
+
+    /// Whether it is on disk; waits while it is being written.
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(*lock(&self.stage), Stage::Written)
+    }
+
+    /// The ledger has it: it need not be here, nor be written any more. Waits while it is being written.
+    pub(crate) fn settled(&self) {
+        if let Stage::Written = mem::replace(&mut *lock(&self.stage), Stage::Over) {
+            self.remove();
+        }
+    }
+
+    fn remove(&self) {
         // A file that stays behind is settled again by the next process, which changes nothing.
         let _ = fs::remove_file(&self.path);
-        self.held.files.fetch_sub(1, Ordering::SeqCst);
-        self.held.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        let _ = fs::remove_file(self.path.with_extension(WRITING));
     }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.is_written() {
+            let mut taken = lock(&self.spool.taken);
+            taken.files -= 1;
+            taken.bytes -= self.bytes;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whole or not at all: written beside, synced, renamed, and the folder synced.
 fn write_synced(folder: &Path, path: &Path, content: &[u8]) -> std::io::Result<()> {
-    let beside = path.with_extension("writing");
+    let beside = path.with_extension(WRITING);
     let mut file = File::create(&beside)?;
     file.write_all(content)?;
     file.sync_all()?;
@@ -216,9 +276,19 @@ mod tests {
         }
     }
 
-    fn keep(spool: &Spool, number: u8) -> Result<Entry, Error> {
+    fn reserve(spool: &Spool, number: u8) -> Result<Arc<Entry>, Error> {
         let (claim, epoch) = (ClaimId::from_bytes([number; 32]), Epoch::new(1, 9).unwrap());
-        spool.keep(claim, epoch, &Outcome::Succeeded(Bytes::from_static(b"paid")), Retention::Forever)
+        spool.reserve(claim, epoch, &Outcome::Succeeded(Bytes::from_static(b"paid")), Retention::Forever)
+    }
+
+    fn keep(spool: &Spool, number: u8) -> Result<Arc<Entry>, Error> {
+        let entry = reserve(spool, number)?;
+        entry.write_here()?;
+        Ok(entry)
+    }
+
+    fn settle(entry: Arc<Entry>) {
+        entry.settled();
     }
 
     #[test]
@@ -228,16 +298,32 @@ mod tests {
         let spool = Spool::open(folder.path().to_owned()).unwrap();
         let first = keep(&spool, 1).unwrap();
         let bytes = first.bytes;
-        spool.held.files.store(limits::SPOOL_FILES, Ordering::SeqCst);
+        lock(&spool.taken).files = limits::SPOOL_FILES;
         assert_eq!(keep(&spool, 2).unwrap_err().kind(), hapax_core::Kind::Unavailable);
-        first.settled();
+        settle(first);
         let second = keep(&spool, 2).unwrap();
         assert!(keep(&spool, 3).is_err(), "that was the room of one");
-        spool.held.files.store(1, Ordering::SeqCst);
-        spool.held.bytes.store(limits::SPOOL_BYTES - bytes + 1, Ordering::SeqCst);
+        *lock(&spool.taken) = Taken { files: 1, bytes: limits::SPOOL_BYTES - bytes + 1 };
         assert_eq!(keep(&spool, 3).unwrap_err().kind(), hapax_core::Kind::Unavailable);
-        second.settled();
+        settle(second);
         keep(&spool, 3).unwrap();
         assert_eq!(spool.files().unwrap().len(), 1, "what was settled or refused has left no file");
+    }
+
+    #[test]
+    fn what_is_settled_before_it_is_written_leaves_no_file_and_takes_no_room_l15() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        let entry = reserve(&spool, 1).unwrap();
+        assert_eq!(lock(&spool.taken).files, 1, "room is taken before it is written");
+        entry.settled();
+        entry.write_here().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        drop(entry);
+        drop(reserve(&spool, 2).unwrap());
+        assert_eq!(lock(&spool.taken).files, 0);
+        assert_eq!(lock(&spool.taken).bytes, 0);
+        drop(keep(&spool, 3).unwrap());
+        assert_eq!(lock(&spool.taken).files, 1, "what is on disk takes room although nobody knows of it");
     }
 }

@@ -81,6 +81,70 @@ async fn a_spooled_outcome_outlives_the_process_and_is_settled_before_traffic_is
     assert_eq!(kept.keep_until, kept.settled_at.after(a_day), "the retention was spooled, too");
 }
 
+#[tokio::test]
+async fn a_disk_that_takes_its_time_holds_up_no_other_call_of_the_same_thread_l15() {
+    // Whoever opens a pipe for writing waits until somebody reads from it: that is the disk.
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Faulty::new(Memory::open(Options::default()));
+    let executor = spooling(&ledger, folder.path()).await;
+    let (at, away) = (folder.path().to_owned(), ledger.clone());
+    let (told, mut pipe) = tokio::sync::oneshot::channel();
+    let work = |attempt: hapax_exec::Attempt| async move {
+        let name = format!("{}-{}.writing", attempt.claim.unwrap(), attempt.epoch.unwrap().packed());
+        let pipe = at.join(name);
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // A limit, so that a call which waits on this thread is a failure and no hang.
+        let reader = pipe.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(10));
+            let _ = std::fs::OpenOptions::new().read(true).write(true).open(reader);
+        });
+        told.send(pipe).unwrap();
+        away.set_away(true);
+        Ended::succeeded("paid")
+    };
+    let mut writing = Box::pin(executor.once(call("slow"), work));
+    assert!(futures_util::poll!(&mut writing).is_pending(), "the thread waited for the disk");
+    let pipe = pipe.try_recv().unwrap();
+    ledger.set_away(false);
+    let other = executor.once(call("other"), Effects::default().then(Ended::succeeded("paid"))).await;
+    assert_eq!(other.unwrap().how, How::Executed);
+    assert!(futures_util::poll!(&mut writing).is_pending(), "told before it was on disk");
+    let reader = std::fs::OpenOptions::new().read(true).write(true).open(pipe).unwrap();
+    // A pipe cannot be synced.
+    assert_eq!(writing.await.unwrap_err().code(), "outcome-unknown");
+    drop(reader);
+    assert_eq!(waiting(folder.path()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_while_it_is_spooled_is_settled_and_leaves_nothing_behind_l13_l15() {
+    let (folder, effects) = (tempfile::tempdir().unwrap(), Effects::default());
+    let ledger = Faulty::new(Memory::open(Options::default()));
+    let executor = spooling(&ledger, folder.path()).await;
+    let keys: Vec<String> = (0..50).map(|number| format!("dropped-{number}")).collect();
+    for key in &keys {
+        ledger.set_away(false);
+        let (away, effects) = (ledger.clone(), effects.clone());
+        let work = |_| async move {
+            effects.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            away.set_away(true);
+            Ended::succeeded("paid")
+        };
+        let mut call = Box::pin(executor.once(call(key), work));
+        let _ = futures_util::poll!(&mut call);
+    }
+    assert_eq!(effects.count(), keys.len(), "each got as far as the spool");
+    ledger.set_away(false);
+    for key in &keys {
+        eventually("the outcome is recorded", async || {
+            matches!(ledger.peek(claim_id(key)).await, Ok(Some(View::Settled(_))))
+        })
+        .await;
+    }
+    eventually("the spool is empty", async || waiting(folder.path()).is_empty()).await;
+}
+
 /// Runs one of these tests under `strace` and gives what it did to spooled files and their folder, in order.
 fn traced(test: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
