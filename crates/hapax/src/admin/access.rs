@@ -99,7 +99,7 @@ impl AdminTokens {
     /// Lets in whoever has a token of at least this role.
     pub(super) fn admit(&self, headers: &HeaderMap, needed: Role) -> Result<Who, Refusal> {
         let known = bearer(headers).and_then(|token| self.who(token));
-        let who = known.ok_or_else(|| unauthenticated(self.0.is_empty()))?;
+        let who = known.ok_or_else(|| unauthenticated(self.known().is_empty()))?;
         if who.role < needed {
             let detail =
                 format!("the token {:?} has the role {}; this needs operate", who.name, who.role.as_str());
