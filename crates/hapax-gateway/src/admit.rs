@@ -2,8 +2,9 @@
 //!
 //! Bytes are counted while they are held, and no request is read beyond the bound: one that says how long it is has its room
 //! before any of it is read. The answer to work that was done cannot be refused any more: it is counted, may go beyond the
-//! bound (by `max_kept_response` for each call that runs), and keeps new requests out until there is room again. One tenant's
-//! share is bounded apart, so that one cannot take everybody's.
+//! bound (by `max_kept_response` for each call that runs), and keeps new requests out until there is room again. When the work
+//! has come to its end its answer is its connection's, and `max_connections` bounds it. One tenant's share is bounded apart, so
+//! that one cannot take everybody's.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
