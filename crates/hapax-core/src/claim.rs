@@ -576,7 +576,7 @@ fn verdict((change, verdict): (Change, Verdict)) -> (Change, Answer) {
 impl Claim {
     /// The settled outcome, if there is one.
     pub fn kept(&self) -> Option<Kept> {
-        let State::Settled { outcome, settled_at, keep_until, .. } = &self.state else { return None };
+        let State::Settled { outcome, settled_at, keep_until, by } = &self.state else { return None };
         Some(Kept {
             operation_id: self.operation_id,
             attempt: self.attempt,
@@ -584,6 +584,7 @@ impl Claim {
             outcome: outcome.clone(),
             settled_at: *settled_at,
             keep_until: *keep_until,
+            by: *by,
         })
     }
 

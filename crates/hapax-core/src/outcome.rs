@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::claim::SettledBy;
 use crate::id::{AttemptId, Epoch, OperationId};
 use crate::time::Timestamp;
 
@@ -75,4 +76,6 @@ pub struct Kept {
     pub settled_at: Timestamp,
     /// Until when it is kept.
     pub keep_until: Timestamp,
+    /// Who settled it.
+    pub by: SettledBy,
 }

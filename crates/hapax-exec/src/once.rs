@@ -21,6 +21,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::attach::{self, Found};
 use crate::call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled};
 use crate::error::{Error, Reason};
+use crate::late::Contradicted;
 use crate::lease::{Asking, Lease};
 use crate::limits;
 use crate::owed::Owed;
@@ -45,6 +46,7 @@ pub struct Settings {
 pub struct Executor<L> {
     pub(crate) ledger: L,
     pub(crate) owed: Owed<L>,
+    contradicted: Contradicted,
     spool: Option<Spool>,
     dead_letter: Option<Arc<dyn DeadLetter>>,
 }
@@ -52,7 +54,9 @@ pub struct Executor<L> {
 impl<L: Ledger> Executor<L> {
     /// An executor without a spool.
     pub fn new(ledger: L) -> Self {
-        Executor { owed: Owed::new(ledger.clone()), ledger, spool: None, dead_letter: None }
+        let contradicted = Contradicted::default();
+        let owed = Owed::new(ledger.clone(), contradicted.clone());
+        Executor { ledger, owed, contradicted, spool: None, dead_letter: None }
     }
 
     /// An executor as set up. Outcomes that an earlier process left in the spool are settled before this returns (L15).
@@ -61,7 +65,7 @@ impl<L: Ledger> Executor<L> {
         executor.dead_letter = settings.dead_letter;
         if let Some(folder) = settings.spool {
             let spool = Spool::open(folder)?;
-            spool.settle_all(&executor.ledger).await?;
+            spool.settle_all(&executor.ledger, &executor.contradicted).await?;
             executor.spool = Some(spool);
         }
         Ok(executor)
@@ -70,6 +74,12 @@ impl<L: Ledger> Executor<L> {
     /// The ledger it runs on.
     pub fn ledger(&self) -> &L {
         &self.ledger
+    }
+
+    /// How many true outcomes this executor saw refused because an operator had settled the claim otherwise (L8). Each was
+    /// logged as an error, and the audit has both outcomes.
+    pub fn contradicted(&self) -> u64 {
+        self.contradicted.count()
     }
 
     /// Makes `work` happen once, and returns its outcome: from this run, from an earlier one, or from one that this call
@@ -226,8 +236,7 @@ impl<L: Ledger> Executor<L> {
         };
         match answer {
             Reconciled::Happened(outcome) => {
-                let report = Report::Settle(outcome, held.call.retention);
-                let done = self.settle(held, report, Vec::new()).await?;
+                let done = self.settle(held, outcome, Vec::new()).await?;
                 Ok(Asked::Ended(Done { how: How::Replayed, ..done }))
             }
             Reconciled::Never => match held.lease.report(&self.ledger, Report::Cleared, Vec::new()).await? {
@@ -263,14 +272,8 @@ impl<L: Ledger> Executor<L> {
     async fn conclude(&self, mut held: Box<Held<L>>, ended: Ended) -> Result<Done, Error> {
         let operation_id = held.grant.operation_id;
         let (report, cause) = match ended {
-            Ended::Settled(outcome) => {
-                let report = Report::Settle(outcome, held.call.retention);
-                return self.settle(&mut held, report, Vec::new()).await;
-            }
-            Ended::SettledWith(outcome, events) => {
-                let report = Report::Settle(outcome, held.call.retention);
-                return self.settle(&mut held, report, events).await;
-            }
+            Ended::Settled(outcome) => return self.settle(&mut held, outcome, Vec::new()).await,
+            Ended::SettledWith(outcome, events) => return self.settle(&mut held, outcome, events).await,
             Ended::NotRun(cause) => (Report::Release(Ran::No), cause),
             Ended::Unknown(cause) => (Report::Release(Ran::Perhaps), cause),
             Ended::Doubt(doubt, cause) => (Report::Doubt(doubt), cause),
@@ -296,8 +299,9 @@ impl<L: Ledger> Executor<L> {
     }
 
     /// Records the outcome; without that nobody is answered with it (L3).
-    async fn settle(&self, held: &mut Held<L>, report: Report, events: Vec<Append>) -> Result<Done, Error> {
+    async fn settle(&self, held: &mut Held<L>, outcome: Outcome, events: Vec<Append>) -> Result<Done, Error> {
         fail::fail_point!("once.settling");
+        let report = Report::Settle(outcome.clone(), held.call.retention);
         let ending = match held.lease.report(&self.ledger, report, events).await {
             Ok(ending) => ending,
             Err(error) => return Err(Box::pin(self.keep_for_later(held, error)).await),
@@ -308,7 +312,10 @@ impl<L: Ledger> Executor<L> {
                 self.tell_dead_letter(held, &kept);
                 Ok(held.done(kept))
             }
-            _ => self.what_the_ledger_says(held).await,
+            _ => {
+                self.contradicted.refused(&self.ledger, held.claim(), held.grant.epoch, &outcome).await;
+                self.what_the_ledger_says(held).await
+            }
         }
     }
 
@@ -359,6 +366,7 @@ impl<L: Clone> Clone for Executor<L> {
         Executor {
             ledger: self.ledger.clone(),
             owed: self.owed.clone(),
+            contradicted: self.contradicted.clone(),
             spool: self.spool.clone(),
             dead_letter: self.dead_letter.clone(),
         }

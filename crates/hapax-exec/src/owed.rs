@@ -12,8 +12,9 @@ use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran,
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::late::Contradicted;
+use crate::limits;
 use crate::spool::Entry;
-use crate::{late, limits};
 
 /// Something the ledger must still hear.
 #[derive(Debug)]
@@ -66,6 +67,7 @@ pub(crate) struct Owed<L>(Arc<Debts<L>>);
 
 struct Debts<L> {
     ledger: L,
+    contradicted: Contradicted,
     room: Arc<Semaphore>,
     sender: Mutex<Option<mpsc::UnboundedSender<Taken>>>,
 }
@@ -74,9 +76,9 @@ struct Debts<L> {
 type Taken = (Debt, Option<OwnedSemaphorePermit>);
 
 impl<L: Ledger> Owed<L> {
-    pub(crate) fn new(ledger: L) -> Self {
+    pub(crate) fn new(ledger: L, contradicted: Contradicted) -> Self {
         let room = Arc::new(Semaphore::new(limits::OWED));
-        Owed(Arc::new(Debts { ledger, room, sender: Mutex::default() }))
+        Owed(Arc::new(Debts { ledger, contradicted, room, sender: Mutex::default() }))
     }
 
     /// Takes a debt over. Where even that is impossible, the lease lapses instead.
@@ -88,7 +90,7 @@ impl<L: Ledger> Owed<L> {
         let room = room.filter(|_| !debt.has_place());
         let mut sender = self.0.sender.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
-            *sender = start(self.0.ledger.clone());
+            *sender = start(self.0.ledger.clone(), self.0.contradicted.clone());
         }
         let untold = match &*sender {
             Some(sender) => sender.send((debt, room)).err().map(|unsent| unsent.0.0),
@@ -106,22 +108,26 @@ impl<L> Clone for Owed<L> {
     }
 }
 
-fn start<L: Ledger>(ledger: L) -> Option<mpsc::UnboundedSender<Taken>> {
+fn start<L: Ledger>(ledger: L, contradicted: Contradicted) -> Option<mpsc::UnboundedSender<Taken>> {
     let (sender, receiver) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
     let thread = std::thread::Builder::new().name("hapax-owed".into());
-    thread.spawn(move || runtime.block_on(deliver_all(ledger, receiver))).ok()?;
+    thread.spawn(move || runtime.block_on(deliver_all(ledger, contradicted, receiver))).ok()?;
     Some(sender)
 }
 
 /// Ends when the executor is gone and every debt is paid, given up, or left to the next start.
-async fn deliver_all<L: Ledger>(ledger: L, mut debts: mpsc::UnboundedReceiver<Taken>) {
+async fn deliver_all<L: Ledger>(
+    ledger: L,
+    contradicted: Contradicted,
+    mut debts: mpsc::UnboundedReceiver<Taken>,
+) {
     let mut deliveries = tokio::task::JoinSet::new();
     while let Some((debt, room)) = debts.recv().await {
         while deliveries.try_join_next().is_some() {}
-        let ledger = ledger.clone();
+        let delivery = deliver(ledger.clone(), contradicted.clone(), debt);
         deliveries.spawn(async move {
-            deliver(ledger, debt).await;
+            delivery.await;
             drop(room);
         });
     }
@@ -136,7 +142,7 @@ async fn deliver_all<L: Ledger>(ledger: L, mut debts: mpsc::UnboundedReceiver<Ta
 }
 
 /// Tries until the ledger has heard it, or until it is given up. What lies in the spool never is (L13, L15).
-async fn deliver<L: Ledger>(ledger: L, mut debt: Debt) {
+async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Debt) {
     let (since, mut faulty) = (Instant::now(), false);
     let (mut pause, mut longest) = limits::OWED_PAUSE;
     let ending = loop {
@@ -156,8 +162,10 @@ async fn deliver<L: Ledger>(ledger: L, mut debt: Debt) {
         sleep(pause).await;
         pause = (pause * 2).min(longest);
     };
-    if let (true, Some(ending)) = (debt.is_settle(), ending) {
-        late::heard(debt.claim(), &ending);
+    if let (Debt::Report { claim, epoch, report: Report::Settle(outcome, _), .. }, Some(ending)) =
+        (&debt, ending)
+    {
+        contradicted.heard(&ledger, (*claim, *epoch), outcome, &ending).await;
     }
 }
 
@@ -231,7 +239,7 @@ mod tests {
         let (ledger, claim, epoch, report) = owing().await;
         let spooled = Some(keep(&spool, claim, epoch, &report).await);
         let debt = Debt::Report { claim, epoch, report, events: Vec::new(), spooled };
-        let delivery = tokio::spawn(deliver(ledger.clone(), debt));
+        let delivery = tokio::spawn(deliver(ledger.clone(), Contradicted::default(), debt));
         sleep(DAYS).await;
         assert!(!delivery.is_finished(), "it was given up");
         let tried = ledger.reports();
@@ -251,7 +259,7 @@ mod tests {
         let (ledger, claim, epoch, report) = owing().await;
         let debt = Debt::Report { claim, epoch, report, events: Vec::new(), spooled: None };
         let since = Instant::now();
-        deliver(ledger, debt).await;
+        deliver(ledger, Contradicted::default(), debt).await;
         assert!(since.elapsed() >= limits::OWED_FOR && since.elapsed() < 2 * limits::OWED_FOR);
         let told = lines.told();
         assert!(told.contains("ERROR") && told.contains("was given up"), "{told}");
@@ -268,10 +276,10 @@ mod tests {
         let (sender, receiver) = mpsc::unbounded_channel();
         sender.send((Debt::Report { claim, epoch, report, events: Vec::new(), spooled }, None)).unwrap();
         drop(sender);
-        deliver_all(ledger.clone(), receiver).await;
+        deliver_all(ledger.clone(), Contradicted::default(), receiver).await;
         assert!(lines.told().contains("left in the spool until the next start"), "{}", lines.told());
         ledger.set_away(false);
-        spool.settle_all(&ledger).await.unwrap();
+        spool.settle_all(&ledger, &Contradicted::default()).await.unwrap();
         assert!(matches!(ledger.peek(claim).await, Ok(Some(View::Settled(_)))));
     }
 
@@ -281,7 +289,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::open(folder.path().to_owned()).unwrap();
         let (ledger, claim, epoch, report) = owing().await;
-        let owed = Owed::new(ledger.clone());
+        let owed = Owed::new(ledger.clone(), Contradicted::default());
         let all = owed.0.room.clone().try_acquire_many_owned(limits::OWED as u32).unwrap();
         owed.owe(Debt::Report {
             claim,

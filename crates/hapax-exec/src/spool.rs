@@ -14,7 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::{ClaimId, Epoch, Error, Ledger, Outcome, Report, Retention};
 
-use crate::{late, limits};
+use crate::late::Contradicted;
+use crate::limits;
 
 /// What every spooled file starts with.
 const MAGIC: &[u8; 8] = b"hpxspl01";
@@ -86,7 +87,11 @@ impl Spool {
     }
 
     /// Settles everything that an earlier process left here. What cannot be read is set aside, never deleted.
-    pub(crate) async fn settle_all<L: Ledger>(&self, ledger: &L) -> Result<(), Error> {
+    pub(crate) async fn settle_all<L: Ledger>(
+        &self,
+        ledger: &L,
+        contradicted: &Contradicted,
+    ) -> Result<(), Error> {
         for path in self.files()? {
             let content =
                 fs::read(&path).map_err(|error| broken("the spool cannot be read", &path, &error))?;
@@ -99,9 +104,10 @@ impl Spool {
                 );
                 continue;
             };
-            let ending = ledger.report(claim, epoch, Report::Settle(outcome, retention), Vec::new()).await?;
+            let report = Report::Settle(outcome.clone(), retention);
+            let ending = ledger.report(claim, epoch, report, Vec::new()).await?;
             fs::remove_file(&path).map_err(uncleared)?;
-            late::heard(claim, &ending);
+            contradicted.heard(ledger, (claim, epoch), &outcome, &ending).await;
         }
         Ok(())
     }

@@ -52,8 +52,9 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         self.address
     }
 
-    /// What it counts.
+    /// What it counts, and what its executor has counted until now.
     pub fn metrics(&self) -> &Arc<Metrics> {
+        self.shared.metrics.set_contradicted(self.shared.protect.executor().contradicted());
         &self.shared.metrics
     }
 

@@ -4,6 +4,7 @@
 //! labels grow without end. A request finds its [`Counters`] once, whatever is counted about it then.
 
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -118,6 +119,7 @@ pub struct Metrics {
     latency: Histogram,
     in_doubt: Gauge,
     ledger_failures: Counter,
+    contradicted: Counter,
 }
 
 impl Default for Metrics {
@@ -135,6 +137,7 @@ impl Default for Metrics {
             latency: Histogram::new(exponential_buckets(0.000_25, 2.0, 18)),
             in_doubt: Gauge::default(),
             ledger_failures: Counter::default(),
+            contradicted: Counter::default(),
         };
         registry.register("idempotency_key_present", "Requests that carried a key", metrics.present.clone());
         registry.register(
@@ -173,6 +176,11 @@ impl Default for Metrics {
             "Requests refused because the ledger was away",
             metrics.ledger_failures.clone(),
         );
+        registry.register(
+            "hapax_settles_refused",
+            "True outcomes that came after an operator had settled otherwise",
+            metrics.contradicted.clone(),
+        );
         *metrics.registry.write().unwrap_or_else(PoisonError::into_inner) = registry;
         metrics
     }
@@ -191,6 +199,11 @@ impl Metrics {
     /// How many claims are in doubt, as was counted just now.
     pub fn set_in_doubt(&self, count: u64) {
         self.in_doubt.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// How many true outcomes were refused so far for an operator's; never fewer than before (L8).
+    pub(crate) fn set_contradicted(&self, count: u64) {
+        self.contradicted.inner().store(count, Ordering::Relaxed);
     }
 
     /// What is counted about a request.

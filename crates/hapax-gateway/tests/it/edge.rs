@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hapax_core::{Decision, Doubt, Filter, Inspect as _, Ledger as _, Outcome, Report, Retention, Verb};
 use hapax_exec::Executor;
 use hapax_gateway::settings::UpstreamKey;
 use hapax_store::{Options, Store};
@@ -344,4 +345,28 @@ async fn a_trusted_peer_names_the_scope_in_the_key_and_nobody_speaks_for_others_
         "unauthenticated"
     );
     assert_eq!(world.service.count(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_an_operator_has_settled_otherwise_is_counted_l8() {
+    let world = World::start().await;
+    let counted = |number: u64| {
+        let metrics = world.gateway.metrics().render();
+        assert!(metrics.contains(&format!("hapax_settles_refused_total {number}\n")), "{metrics}");
+    };
+    let slow = world.charge("k-1", "{}", &[("x-do", "hold")]);
+    let operator = async {
+        world.service.reached(1).await;
+        let found = world.store.list(&Filter::default(), None, 1).await.unwrap().items.remove(0);
+        let (claim, seen) = (found.identity.claim_id(), found.claim.epoch);
+        world.store.report(claim, seen, Report::Doubt(Doubt::Lapsed), vec![]).await.unwrap();
+        let verb = Verb::Settle(Outcome::NotKept { status: 200 }, Retention::Forever);
+        let decision = Decision { seen, verb, actor: "ann".into(), reason: "asked the bank".into() };
+        world.store.decide(claim, decision).await.unwrap();
+        counted(0);
+        world.service.let_go();
+    };
+    let (answer, ()) = tokio::join!(slow, operator);
+    assert_eq!(answer.code(), "outcome-not-kept", "the operator's stands");
+    counted(1);
 }

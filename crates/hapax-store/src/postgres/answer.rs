@@ -247,13 +247,14 @@ fn answer_settled(
         outcome: settling.outcome,
         settled_at: time,
         keep_until: settled.keep_until,
+        by: SettledBy::Holder,
     };
     if let Some(claim) = shared.recall(&settling.id, settling.epoch) {
         let state = State::Settled {
             outcome: kept.outcome.clone(),
             settled_at: kept.settled_at,
             keep_until: kept.keep_until,
-            by: SettledBy::Holder,
+            by: kept.by,
         };
         shared.table.put_read(settling.mark, settling.id, &Claim { state, ..claim });
     }
