@@ -302,6 +302,15 @@ fn a_section_that_nothing_serves_yet_is_told_m1() {
 }
 
 #[test]
+fn a_route_that_refuses_everything_is_told_p1() {
+    let told = |policy: &str| {
+        let notices = loaded(&with_route(&format!("policy = \"{policy}\"\nretention = \"1h\""))).notices;
+        notices.iter().any(|notice| notice.contains("REQUIRED_B"))
+    };
+    assert!(told("REQUIRED_B") && !told("REQUIRED_A"));
+}
+
+#[test]
 fn every_known_field_is_read() {
     for section in fields::ALL {
         for field in section.names.iter().filter(|name| !name.starts_with('<')) {

@@ -395,12 +395,11 @@ fn what_comes_later_is_refused_by_name_and_for_nothing_else() {
          [[routes]]\nmethod = \"POST\"\npath = \"/more\"\noperation = \"more\"\npolicy = \"REQUIRED_A\"\nupstream = \"engine\"\n\
          [webhooks]\nprefix = \"/hooks\"\n[[schedules]]\nid = \"nightly\"\n[actions]\n[connectors.shop]\nkind = \"http\"\n\
          [trust]\ndefault = \"ALLOW\"\n",
-        with_route("policy = \"REQUIRED_B\"\nretention = \"1h\"")
+        with_route("policy = \"REQUIRED_A\"")
     );
     let told = told(&Folder::new(&[]), &text);
     assert!(told.iter().all(|line| line.contains(" is not available yet; ")), "{told:#?}");
     let names = [
-        "the policy REQUIRED_B",
         "`auth.schedules`",
         "`engine`",
         "`routes.restate`",
