@@ -3,7 +3,7 @@
 //!
 //! Load and service have the other core. hapax authenticates every request by an API key, as in production; its log says
 //! what is at least a warning, and nginx writes no access log. What a line for each request costs both is measured apart.
-//! What the machine takes to hand out memory is kept out of it (`pages`), and printed.
+//! What the machine takes to hand out memory is kept out of it as far as that goes (`pages`), and printed.
 
 mod burst;
 mod caller;

@@ -2,8 +2,9 @@
 //!
 //! A virtual machine may give memory that nobody uses back to its host, and get it back page by page when it is touched: on
 //! such a machine the first touch of a page takes twenty times as long as on others. A store that keeps what it is told
-//! touches new pages with every claim, so that the host's work would be taken for hapax's. Whatever is measured
-//! is therefore measured after all memory that it may need has been touched and freed, nginx as well as hapax.
+//! touches new pages with every claim, so that the host's work is taken for hapax's. Before each measurement, nginx's as well
+//! as hapax's, memory is therefore touched and freed. That helps as far as the kernel hands just those pages out again, and how
+//! long a page took is printed beside what was measured.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
