@@ -60,6 +60,19 @@ async fn each_limit_of_a_tenant_refuses_and_no_other_tenant_h12() {
 }
 
 #[tokio::test]
+async fn work_that_is_done_has_used_up_a_claim_of_its_second_h12() {
+    let world = World::with(|settings| settings.tenants.claims_per_second = 1).await;
+    let (began, mut done) = (tokio::time::Instant::now(), 0);
+    for number in 0..20 {
+        let key = format!("k-{number}");
+        done += usize::from(world.ask("POST /raw", &world.alice, &[(KEY, &key)], "x").await.status == 201);
+    }
+    let most = 1.0 + began.elapsed().as_secs_f64();
+    assert!(done >= 1 && done as f64 <= most, "{done} of {most}");
+    assert_eq!(world.service.count(), done);
+}
+
+#[tokio::test]
 async fn a_retry_is_answered_whatever_limit_its_tenant_has_reached_h12() {
     let doubt = |world: &World| {
         world.gateway.admission().set_in_doubt([(Tenant::new("acme").unwrap(), 1)].into());
