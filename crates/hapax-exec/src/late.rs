@@ -74,49 +74,16 @@ fn kind(outcome: &Outcome) -> &'static str {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::sync::{Arc, Mutex};
-
+mod tests {
     use hapax_core::{
         Decision, Doubt, Inspect as _, Ledger as _, OperationId, Outcome, Report, Retention, Verb,
     };
     use hapax_store::Options;
     use hapax_store::memory::Memory;
     use hapax_testkit::faulty::Faulty;
+    use hapax_testkit::lines::Lines;
 
     use crate::{Attach, Attempt, Call, Done, Ended, Error, Executor, Settings};
-
-    /// What is logged by one test.
-    #[derive(Clone, Default)]
-    pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Lines {
-        /// Hears what this thread says until the guard is dropped.
-        pub(crate) fn listen() -> (Lines, impl Drop) {
-            let lines = Lines::default();
-            let writer = lines.clone();
-            let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
-            let guard = tracing::subscriber::set_default(subscriber.finish());
-            // Where there is only one subscriber, whoever logs first asks that of its own thread, and another test's has none.
-            std::mem::forget(tracing::Dispatch::new(tracing_subscriber::registry()));
-            (lines, guard)
-        }
-
-        pub(crate) fn told(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-        }
-    }
-
-    impl std::io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
 
     #[tokio::test]
     async fn an_outcome_that_is_spooled_and_an_entry_that_cannot_be_read_are_told_without_the_key_l15_o2() {

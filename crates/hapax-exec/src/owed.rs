@@ -204,9 +204,9 @@ mod tests {
     use hapax_store::Options;
     use hapax_store::memory::Memory;
     use hapax_testkit::faulty::Faulty;
+    use hapax_testkit::lines::Lines;
 
     use super::*;
-    use crate::late::tests::Lines;
     use crate::spool::Spool;
 
     /// A ledger that goes away after it has granted a claim, and the settle that it must still hear.

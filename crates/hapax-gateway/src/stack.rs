@@ -166,6 +166,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let (method, uri, headers) = (head.method, head.uri, head.headers);
         let asked = Asked { rule, scope, width, key, method, uri, headers, body, operations }.identified();
         let inbound = Inbound { asked: asked.asked().clone(), identity: asked.identity().clone(), came };
+        // Only now is it known what would be a new claim of this tenant.
         self.admit_claim(&mut room, asked.identity(), &plan.settings.tenants).await?;
 
         // 6 and 7. Claim; run under the lease; settle, release or doubt. 8. Answer with what the ledger has.

@@ -2,6 +2,7 @@
 //!
 //! - [`clock`]: a clock that tests move.
 //! - [`faulty`]: a ledger that is away, or whose answers get lost, on command.
+//! - [`lines`]: what one test's thread logs.
 //! - [`port`]: a port that is nobody else's while no server listens on it.
 //! - [`upstream`]: a count of effects that survives the crash of everybody who causes them.
 //! - [`scenario`]: behaviour as text; the same file drives the rules alone, every store and everything above them.
@@ -12,6 +13,7 @@
 
 pub mod clock;
 pub mod faulty;
+pub mod lines;
 pub mod model;
 pub mod port;
 pub mod scenario;

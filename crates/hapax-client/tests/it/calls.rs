@@ -1,10 +1,10 @@
 //! Keys, attempts, errors and the journal of the plain client.
 
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hapax_client::{Client, IdempotencyKey, Kind, Plain409, RetryPolicy};
 use hapax_core::{Executed, Retry};
+use hapax_testkit::lines::Lines;
 
 use crate::server::{Do, Server, WHOLE};
 
@@ -177,15 +177,10 @@ async fn mismatches_and_their_relatives_are_told_apart_c4() {
 
 #[tokio::test]
 async fn each_retry_is_logged_at_info_under_one_target_c5() {
-    let lines = Lines::default();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_ansi(false);
-    let subscriber = subscriber.with_writer(lines.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    // Where there is only one subscriber, whoever logs first asks that of its own thread, and another test's has none.
-    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
+    let (lines, _listening) = Lines::listen();
     let server = Server::start([Do::Answer(503, "", ""), Do::Cut(0)]).await;
     client(&server).post("/a").send().await.unwrap();
-    let told = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let told = lines.told();
     let told: Vec<&str> = told.lines().collect();
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told.iter().all(|line| line.contains("INFO hapax_client::retry:")), "{told:?}");
@@ -234,26 +229,4 @@ async fn an_intent_has_its_key_on_disk_before_anything_is_sent_c7() {
     assert_eq!(keys[0], keys[1]);
     pending.into_iter().for_each(|intent| intent.finish().unwrap());
     assert!(client.pending().unwrap().is_empty());
-}
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
 }
