@@ -76,6 +76,8 @@ where
     B::Error: std::fmt::Display,
 {
     let (mut head, body) = response.into_parts();
+    // What no retry will get, such as the service's own words for its status, the first caller does not get either.
+    head.extensions.clear();
     let judged = judge(head.status, &head.headers, rule);
     let status = head.status;
     answer::clean(&mut head.headers);

@@ -33,6 +33,19 @@ async fn a_retry_gets_the_first_answer_byte_for_byte_h3() {
 }
 
 #[tokio::test]
+async fn a_retry_gets_the_first_status_line_h3() {
+    let world = World::start().await;
+    let mut lines = Vec::new();
+    for _ in 0..2 {
+        let mut stream = world.connect().await;
+        let request = world.request("POST /charges", &world.alice, &[("idempotency-key", "k-1")], "{}");
+        crate::raw::write(&mut stream, &request).await;
+        lines.push(crate::raw::head(&mut stream).await.lines().next().unwrap().to_owned());
+    }
+    assert_eq!(lines, ["HTTP/1.1 201 Created"; 2], "the service itself says Whatever");
+}
+
+#[tokio::test]
 async fn the_service_sees_who_asks_and_a_key_that_only_the_edge_can_write_k4_a5() {
     let world = World::start().await;
     let forged = [
