@@ -120,6 +120,7 @@ pub struct Metrics {
     in_doubt: Gauge,
     ledger_failures: Counter,
     contradicted: Counter,
+    log_lines_dropped: Counter,
 }
 
 impl Default for Metrics {
@@ -138,6 +139,7 @@ impl Default for Metrics {
             in_doubt: Gauge::default(),
             ledger_failures: Counter::default(),
             contradicted: Counter::default(),
+            log_lines_dropped: Counter::default(),
         };
         registry.register("idempotency_key_present", "Requests that carried a key", metrics.present.clone());
         registry.register(
@@ -181,6 +183,11 @@ impl Default for Metrics {
             "True outcomes that came after an operator had settled otherwise",
             metrics.contradicted.clone(),
         );
+        registry.register(
+            "hapax_log_lines_dropped",
+            "Lines of the log that nobody read in time",
+            metrics.log_lines_dropped.clone(),
+        );
         *metrics.registry.write().unwrap_or_else(PoisonError::into_inner) = registry;
         metrics
     }
@@ -199,6 +206,11 @@ impl Metrics {
     /// How many claims are in doubt, as was counted just now.
     pub fn set_in_doubt(&self, count: u64) {
         self.in_doubt.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// How many lines the log lacks so far; never fewer than before.
+    pub fn set_log_lines_dropped(&self, count: u64) {
+        self.log_lines_dropped.inner().store(count, Ordering::Relaxed);
     }
 
     /// How many true outcomes were refused so far for an operator's; never fewer than before (L8).

@@ -5,6 +5,7 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 mod limits;
+mod log;
 mod node;
 pub mod openapi;
 mod probe;

@@ -41,6 +41,13 @@ pub(crate) const SETTLED_BODY_BYTES: usize = 1024 * 1024;
 /// How long an answer stated by an operator is kept where nothing else is said.
 pub(crate) const SETTLED_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
+// The log.
+
+/// Lines that wait to be written.
+pub(crate) const LOG_LINES: usize = 8 * 1024;
+/// How often the log is told which of its lines are missing.
+pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
+
 // The command line.
 
 /// How long a server may take to accept a connection.

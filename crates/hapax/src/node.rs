@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 
 use crate::admin::{self, AdminState, AdminTokens, Readiness};
 use crate::cli::Failed;
+use crate::log;
 
 pub(crate) use answers::KeptAnswers;
 pub(crate) use desk::RegistryDesk;
@@ -74,7 +75,8 @@ impl Node {
             // The node is gone: then there is nothing to serve either.
             let _ = stopped.await;
         }));
-        let watching = tokio::spawn(watch::doubts(store.clone(), gateway.clone(), changed));
+        let doubts = watch::doubts(store.clone(), gateway.clone(), changed);
+        let watching = tokio::spawn(async { tokio::join!(doubts, log::tell_gaps()).0 });
         Ok(Node { store, gateway, admin_address, admin_stop, admin, watching, settings, tokens })
     }
 
@@ -141,7 +143,11 @@ fn admin_state(
     state.routes = Arc::new(move || watch::routes(&routes.borrow()));
     state.docs = settings.borrow().edge.docs.clone();
     let counting = gateway.clone();
-    state.metrics = Arc::new(move || counting.metrics().render());
+    state.metrics = Arc::new(move || {
+        let metrics = counting.metrics();
+        metrics.set_log_lines_dropped(log::left_out());
+        metrics.render()
+    });
     let admitting = gateway.admission().clone();
     state.ready = Arc::new(move || {
         let reasons = if admitting.is_draining() {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use clap::Args as ClapArgs;
 use hapax_store::{Options, Store};
 use hapax_tower::Seal;
-use tracing_subscriber::EnvFilter;
 
 use crate::admin::{AdminTokens, Role};
 use crate::cli::{Failed, say};
 use crate::config::recipes::check_recipes;
-use crate::config::{self, Config, LogFormat};
+use crate::config::{self, Config};
+use crate::log;
 use crate::node::{Node, Parts};
 use crate::signals::{Signals, Told};
 
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 /// where it does not come to its end, that is an error.
 pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let config = load(&args)?;
-    start_logging(&config);
+    let _writing = log::start(&config.log);
     let mut signals = Signals::listen()?;
     tell_notices(&config);
     if config.seal.is_empty() {
@@ -127,16 +127,6 @@ async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
         tracing::warn!("{}: the change takes effect after a restart", fixed.join(", "));
     }
     tracing::info!(routes = config.settings.routes.len(), "the configuration was reloaded");
-}
-
-fn start_logging(config: &Config) {
-    let filter = EnvFilter::try_from_env("HAPAX_LOG").unwrap_or_else(|_| EnvFilter::new(config.log.level));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Only the first one counts: a program that embeds this may have its own.
-    let _ = match config.log.format {
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-        LogFormat::Text => builder.try_init(),
-    };
 }
 
 /// One line for whoever started it, on standard output, when requests can be sent.

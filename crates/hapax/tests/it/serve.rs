@@ -2,6 +2,10 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 
 use crate::claims_cli::told;
 use crate::rig::caller::ALICE;
@@ -370,4 +374,45 @@ async fn what_the_readme_says_about_a_service_works_as_it_is_written_a2_m2() {
     assert!(shown.code == 0 && shown.out.starts_with("HTTP/1.1 201"), "{} {}", shown.out, shown.err);
     assert_eq!(ground.service.count(), 1);
     assert!(!edge.told().contains("no admin token"), "{}", edge.told());
+}
+
+/// Has so many requests answered on one connection, one after the other.
+async fn many_are_answered(edge: &Hapax, number: usize) {
+    let request = b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n";
+    let (from, mut to) = TcpStream::connect(edge.edge).await.unwrap().into_split();
+    let asking = async { to.write_all(&request.repeat(number)).await.unwrap() };
+    let answered = async {
+        let (mut lines, mut count) = (BufReader::new(from).lines(), 0);
+        while count < number {
+            let line = lines.next_line().await.unwrap().expect("the connection goes on");
+            count += usize::from(line.ends_with("HTTP/1.1 404 Not Found"));
+        }
+    };
+    let both = async { tokio::join!(asking, answered) };
+    tokio::time::timeout(Duration::from_secs(60), both).await.expect("all are answered");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_answered_while_nobody_reads_the_log_which_tells_of_its_gaps_o2() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    edge.read(false);
+    // What a pipe holds, and all that wait to be written.
+    many_are_answered(&edge, 12_000).await;
+    assert_eq!(edge.post("/charges", "k", "{}", "").await.status, 201);
+    let metrics = edge.ask("GET /metrics", "").await.text();
+    let dropped = metrics.lines().find_map(|line| line.strip_prefix("hapax_log_lines_dropped_total "));
+    assert!(dropped.unwrap().parse::<u64>().unwrap() > 0, "{metrics}");
+    edge.read(true);
+    edge.tells("lines of this log were left out: nobody read them in time").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_to_end_it_ends_though_nobody_reads_the_log_h11() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let mut edge = ground.serve().await;
+    edge.read(false);
+    many_are_answered(&edge, 2_000).await;
+    edge.terminate();
+    assert_eq!(edge.ended().await.code(), Some(0));
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ pub(crate) struct Hapax {
     pub(crate) admin: SocketAddr,
     /// What it wrote to standard error so far.
     told: Arc<Mutex<String>>,
+    /// Whether anybody reads standard error.
+    read: Arc<AtomicBool>,
 }
 
 impl Hapax {
@@ -31,7 +34,8 @@ impl Hapax {
         let mut command = hapax(&["serve", "--config", &config.display().to_string()]);
         command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
-        let told = gather(process.stderr.take().unwrap());
+        let read = Arc::new(AtomicBool::new(true));
+        let told = gather(process.stderr.take().unwrap(), read.clone());
         let (sender, receiver) = mpsc::channel();
         let output = process.stdout.take().unwrap();
         std::thread::spawn(move || {
@@ -46,12 +50,17 @@ impl Hapax {
             .and_then(|rest| rest.strip_prefix("://").or_else(|| rest.strip_prefix("s://")))
             .and_then(|rest| rest.strip_suffix(')')?.split_once(" (admin: http://"))
             .unwrap_or_else(|| panic!("another line than scripts wait for: {line}"));
-        Hapax { process, edge: edge.parse().unwrap(), admin: admin.parse().unwrap(), told }
+        Hapax { process, edge: edge.parse().unwrap(), admin: admin.parse().unwrap(), told, read }
     }
 
     /// What it wrote to standard error so far.
     pub(crate) fn told(&self) -> String {
         self.told.lock().unwrap().clone()
+    }
+
+    /// Reads what it writes to standard error, or leaves that where it is.
+    pub(crate) fn read(&self, read: bool) {
+        self.read.store(read, Ordering::Relaxed);
     }
 
     /// Waits until it has written this.
@@ -148,7 +157,7 @@ impl Drop for Hapax {
     }
 }
 
-fn gather(from: impl std::io::Read + Send + 'static) -> Arc<Mutex<String>> {
+fn gather(from: impl std::io::Read + Send + 'static, read: Arc<AtomicBool>) -> Arc<Mutex<String>> {
     let told = Arc::new(Mutex::new(String::new()));
     let gathered = told.clone();
     std::thread::spawn(move || {
@@ -156,6 +165,9 @@ fn gather(from: impl std::io::Read + Send + 'static) -> Arc<Mutex<String>> {
         let mut line = String::new();
         while from.read_line(&mut line).is_ok_and(|read| read > 0) {
             gathered.lock().unwrap().push_str(&std::mem::take(&mut line));
+            while !read.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
     });
     told
