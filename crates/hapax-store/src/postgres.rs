@@ -160,12 +160,17 @@ fn live(
 
 /// The life of a thread for batches.
 fn live_for_batches(runtime: &Runtime, shared: Arc<Shared>) {
-    runtime.block_on(async {
-        tokio::select! {
-            () = shared.closed() => {}
-            () = batch::serve(shared.clone()) => {}
-        }
-    });
+    runtime.spawn(always_a_timer());
+    // Beside the task of its connection: what is waited for here would cost another look at the sockets for each answer.
+    runtime.spawn(batch::serve(shared.clone()));
+    runtime.block_on(shared.closed());
+}
+
+/// A runtime without any timer wakes itself up when one is set, as each statement does. None of those is due before this one.
+async fn always_a_timer() {
+    loop {
+        tokio::time::sleep(limits::REPLY_WITHIN / 2).await;
+    }
 }
 
 async fn set_up(address: Address, options: Options) -> Result<(Arc<Shared>, mpsc::Receiver<Beat>), Error> {

@@ -361,23 +361,36 @@ fn shelf_of(shared: &Shared, claiming: &Claiming) -> Result<i32, Failure> {
     shared.database.shelves.get(&claiming.shelf).ok_or(Failure::Busy)
 }
 
+/// The moment at which a statement for one came to the server: the same wherever the statement says it, without a subquery. Whoever
+/// has waited for a row finds it taken and changes nothing, so hardly any time passes until something changes.
+macro_rules! moment {
+    () => {
+        "coalesce($1::bigint, (date_part('epoch', statement_timestamp()) * 1000000)::bigint)"
+    };
+}
+
 /// What `hapax.batch` does, for one claim. No row: it is there already, or somebody else was granted it at the same
 /// moment. What is there is read apart: a grant, which is what nearly every claim comes to, need not open the tables that
 /// only showing a claim takes.
-const CLAIM_ONE: &str = "\
-    WITH won AS ( \
+const CLAIM_ONE: &str = concat!(
+    "WITH won AS ( \
         INSERT INTO hapax.claims AS c (digest, epoch, opened_at, granted_at, since, until, session, shelf, state, note, \
             earlier, watched, leaving, attempt, operation_id, fingerprint, terms, identity, leaves) \
-        SELECT $3, nextval('hapax.epochs'), m.now, m.now, m.now, hapax.later(m.now, $8), $2, $9, 'H', '-', false, false, \
-            false, $4, $5, $6, $7, $10, $11 \
-        FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now OFFSET 0) m \
+        SELECT $3, nextval('hapax.epochs'), ",
+    moment!(),
+    ", ",
+    moment!(),
+    ", ",
+    moment!(),
+    ", hapax.later(",
+    moment!(),
+    ", $8), $2, $9, 'H', '-', false, false, false, $4, $5, $6, $7, $10, $11 \
         WHERE NOT EXISTS (SELECT FROM hapax.claims present WHERE present.digest = $3) \
         ON CONFLICT (digest) DO NOTHING RETURNING c.opened_at, c.epoch \
-    ), counted AS ( \
-        INSERT INTO hapax.tally (shelf, at, first, last, held, settled, in_doubt, released) \
-        SELECT $9, w.opened_at, w.epoch, w.epoch, 1, 0, 0, 0 FROM won w \
     ) \
-    SELECT w.opened_at, w.epoch FROM won w";
+    INSERT INTO hapax.tally (shelf, at, first, last, held, settled, in_doubt, released) \
+    SELECT $9, w.opened_at, w.epoch, w.epoch, 1, 0, 0, 0 FROM won w RETURNING at, first"
+);
 
 /// A claim that is there. No row: it is gone again.
 const PRESENT: &str = "\
@@ -385,11 +398,13 @@ const PRESENT: &str = "\
     WHERE st.digest = $2";
 
 /// What `hapax.batch` does, for one settle. No row: not held under this epoch, or somebody touched it.
-const SETTLE_ONE: &str = "\
-    WITH done AS ( \
-        UPDATE hapax.claims c SET state = 'S', note = 'h', since = m.now, \
-            until = hapax.later(CASE WHEN $4 THEN c.opened_at ELSE m.now END, $5) \
-        FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now OFFSET 0) m \
+const SETTLE_ONE: &str = concat!(
+    "WITH done AS ( \
+        UPDATE hapax.claims c SET state = 'S', note = 'h', since = ",
+    moment!(),
+    ", until = hapax.later(CASE WHEN $4 THEN c.opened_at ELSE ",
+    moment!(),
+    " END, $5) \
         WHERE c.digest = $2 AND c.epoch = $3 AND c.state = 'H' AND c.xmax = 0 \
         RETURNING c.since, c.until, c.shelf, c.watched, c.attempt, c.operation_id \
     ), kept AS ( \
@@ -399,7 +414,8 @@ const SETTLE_ONE: &str = "\
         INSERT INTO hapax.tally (shelf, at, held, settled, in_doubt, released) \
         SELECT d.shelf, d.since, -1, 1, 0, 0 FROM done d \
     ) \
-    SELECT d.since, d.until, d.attempt, d.operation_id, d.watched FROM done d";
+    SELECT d.since, d.until, d.attempt, d.operation_id, d.watched FROM done d"
+);
 
 const BATCH: &str = "\
     SELECT * FROM hapax.batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
