@@ -95,7 +95,8 @@ pub(crate) async fn answer<L: Ledger, R: Registry>(
     Err(Problem::new(Code::NotFound))
 }
 
-/// The claims that this key of this caller can have here: one for each route with this path, whatever its method.
+/// The claims that this key of this caller can have here: one for each route with this path, whatever its method, and for each
+/// name that it had (K6).
 fn by_key(
     caller: &Caller,
     routes: &Arc<[Arc<Route>]>,
@@ -109,13 +110,11 @@ fn by_key(
     for (route, rule) in routes.iter().filter_map(|route| Some((route, route.rule.as_ref()?))) {
         let scope = caller.scope(route.level)?;
         seen.scope = Some(scope.clone());
-        identities.push(Identity::new(
-            Source::Header,
-            scope,
-            rule.width,
-            rule.operation.clone(),
-            key.clone(),
-        ));
+        let present = std::iter::once((rule.width, &rule.operation));
+        let former = rule.formerly.iter().map(|former| (former.width, &former.operation));
+        identities.extend(present.chain(former).map(|(width, operation)| {
+            Identity::new(Source::Header, scope.clone(), width, operation.clone(), key.clone())
+        }));
     }
     Ok(identities)
 }
@@ -136,8 +135,9 @@ async fn by_operation<L: Ledger, R: Registry>(
         let located = shared.protect.executor().ledger().locate(id, &scope).await;
         let located = located.map_err(|error| Problem::from(&hapax_exec::Error::from(error)))?;
         let Some(identity) = located else { continue };
-        let route = plan.table.of_operation(identity.operation().as_str());
-        let width = route.and_then(|route| route.rule.as_ref()).map(|rule| rule.width);
+        let operation = identity.operation().as_str();
+        let rule = plan.table.of_operation(operation).and_then(|route| route.rule.as_ref());
+        let width = rule.and_then(|rule| rule.width_under(operation));
         // What may not be seen is looked for as long as what is not there.
         if width.is_some_and(|width: Width| identity.scope().narrowed(width) == scope.narrowed(width)) {
             seen.scope = Some(scope);

@@ -73,7 +73,10 @@ impl Table {
         for route in &settings.routes {
             let (route, path) = (Arc::new(route.clone()), plain(&route.path));
             if let Some(rule) = &route.rule {
-                table.operations.insert(rule.operation.to_string(), route.clone());
+                let former = rule.formerly.iter().map(|former| &former.operation);
+                for operation in former.chain([&rule.operation]) {
+                    table.operations.insert(operation.to_string(), route.clone());
+                }
                 keyed.entry(path.trim_end_matches('/').to_owned()).or_default().push(route.clone());
             }
             table.insert(route.method.as_str(), &path, Place::Route(route.clone()))?;
@@ -104,7 +107,7 @@ impl Table {
         })
     }
 
-    /// The route of an operation.
+    /// The route of an operation, by its name or a former one.
     pub(crate) fn of_operation(&self, operation: &str) -> Option<&Arc<Route>> {
         self.operations.get(operation)
     }

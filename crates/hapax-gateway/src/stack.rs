@@ -164,7 +164,12 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let body = read::whole(body, rule.max_request_body, edge, &mut room).await?;
         let operations = Some(edge.operations_prefix.clone());
         let (method, uri, headers) = (head.method, head.uri, head.headers);
-        let asked = Asked { rule, scope, width, key, method, uri, headers, body, operations }.identified();
+        let mut asked =
+            Asked { rule, scope, width, key, method, uri, headers, body, operations }.identified();
+        if !asked.asked().rule.formerly.is_empty() {
+            // For a while after its operation was renamed.
+            asked = Box::pin(shared.protect.named(asked)).await?;
+        }
         let inbound = Inbound { asked: asked.asked().clone(), identity: asked.identity().clone(), came };
         // Only now is it known what would be a new claim of this tenant.
         self.admit_claim(&mut room, asked.identity(), &plan.settings.tenants).await?;

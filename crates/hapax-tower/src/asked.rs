@@ -67,6 +67,16 @@ impl Identified {
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
+
+    /// The identities that it had under the former names of its operation, the latest first.
+    pub(crate) fn former(&self) -> impl Iterator<Item = Identity> {
+        let (asked, identity) = (&self.asked, &self.identity);
+        asked.rule.formerly.iter().map(|former| {
+            let width = asked.width.max(former.width);
+            let operation = former.operation.clone();
+            Identity::new(identity.source(), asked.scope.clone(), width, operation, identity.key().clone())
+        })
+    }
 }
 
 /// What makes this request the same as another one.

@@ -192,6 +192,10 @@ impl<L: Ledger> IdempotencyLayer<L> {
             operations: None,
         }
         .identified();
+        let asked = match self.protect.named(asked).await {
+            Ok(asked) => asked,
+            Err(problem) => return Ok(self.protect.problem(problem).response),
+        };
         let answered = self.protect.run(asked, None, (), (), move |attempt| {
             if let Some(id) = attempt.operation_id.and_then(|id| HeaderValue::try_from(id.to_string()).ok()) {
                 head.headers.insert(OPERATION_ID, id);

@@ -27,6 +27,6 @@ pub use detach::Calls;
 pub use layer::{IdempotencyLayer, Idempotent};
 pub use problem::{Code, Problem};
 pub use protect::{Answered, Event, Protect, SendError};
-pub use rule::{Keep, On5xx, Rule};
+pub use rule::{Former, Keep, On5xx, Rule};
 pub use seal::Seal;
 pub use take::Room;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
     ClaimId, Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome,
-    Retention, Timestamp, Width,
+    Retention, Timestamp, View, Width,
 };
 use hapax_exec::{Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
@@ -132,6 +132,25 @@ impl<L: Ledger> Protect<L> {
     /// The calls that go on without a caller.
     pub fn calls(&self) -> &Calls {
         &self.shared.calls
+    }
+
+    /// A request whose key was used under a former name of its operation stays what it was then (K6).
+    pub async fn named(&self, mut asked: Identified) -> Result<Identified, Problem> {
+        let used = self.used_formerly(&asked).await;
+        if let Some(former) = used.map_err(|error| Problem::from(&hapax_exec::Error::from(error)))? {
+            asked.identity = former;
+        }
+        Ok(asked)
+    }
+
+    async fn used_formerly(&self, asked: &Identified) -> Result<Option<Identity>, hapax_core::Error> {
+        for former in asked.former() {
+            match self.executor.ledger().peek(former.claim_id()).await? {
+                Some(View::Held { .. } | View::Settled(_) | View::InDoubt { .. }) => return Ok(Some(former)),
+                Some(View::Released { .. }) | None => {}
+            }
+        }
+        Ok(None)
     }
 
     /// Answers one request. `send` is called at most once, under the lease. Whatever `held` is, it is let go when the

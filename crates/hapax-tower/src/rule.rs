@@ -13,6 +13,8 @@ use crate::limits;
 pub struct Rule {
     /// The name its claims are kept under: unique, and never changed while claims rest on it (K6).
     pub operation: Operation,
+    /// Former names that claims still rest on, the latest first: a key that was used under one of them is used (K6).
+    pub formerly: Vec<Former>,
     /// What is demanded of a key.
     pub policy: Policy,
     /// A prohibited key is ignored instead of refused (P1).
@@ -51,6 +53,15 @@ pub struct Rule {
     pub derived: Option<Duration>,
 }
 
+/// What an operation was called, and who shared its outcomes then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Former {
+    /// The name.
+    pub operation: Operation,
+    /// Who shared an outcome.
+    pub width: Width,
+}
+
 /// How much of an answer is kept (B9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
@@ -79,6 +90,7 @@ impl Rule {
     pub fn new(operation: &str) -> Result<Self, Error> {
         Ok(Rule {
             operation: Operation::new(operation)?,
+            formerly: Vec::new(),
             policy: Policy::RequiredA,
             lenient: false,
             width: Width::Subject,
@@ -98,5 +110,13 @@ impl Rule {
             max_kept_response: limits::KEPT_RESPONSE,
             derived: None,
         })
+    }
+
+    /// Who shares the outcomes that are kept under this name, if it is one of this rule's.
+    pub fn width_under(&self, operation: &str) -> Option<Width> {
+        if self.operation.as_str() == operation {
+            return Some(self.width);
+        }
+        self.formerly.iter().find(|former| former.operation.as_str() == operation).map(|former| former.width)
     }
 }

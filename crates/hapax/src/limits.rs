@@ -134,6 +134,8 @@ pub(crate) const UPSTREAM_NAME_BYTES: usize = 63;
 pub(crate) const YAML_DEPTH: usize = 128;
 /// How often a recipe is decided anew because another process wrote it meanwhile (K6).
 pub(crate) const RECIPE_ATTEMPTS: u32 = 8;
+/// How many former names of an operation are looked back to (K6).
+pub(crate) const FORMER_NAMES: usize = 8;
 /// A shared secret of tokens should not be shorter, in bytes (RFC 7518, 3.2).
 pub(crate) const JWT_SECRET_BYTES: usize = 32;
 /// The size of a seal key, in bytes (B9).

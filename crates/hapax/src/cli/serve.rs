@@ -26,20 +26,20 @@ pub(crate) struct Args {
 /// Serves until the process is asked to end; reads the configuration again at SIGHUP. What is running then is waited for, and
 /// where it does not come to its end, that is an error.
 pub(crate) async fn run(args: Args) -> Result<(), Failed> {
-    let config = load(&args)?;
+    let mut config = load(&args)?;
     let _writing = log::start(&config.log);
     let mut signals = Signals::listen()?;
-    tell_notices(&config);
+    tell(&config.notices);
     if config.seal.is_empty() {
         tracing::warn!("outcomes are kept unencrypted: see [seal]");
     }
     let options = Options { term: config.store.lease, ..Options::default() };
     let store = Store::open(&config.store.url, options).await?;
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());
-    check_recipes(&store, &store, &config).await?;
+    tell(&check_recipes(&store, &store, &mut config).await?);
     let node = Node::start(store.clone(), parts(&config)?).await?;
     tracing::info!(edge = %node.edge(), admin = %node.admin(), routes = config.settings.routes.len(), "serving");
-    tell(&config, &node);
+    say_where(&config, &node);
     while signals.next().await == Told::Reload {
         reload(&args, &store, &node, &config).await;
     }
@@ -60,8 +60,8 @@ fn load(args: &Args) -> Result<Config, Failed> {
         .map_err(|mistakes| Failed::no(mistakes.to_string()))
 }
 
-fn tell_notices(config: &Config) {
-    for notice in &config.notices {
+fn tell(notices: &[String]) {
+    for notice in notices {
         tracing::warn!("{notice}");
     }
 }
@@ -102,17 +102,20 @@ fn spool(config: &Config) -> PathBuf {
 /// Reads the configuration again. With any mistake everything stays as it is; what cannot change while the process runs is told
 /// (P5).
 async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
-    let config = match load(args) {
+    let mut config = match load(args) {
         Ok(config) => config,
         Err(failed) => {
             tracing::error!("the configuration was not reloaded: {}", failed.message);
             return;
         }
     };
-    if let Err(error) = check_recipes(store, store, &config).await {
-        tracing::error!("the configuration was not reloaded: {error}");
-        return;
-    }
+    let noticed = match check_recipes(store, store, &mut config).await {
+        Ok(noticed) => noticed,
+        Err(error) => {
+            tracing::error!("the configuration was not reloaded: {error}");
+            return;
+        }
+    };
     let reloaded = match admin_tokens(&config) {
         Ok(tokens) => node.reload(config.settings.clone(), &tokens).await,
         Err(error) => Err(error),
@@ -121,7 +124,8 @@ async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
         tracing::error!("the configuration was not reloaded: {error:#}");
         return;
     }
-    tell_notices(&config);
+    tell(&config.notices);
+    tell(&noticed);
     let fixed = config.fixed_since(started);
     if !fixed.is_empty() {
         tracing::warn!("{}: the change takes effect after a restart", fixed.join(", "));
@@ -130,7 +134,7 @@ async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
 }
 
 /// One line for whoever started it, on standard output, when requests can be sent.
-fn tell(config: &Config, node: &Node) {
+fn say_where(config: &Config, node: &Node) {
     let scheme = if config.settings.edge.tls.is_some() { "https" } else { "http" };
     say::data(format!("hapax serves on {scheme}://{} (admin: http://{})", node.edge(), node.admin()));
 }

@@ -3,12 +3,14 @@
 //! The store's registry remembers it, so that this is noticed by whichever process reads a changed configuration. The rule
 //! itself is `hapax_core::registry::may_change`.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_core::registry::{DocumentId, IdentityRecipe, may_change};
 use hapax_core::{Error, Filter, Inspect, Kind, Operation, RecipeId, Registry, Width};
+use hapax_tower::Former;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Declared, Mistake, Mistakes};
@@ -49,7 +51,7 @@ struct Kept {
     width: String,
     /// The recipe's name in hexadecimal.
     fingerprint: String,
-    /// The operation's former name, for people who look it up.
+    /// The operation's former name, whose claims may outlive yet another name.
     #[serde(skip_serializing_if = "Option::is_none")]
     was: Option<String>,
 }
@@ -62,21 +64,100 @@ struct Write {
 }
 
 /// Checks every operation against what the store remembers, and remembers what is new. Where one is refused, nothing is
-/// written.
+/// written. Operations that had other names get to know those that claims still rest on. Gives back what is worth telling.
 pub async fn check_recipes<R: Registry, I: Inspect>(
     registry: &R,
     inspect: &I,
-    config: &Config,
-) -> Result<(), RecipeError> {
+    config: &mut Config,
+) -> Result<Vec<String>, RecipeError> {
     for _ in 0..limits::RECIPE_ATTEMPTS {
         let writes = decide(registry, inspect, config).await?;
         match write(registry, writes).await {
             // Another process has just written one of them: that is to be read before anything is decided.
             Err(error) if error.kind() == Kind::Conflict => {}
-            done => return done.map_err(RecipeError::from),
+            Err(error) => return Err(error.into()),
+            Ok(()) => return Ok(look_back(registry, inspect, config).await?),
         }
     }
     Err(Error::unavailable("other processes keep changing what operations are identified by").into())
+}
+
+/// Finds what claims still rest on that no route has the name of: what it is called now, or that nothing is.
+async fn look_back<R: Registry, I: Inspect>(
+    registry: &R,
+    inspect: &I,
+    config: &mut Config,
+) -> Result<Vec<String>, Error> {
+    let mut notices = Vec::new();
+    for (declared, route) in config.declared.iter().zip(&mut config.settings.routes) {
+        let (Some(was), Some(rule)) = (&declared.was, &mut route.rule) else { continue };
+        let formerly = former_names(registry, inspect, was).await?;
+        if formerly.is_none() {
+            notices.push(format!("{}: the store knows no operation {:?}", declared.place, was.as_str()));
+        }
+        Arc::make_mut(rule).formerly = formerly.unwrap_or_default();
+    }
+    let forsaken = forsaken(registry, inspect, config).await?;
+    if !forsaken.is_empty() {
+        notices.push(format!(
+            "claims rest on operations that no route has here: {}. Their keys are new to any other operation; where one was renamed, \
+             say `was = \"its old name\"`",
+            forsaken.join(", ")
+        ));
+    }
+    Ok(notices)
+}
+
+/// The names that an operation had, the latest first, with who shared its outcomes under each; only those that claims rest on.
+/// `None` where the store has never heard of the latest.
+async fn former_names<R: Registry, I: Inspect>(
+    registry: &R,
+    inspect: &I,
+    was: &Operation,
+) -> Result<Option<Vec<Former>>, Error> {
+    let (mut names, mut next) = (Vec::new(), Some(was.clone()));
+    for step in 0..limits::FORMER_NAMES {
+        let Some(operation) = next else { break };
+        let Some(document) = registry.get(&DocumentId::new(KIND, operation.as_str())?).await? else {
+            if step == 0 {
+                return Ok(None);
+            }
+            break;
+        };
+        next = earlier(&document.body)?;
+        if live(inspect, &operation).await? > 0 {
+            names.push(Former { width: parse(&document.body)?.width, operation });
+        }
+    }
+    Ok(Some(names))
+}
+
+/// Operations that the store knows and no route has, with how many claims rest on each.
+async fn forsaken<R: Registry, I: Inspect>(
+    registry: &R,
+    inspect: &I,
+    config: &Config,
+) -> Result<Vec<String>, Error> {
+    let rules = config.settings.routes.iter().filter_map(|route| route.rule.as_ref());
+    let names =
+        rules.flat_map(|rule| rule.formerly.iter().map(|former| &former.operation).chain([&rule.operation]));
+    let known: HashSet<&str> = names.map(Operation::as_str).collect();
+    let (mut forsaken, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let page = registry.list_documents(KIND, after.as_deref(), hapax_core::limits::MAX_PAGE).await?;
+        let Some(last) = page.last() else { return Ok(forsaken) };
+        after = Some(last.id.id().to_owned());
+        for document in &page {
+            let name = document.id.id();
+            let Some(operation) = Operation::new(name).ok().filter(|_| !known.contains(name)) else {
+                continue;
+            };
+            match live(inspect, &operation).await? {
+                0 => {}
+                claims => forsaken.push(format!("{name:?} (claims: {claims})")),
+            }
+        }
+    }
 }
 
 async fn decide<R: Registry, I: Inspect>(
@@ -134,9 +215,21 @@ fn mistake(declared: &Declared, operation: &Operation, live: u64, error: &Error)
     Mistake { place: declared.place.clone(), what, remedy: remedy.to_owned() }
 }
 
+fn corrupt() -> Error {
+    Error::corrupt("what an operation is identified by cannot be read from the registry")
+}
+
+fn kept(body: &[u8]) -> Result<Kept, Error> {
+    serde_json::from_slice(body).map_err(|_| corrupt())
+}
+
+/// The name that an operation had before.
+fn earlier(body: &[u8]) -> Result<Option<Operation>, Error> {
+    kept(body)?.was.map(Operation::new).transpose()
+}
+
 fn parse(body: &[u8]) -> Result<IdentityRecipe, Error> {
-    let corrupt = || Error::corrupt("what an operation is identified by cannot be read from the registry");
-    let kept: Kept = serde_json::from_slice(body).map_err(|_| corrupt())?;
+    let kept = kept(body)?;
     let widths = [Width::Subject, Width::Project, Width::Tenant];
     let width = widths.into_iter().find(|width| width.as_str() == kept.width).ok_or_else(corrupt)?;
     let fingerprint = u64::from_str_radix(&kept.fingerprint, 16).map_err(|_| corrupt())?;

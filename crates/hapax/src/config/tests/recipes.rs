@@ -25,7 +25,7 @@ async fn settle(store: &Memory, operation: &str) {
 }
 
 async fn refused(store: &Memory, config: &Config) -> String {
-    match check_recipes(store, store, config).await {
+    match check_recipes(store, store, &mut config.clone()).await {
         Err(RecipeError::Refused(mistakes)) => mistakes.to_string(),
         other => panic!("{other:?}"),
     }
@@ -34,9 +34,9 @@ async fn refused(store: &Memory, config: &Config) -> String {
 #[tokio::test]
 async fn a_changed_recipe_with_live_claims_is_refused_k6() {
     let store = Memory::open(Options::default());
-    check_recipes(&store, &store, &config("pay", "")).await.unwrap();
+    check_recipes(&store, &store, &mut config("pay", "")).await.unwrap();
     settle(&store, "pay").await;
-    check_recipes(&store, &store, &config("pay", "")).await.unwrap();
+    check_recipes(&store, &store, &mut config("pay", "")).await.unwrap();
     for change in ["scope = \"tenant\"", "fingerprint = \"json\"", "fingerprint_headers = [\"a\"]"] {
         let told = refused(&store, &config("pay", change)).await;
         assert!(
@@ -44,16 +44,16 @@ async fn a_changed_recipe_with_live_claims_is_refused_k6() {
             "{told}"
         );
     }
-    check_recipes(&store, &store, &config("pay", "retention = \"1h\"")).await.unwrap();
+    check_recipes(&store, &store, &mut config("pay", "retention = \"1h\"")).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_new_name_with_was_is_accepted_and_remembered_k6() {
     let store = Memory::open(Options::default());
-    check_recipes(&store, &store, &config("pay", "")).await.unwrap();
+    check_recipes(&store, &store, &mut config("pay", "")).await.unwrap();
     settle(&store, "pay").await;
-    let renamed = config("pay.v2", "scope = \"tenant\"\nwas = \"pay\"");
-    check_recipes(&store, &store, &renamed).await.unwrap();
+    let mut renamed = config("pay.v2", "scope = \"tenant\"\nwas = \"pay\"");
+    check_recipes(&store, &store, &mut renamed).await.unwrap();
     let id = DocumentId::new(KIND, "pay.v2").unwrap();
     let body = store.get(&id).await.unwrap().unwrap().body;
     let kept: serde_json::Value = serde_json::from_slice(&body).unwrap();
@@ -62,23 +62,57 @@ async fn a_new_name_with_was_is_accepted_and_remembered_k6() {
     refused(&store, &config("pay.v2", "was = \"pay\"")).await;
 }
 
+fn formerly(config: &Config) -> Vec<(&str, Width)> {
+    let rule = config.settings.routes[0].rule.as_ref().unwrap();
+    rule.formerly.iter().map(|former| (former.operation.as_str(), former.width)).collect()
+}
+
+#[tokio::test]
+async fn an_operation_knows_the_names_it_had_as_long_as_claims_rest_on_them_k6() {
+    let store = Memory::open(Options::default());
+    check_recipes(&store, &store, &mut config("pay", "scope = \"tenant\"")).await.unwrap();
+    settle(&store, "pay").await;
+    let mut second = config("pay.v2", "was = \"pay\"");
+    assert!(check_recipes(&store, &store, &mut second).await.unwrap().is_empty());
+    assert_eq!(formerly(&second), [("pay", Width::Tenant)]);
+    // Nothing was done under the second name.
+    let mut third = config("pay.v3", "was = \"pay.v2\"");
+    assert!(check_recipes(&store, &store, &mut third).await.unwrap().is_empty());
+    assert_eq!(formerly(&third), [("pay", Width::Tenant)]);
+    settle(&store, "pay.v2").await;
+    check_recipes(&store, &store, &mut third).await.unwrap();
+    assert_eq!(formerly(&third), [("pay.v2", Width::Subject), ("pay", Width::Tenant)]);
+}
+
+#[tokio::test]
+async fn claims_that_no_route_could_find_any_more_are_told_and_so_is_a_name_that_never_was_k6() {
+    let store = Memory::open(Options::default());
+    check_recipes(&store, &store, &mut config("pay", "")).await.unwrap();
+    assert!(check_recipes(&store, &store, &mut config("charge", "")).await.unwrap().is_empty());
+    settle(&store, "pay").await;
+    let told = check_recipes(&store, &store, &mut config("charge", "")).await.unwrap().join("\n");
+    assert!(told.contains("\"pay\" (claims: 1)") && told.contains("was = "), "{told}");
+    let told = check_recipes(&store, &store, &mut config("debit", "was = \"pey\"")).await.unwrap().join("\n");
+    assert!(told.contains("hapax.toml:3:") && told.contains("knows no operation \"pey\""), "{told}");
+}
+
 #[tokio::test]
 async fn without_live_claims_a_recipe_may_change_k6() {
     let store = Memory::open(Options::default());
-    check_recipes(&store, &store, &config("pay", "")).await.unwrap();
+    check_recipes(&store, &store, &mut config("pay", "")).await.unwrap();
     settle(&store, "another").await;
-    check_recipes(&store, &store, &config("pay", "scope = \"project\"")).await.unwrap();
+    check_recipes(&store, &store, &mut config("pay", "scope = \"project\"")).await.unwrap();
     let id = DocumentId::new(KIND, "pay").unwrap();
     let document = store.get(&id).await.unwrap().unwrap();
     assert_eq!(document.version, 2);
-    check_recipes(&store, &store, &config("pay", "scope = \"project\"")).await.unwrap();
+    check_recipes(&store, &store, &mut config("pay", "scope = \"project\"")).await.unwrap();
     assert_eq!(store.get(&id).await.unwrap().unwrap().version, 2, "nothing new, nothing written");
 }
 
 #[tokio::test]
 async fn where_one_operation_is_refused_nothing_is_written_k6() {
     let store = Memory::open(Options::default());
-    check_recipes(&store, &store, &config("pay", "")).await.unwrap();
+    check_recipes(&store, &store, &mut config("pay", "")).await.unwrap();
     settle(&store, "pay").await;
     let two = "scope = \"tenant\"\n[[routes]]\nmethod = \"PUT\"\npath = \"/pay\"\noperation = \"new\"\n\
                policy = \"REQUIRED_A\"\nupstream = \"pay\"";
@@ -90,7 +124,7 @@ async fn where_one_operation_is_refused_nothing_is_written_k6() {
 async fn a_document_that_cannot_be_read_is_not_taken_for_absent_k6() {
     let store = Memory::open(Options::default());
     store.put(&DocumentId::new(KIND, "pay").unwrap(), 0, "{}".into()).await.unwrap();
-    let error = check_recipes(&store, &store, &config("pay", "")).await.unwrap_err();
+    let error = check_recipes(&store, &store, &mut config("pay", "")).await.unwrap_err();
     assert!(
         matches!(&error, RecipeError::Store(error) if error.kind() == hapax_core::Kind::Corrupt),
         "{error:?}"
@@ -108,15 +142,15 @@ async fn processes_that_start_together_agree_k6() {
             )
         })
         .collect();
-    let config = std::sync::Arc::new(config("pay", &more));
+    let config = config("pay", &more);
     for _ in 0..5 {
         let store = Memory::open(Options::default());
         let together = std::sync::Arc::new(tokio::sync::Barrier::new(4));
         let starts = (0..4).map(|_| {
-            let (store, config, together) = (store.clone(), config.clone(), together.clone());
+            let (store, mut config, together) = (store.clone(), config.clone(), together.clone());
             tokio::spawn(async move {
                 together.wait().await;
-                check_recipes(&store, &store, &config).await
+                check_recipes(&store, &store, &mut config).await
             })
         });
         for start in starts.collect::<Vec<_>>() {
