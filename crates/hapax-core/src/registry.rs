@@ -63,17 +63,44 @@ pub struct IdentityRecipe {
     pub fingerprint: RecipeId,
 }
 
+/// What else rests on how an operation is identified, beside claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// Nothing: the process that asks is the only one, and has taken no request yet.
+    Nothing,
+    /// Requests that this process has taken and not yet identified.
+    Requests,
+    /// Other processes, which go on as they are.
+    Processes,
+}
+
 /// Whether an operation may be identified by `asked` from now on.
 ///
 /// `kept` is what the store remembers and `live` how many claims rest on it.
-pub fn may_change(kept: Option<IdentityRecipe>, asked: IdentityRecipe, live: u64) -> Result<(), Error> {
-    match kept {
-        Some(kept) if kept != asked && live > 0 => Err(Error::invalid(
-            "the scope or the fingerprint of an operation was changed while claims rest on the old one; give the \
-             operation a new name and say `was = \"old.name\"`",
-        )),
-        _ => Ok(()),
+pub fn may_change<T: PartialEq>(
+    kept: Option<T>,
+    asked: T,
+    live: u64,
+    elsewhere: Elsewhere,
+) -> Result<(), Error> {
+    if kept.is_none_or(|kept| kept == asked) {
+        return Ok(());
     }
+    Err(Error::invalid(match elsewhere {
+        _ if live > 0 => {
+            "the scope, level or fingerprint of an operation was changed while claims rest on the old one; give the operation a new \
+             name and say `was = \"old.name\"`"
+        }
+        Elsewhere::Nothing => return Ok(()),
+        Elsewhere::Requests => {
+            "the scope, level or fingerprint of an operation was changed while requests are on their way under the old one; restart, \
+             or give the operation a new name and say `was = \"old.name\"`"
+        }
+        Elsewhere::Processes => {
+            "the scope, level or fingerprint of an operation was changed while other processes serve with the old one; stop them \
+             first, or give the operation a new name and say `was = \"old.name\"`"
+        }
+    }))
 }
 
 #[cfg(test)]
@@ -85,9 +112,12 @@ mod tests {
     fn an_identity_recipe_changes_only_without_live_claims() {
         let kept = IdentityRecipe { width: Width::Subject, fingerprint: Recipe::raw().id() };
         let asked = IdentityRecipe { width: Width::Tenant, ..kept };
-        assert!(may_change(None, asked, 7).is_ok());
-        assert!(may_change(Some(kept), kept, 7).is_ok());
-        assert!(may_change(Some(kept), asked, 0).is_ok());
-        assert_eq!(may_change(Some(kept), asked, 1).unwrap_err().kind(), crate::Kind::Invalid);
+        for elsewhere in [Elsewhere::Nothing, Elsewhere::Requests, Elsewhere::Processes] {
+            assert!(may_change(None, asked, 7, elsewhere).is_ok());
+            assert!(may_change(Some(kept), kept, 7, elsewhere).is_ok());
+            let alone = elsewhere == Elsewhere::Nothing;
+            assert_eq!(may_change(Some(kept), asked, 0, elsewhere).is_ok(), alone);
+            assert_eq!(may_change(Some(kept), asked, 1, elsewhere).unwrap_err().kind(), crate::Kind::Invalid);
+        }
     }
 }

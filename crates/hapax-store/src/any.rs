@@ -141,6 +141,10 @@ impl Lifecycle for Store {
         each!(self, store => store.renew_session().await)
     }
 
+    async fn is_shared(&self) -> Result<bool, Error> {
+        each!(self, store => store.is_shared().await)
+    }
+
     async fn close(&self) -> Result<(), Error> {
         each!(self, store => store.close().await)
     }

@@ -279,6 +279,11 @@ impl Lifecycle for Embedded {
         self.send(What::Renew).await.map(|_| ())
     }
 
+    /// A second opener is refused (B8).
+    async fn is_shared(&self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     async fn close(&self) -> Result<(), Error> {
         let ends = self.core.stop();
         let ended = self.send_end().await;

@@ -31,6 +31,9 @@ pub trait Lifecycle {
     /// Renews the session now. The store does so by itself unless [`Options::heartbeat`] is off.
     fn renew_session(&self) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// Whether another process has this store open, as far as can be told: one that has died counts until its term ends.
+    fn is_shared(&self) -> impl Future<Output = Result<bool, Error>> + Send;
+
     /// Ends the session and closes the store. What the session still held has lapsed at once.
     fn close(&self) -> impl Future<Output = Result<(), Error>> + Send;
 }

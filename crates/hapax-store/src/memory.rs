@@ -172,6 +172,10 @@ impl Lifecycle for Memory {
         Ok(())
     }
 
+    async fn is_shared(&self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     async fn close(&self) -> Result<(), Error> {
         self.lock().end_session(self.session, self.clock.now());
         Ok(())

@@ -337,6 +337,12 @@ impl Lifecycle for Postgres {
         self.shared.renew().await
     }
 
+    async fn is_shared(&self) -> Result<bool, Error> {
+        let shared = self.shared.clone();
+        let asked = async move |link: &mut Link| session::is_one_of_several(&shared, link).await;
+        self.shared.ask(Resend::Always, asked).await
+    }
+
     async fn close(&self) -> Result<(), Error> {
         let shared = self.shared.clone();
         let ended =

@@ -107,6 +107,11 @@ impl Node {
         self.settings.borrow().edge.drain_timeout
     }
 
+    /// Refuses whatever comes from now on.
+    pub(crate) fn take_nothing_new(&self) {
+        self.gateway.admission().drain();
+    }
+
     /// Takes nothing new, finishes what is running, and closes the store. Says whether everything came to its end.
     pub(crate) async fn drain(self) -> Result<bool, Failed> {
         let within = self.drain_timeout();

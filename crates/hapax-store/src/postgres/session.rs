@@ -215,6 +215,13 @@ async fn beat_once(shared: &Shared, link: &mut Link, renew: bool) -> Result<bool
     Ok(acked > known.acked)
 }
 
+/// Whether another session has its term running.
+pub(super) async fn is_one_of_several(shared: &Shared, link: &mut Link) -> Result<bool, Failure> {
+    let own = shared.session.known().id.0.cast_signed();
+    let sql = "SELECT EXISTS (SELECT FROM hapax.sessions WHERE id <> $1 AND until > coalesce($2::bigint, hapax.clock()))";
+    Ok(get(&link.query_one(sql, &[&own, &shared.session.given_time()]).await?, 0)?)
+}
+
 /// Ends the session: what it held has lapsed.
 pub(super) async fn end(shared: &Shared, link: &mut Link) -> Result<(), Failure> {
     let known = shared.session.known();

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use hapax_store::{Options, Store};
+use hapax_core::registry::Elsewhere;
+use hapax_store::{Lifecycle as _, Options, Store};
 use hapax_tower::Seal;
 
 use crate::admin::{AdminTokens, Role};
@@ -36,13 +37,20 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let options = Options { term: config.store.lease, ..Options::default() };
     let store = Store::open(&config.store.url, options).await?;
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());
-    tell(&check_recipes(&store, &store, &mut config).await?);
-    let node = Node::start(store.clone(), parts(&config)?).await?;
+    let node = match start(&store, &mut config).await {
+        Ok(node) => node,
+        Err(failed) => {
+            // Nobody is to take this for a process that serves.
+            let _ = store.close().await;
+            return Err(failed);
+        }
+    };
     tracing::info!(edge = %node.edge(), admin = %node.admin(), routes = config.settings.routes.len(), "serving");
     say_where(&config, &node);
     while signals.next().await == Told::Reload {
         reload(&args, &store, &node, &config).await;
     }
+    node.take_nothing_new();
     tracing::info!(within = ?node.drain_timeout(), "finishing what is running; told again, it ends at once");
     let clean = tokio::select! {
         clean = node.drain() => clean?,
@@ -53,6 +61,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     }
     tracing::info!("everything came to its end");
     Ok(())
+}
+
+async fn start(store: &Store, config: &mut Config) -> Result<Node, Failed> {
+    let elsewhere = if store.is_shared().await? { Elsewhere::Processes } else { Elsewhere::Nothing };
+    tell(&check_recipes(store, store, elsewhere, config).await?);
+    Node::start(store.clone(), parts(config)?).await
 }
 
 fn load(args: &Args) -> Result<Config, Failed> {
@@ -109,7 +123,7 @@ async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
             return;
         }
     };
-    let noticed = match check_recipes(store, store, &mut config).await {
+    let noticed = match check_recipes(store, store, Elsewhere::Requests, &mut config).await {
         Ok(noticed) => noticed,
         Err(error) => {
             tracing::error!("the configuration was not reloaded: {error}");

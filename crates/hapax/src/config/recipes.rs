@@ -8,12 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::registry::{DocumentId, IdentityRecipe, may_change};
+use hapax_core::registry::{DocumentId, Elsewhere, IdentityRecipe, may_change};
 use hapax_core::{Error, Filter, Inspect, Kind, Operation, RecipeId, Registry, Width};
+use hapax_gateway::settings::Level;
 use hapax_tower::Former;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Declared, Mistake, Mistakes};
+use super::route::level_of;
+use super::{Config, Declared, Mistake, Mistakes, level_word};
 use crate::limits;
 
 /// The kind of the registry's documents, one for each operation.
@@ -45,10 +47,27 @@ impl From<Error> for RecipeError {
     }
 }
 
+/// What an operation's claims are identified by, with whom its route belongs to: that says which parts a scope has.
+#[derive(Clone, Copy, Debug)]
+struct Recipe {
+    identity: IdentityRecipe,
+    /// What was kept before levels were has none.
+    level: Option<Level>,
+}
+
+impl PartialEq for Recipe {
+    fn eq(&self, other: &Self) -> bool {
+        let same_level = self.level.zip(other.level).is_none_or(|(one, another)| one == another);
+        self.identity == other.identity && same_level
+    }
+}
+
 /// A document as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     width: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    level: Option<String>,
     /// The recipe's name in hexadecimal.
     fingerprint: String,
     /// The operation's former name, whose claims may outlive yet another name.
@@ -68,10 +87,11 @@ struct Write {
 pub async fn check_recipes<R: Registry, I: Inspect>(
     registry: &R,
     inspect: &I,
+    elsewhere: Elsewhere,
     config: &mut Config,
 ) -> Result<Vec<String>, RecipeError> {
     for _ in 0..limits::RECIPE_ATTEMPTS {
-        let writes = decide(registry, inspect, config).await?;
+        let writes = decide(registry, inspect, elsewhere, config).await?;
         match write(registry, writes).await {
             // Another process has just written one of them: that is to be read before anything is decided.
             Err(error) if error.kind() == Kind::Conflict => {}
@@ -126,7 +146,7 @@ async fn former_names<R: Registry, I: Inspect>(
         };
         next = earlier(&document.body)?;
         if live(inspect, &operation).await? > 0 {
-            names.push(Former { width: parse(&document.body)?.width, operation });
+            names.push(Former { width: parse(&document.body)?.identity.width, operation });
         }
     }
     Ok(Some(names))
@@ -163,19 +183,28 @@ async fn forsaken<R: Registry, I: Inspect>(
 async fn decide<R: Registry, I: Inspect>(
     registry: &R,
     inspect: &I,
+    elsewhere: Elsewhere,
     config: &Config,
 ) -> Result<Vec<Write>, RecipeError> {
     let (mut writes, mut refused) = (Vec::new(), Vec::new());
-    for declared in &config.declared {
-        let (Some(operation), Some(asked)) = (&declared.operation, declared.recipe) else { continue };
+    for (declared, route) in config.declared.iter().zip(&config.settings.routes) {
+        let (Some(operation), Some(identity)) = (&declared.operation, declared.recipe) else { continue };
+        let asked = Recipe { identity, level: Some(route.level) };
+        if let Some(was) = &declared.was
+            && !has_level(registry, inspect, was, route.level).await?
+        {
+            let what = format!("`was`: claims rest on {:?}, which has another level", was.as_str());
+            let remedy = "keep the level until they have ended".to_owned();
+            refused.push(Mistake { place: declared.place.clone(), what, remedy });
+        }
         let id = DocumentId::new(KIND, operation.as_str())?;
         let document = registry.get(&id).await?;
         let kept = document.as_ref().map(|document| parse(&document.body)).transpose()?;
-        if kept == Some(asked) {
+        if kept.is_some_and(|kept| kept == asked && kept.level.is_some()) {
             continue;
         }
         let live = if kept.is_some() { live(inspect, operation).await? } else { 0 };
-        match may_change(kept, asked, live) {
+        match may_change(kept, asked, live, elsewhere) {
             Ok(()) => writes.push(Write {
                 id,
                 expect: document.map_or(0, |document| document.version),
@@ -188,6 +217,18 @@ async fn decide<R: Registry, I: Inspect>(
         return Ok(writes);
     }
     Err(RecipeError::Refused(Mistakes::new(refused, &Arc::new(config.file.clone()))))
+}
+
+/// Whether what rests on an operation can be found by callers of routes of this level.
+async fn has_level<R: Registry, I: Inspect>(
+    registry: &R,
+    inspect: &I,
+    operation: &Operation,
+    level: Level,
+) -> Result<bool, Error> {
+    let document = registry.get(&DocumentId::new(KIND, operation.as_str())?).await?;
+    let kept = document.map(|document| parse(&document.body)).transpose()?.and_then(|kept| kept.level);
+    Ok(kept.is_none_or(|kept| kept == level) || live(inspect, operation).await? == 0)
 }
 
 /// Writes all that can be written, also where some were written by others meanwhile: so a second round finds nothing new.
@@ -228,18 +269,20 @@ fn earlier(body: &[u8]) -> Result<Option<Operation>, Error> {
     kept(body)?.was.map(Operation::new).transpose()
 }
 
-fn parse(body: &[u8]) -> Result<IdentityRecipe, Error> {
+fn parse(body: &[u8]) -> Result<Recipe, Error> {
     let kept = kept(body)?;
     let widths = [Width::Subject, Width::Project, Width::Tenant];
     let width = widths.into_iter().find(|width| width.as_str() == kept.width).ok_or_else(corrupt)?;
     let fingerprint = u64::from_str_radix(&kept.fingerprint, 16).map_err(|_| corrupt())?;
-    Ok(IdentityRecipe { width, fingerprint: RecipeId(fingerprint) })
+    let level = kept.level.map(|word| level_of(&word).ok_or_else(corrupt)).transpose()?;
+    Ok(Recipe { identity: IdentityRecipe { width, fingerprint: RecipeId(fingerprint) }, level })
 }
 
-fn render(recipe: IdentityRecipe, declared: &Declared) -> Result<Bytes, Error> {
+fn render(recipe: Recipe, declared: &Declared) -> Result<Bytes, Error> {
     let kept = Kept {
-        width: recipe.width.as_str().to_owned(),
-        fingerprint: format!("{:016x}", recipe.fingerprint.0),
+        width: recipe.identity.width.as_str().to_owned(),
+        level: recipe.level.map(|level| level_word(level).to_owned()),
+        fingerprint: format!("{:016x}", recipe.identity.fingerprint.0),
         was: declared.was.as_ref().map(|was| was.as_str().to_owned()),
     };
     let body = serde_json::to_vec(&kept)

@@ -87,6 +87,11 @@ pub(crate) fn level_word(level: Level) -> &'static str {
     LEVELS.iter().find(|(_, known)| *known == level).map_or("project", |(word, _)| word)
 }
 
+/// Reads what [`level_word`] gives.
+pub(crate) fn level_of(word: &str) -> Option<Level> {
+    LEVELS.iter().find(|(known, _)| *known == word).map(|(_, level)| *level)
+}
+
 /// Reads one route.
 pub(crate) fn read(section: &Section<'_>, context: &Context<'_>) -> Found {
     section.require("method", "say which, such as \"POST\"");

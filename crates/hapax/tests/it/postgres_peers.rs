@@ -155,3 +155,22 @@ async fn what_is_erased_for_a_subject_at_one_instance_is_gone_at_the_other_b9() 
     }
     assert_eq!(ground.service.count(), 30);
 }
+
+/// Where one instance would take for a new request what another one has taken for an old one, work would be done twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_operation_is_identified_by_does_not_change_while_another_instance_serves_k6() {
+    const ROUTE: &str = "[[routes]]\nmethod = \"POST\"\npath = \"/refunds\"\noperation = \"refund\"\n\
+                         policy = \"REQUIRED_A\"\nupstream = \"service\"\n";
+    let mut ground = Ground::new(Kind::Postgres).await;
+    ground.routes = ROUTE.to_owned();
+    let mut a = ground.serve_as("a").await;
+    ground.routes = format!("{ROUTE}scope = \"tenant\"\n");
+    let config = ground.write("b").display().to_string();
+    let refused = ground.run(&["serve", "--config", &config]).await;
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(refused.err.contains("\"refund\"") && refused.err.contains("stop them first"), "{}", refused.err);
+    a.terminate();
+    assert_eq!(a.ended().await.code(), Some(0));
+    let b = ground.serve_as("b").await;
+    assert_eq!(b.post("/refunds", "k", "{}", "").await.status, 201);
+}
