@@ -148,7 +148,7 @@ impl Desk {
             Desk::Server(remote) => {
                 let mut query = vec![("limit", limit.to_string())];
                 query.extend(after.map(|after| ("after", after)));
-                let mut page = remote.get("/v1/keys", &query).await?;
+                let mut page = remote.get("/v1/keys", &query, &["keys", "next"]).await?;
                 let next = page["next"].as_str().map(str::to_owned);
                 let keys = match page["keys"].take() {
                     Value::Array(keys) => keys,
@@ -179,7 +179,7 @@ impl Create {
         let new = asking.clone().checked()?;
         let desk = place.open(open).await?;
         let made = match &desk {
-            Desk::Server(remote) => remote.post("/v1/keys", &json!(asking)).await?,
+            Desk::Server(remote) => remote.post("/v1/keys", &json!(asking), &["id", "key"]).await?,
             Desk::Store(_, keys) => {
                 let made = keys.create(new).await?;
                 json!({"id": made.id, "key": made.key})
@@ -233,7 +233,9 @@ impl Revoke {
     async fn run(self, open: Option<OpenDesk>) -> Result<(), Failed> {
         let desk = self.place.open(open).await?;
         let revoked = match &desk {
-            Desk::Server(remote) => remote.delete(&format!("/v1/keys/{}", encoded(&self.id))).await?,
+            Desk::Server(remote) => {
+                remote.delete(&format!("/v1/keys/{}", encoded(&self.id)), &["id", "revoked"]).await?
+            }
             Desk::Store(_, keys) => match keys.revoke(self.id.clone()).await? {
                 true => json!({"id": self.id, "revoked": true}),
                 false => return Err(Failed::no(format!("there is no key {}", self.id))),

@@ -101,8 +101,8 @@ impl How {
         let mut body = more;
         body.extend(self.why.into_members());
         body.insert("epoch".into(), epoch.into());
-        let decided =
-            remote.post(&format!("/v1/claims/{}/{verb}", encoded(id)), &Value::Object(body)).await?;
+        let path = format!("/v1/claims/{}/{verb}", encoded(id));
+        let decided = remote.post(&path, &Value::Object(body), &["operation_id", "done", "claim"]).await?;
         match self.json {
             true => say::json(&decided),
             false => tell::decided(&decided),

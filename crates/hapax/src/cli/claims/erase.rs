@@ -50,7 +50,7 @@ async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
     let (mut erased, mut left) = (0, 0);
     let mut more = true;
     for _ in 0..limits::REMOTE_PAGES {
-        let page = remote.post("/v1/claims/erase", &asked).await?;
+        let page = remote.post("/v1/claims/erase", &asked, &["erased", "left", "next"]).await?;
         erased += page["erased"].as_u64().unwrap_or_default();
         left += page["left"].as_u64().unwrap_or_default();
         asked["after"] = page["next"].clone();
