@@ -186,12 +186,17 @@ impl Create {
             }
         };
         desk.close().await?;
-        match place.json {
+        let id = say::text(&made, "id");
+        let told = match place.json {
             true => say::json(&made),
-            false => {
-                say::data(say::text(&made, "key"));
-                say::note(format!("its id is {}; the key is not shown again", say::text(&made, "id")));
-            }
+            false => say::data(say::text(&made, "key")),
+        };
+        told.map_err(|failed| {
+            failed
+                .and(format!("the key was made and is shown nowhere: `hapax keys revoke {id}` takes it back"))
+        })?;
+        if !place.json {
+            say::note(format!("its id is {id}; the key is not shown again"));
         }
         Ok(())
     }
@@ -210,23 +215,23 @@ impl List {
             true => say::json(&page),
             false => tell(&page),
         }
-        Ok(())
     }
 }
 
-fn tell(page: &Value) {
+fn tell(page: &Value) -> Result<(), Failed> {
     let names = ["id", "tenant", "project", "subject", "level", "expires_at", "label"];
     let keys = page["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
     if keys.is_empty() {
         say::note("no keys yet; `hapax keys create --tenant T --project P --subject service:ci` makes one");
-        return;
+        return Ok(());
     }
     let rows: Vec<_> =
         keys.iter().map(|key| names.iter().map(|name| say::text(key, name)).collect()).collect();
-    say::data(say::table(&["ID", "TENANT", "PROJECT", "SUBJECT", "LEVEL", "EXPIRES", "LABEL"], &rows));
+    say::data(say::table(&["ID", "TENANT", "PROJECT", "SUBJECT", "LEVEL", "EXPIRES", "LABEL"], &rows))?;
     if let Some(next) = page["next"].as_str() {
         say::note(format!("there are more: --after {next}"));
     }
+    Ok(())
 }
 
 impl Revoke {
@@ -242,11 +247,11 @@ impl Revoke {
             },
         };
         desk.close().await?;
-        match self.place.json {
+        let told = match self.place.json {
             true => say::json(&revoked),
             false => say::data(format!("{} revoked", self.id)),
-        }
-        Ok(())
+        };
+        told.map_err(|failed| failed.and("the key is revoked"))
     }
 }
 

@@ -129,3 +129,26 @@ fn a_reader_that_has_gone_is_no_reason_to_fail_m2() {
         assert!(output.status.code() == Some(0) && is_quiet, "{arguments:?}: {told}");
     }
 }
+
+#[test]
+fn what_cannot_be_written_is_no_success_m2() {
+    let config = example();
+    for arguments in [
+        &["config", "show", &config][..],
+        &["config", "show", "--json", &config],
+        &["config", "check", &config],
+        &["config", "check", "--json", &config],
+        &["openapi", "--config", &config],
+        &["doctor", "--store", "memory:"],
+    ] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
+        command.args(arguments).envs(GIVEN).stdout(full);
+        let output = command.output().unwrap();
+        let told = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(3) && told.contains("cannot be written"),
+            "{arguments:?}: {told}"
+        );
+    }
+}

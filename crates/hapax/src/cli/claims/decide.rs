@@ -103,11 +103,11 @@ impl How {
         body.insert("epoch".into(), epoch.into());
         let path = format!("/v1/claims/{}/{verb}", encoded(id));
         let decided = remote.post(&path, &Value::Object(body), &["operation_id", "done", "claim"]).await?;
-        match self.json {
+        let told = match self.json {
             true => say::json(&decided),
             false => tell::decided(&decided),
-        }
-        Ok(())
+        };
+        told.map_err(|failed| failed.and("the decision was carried out"))
     }
 }
 

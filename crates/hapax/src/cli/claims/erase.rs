@@ -59,10 +59,11 @@ async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
             break;
         }
     }
-    match how.json {
+    let told = match how.json {
         true => say::json(&json!({"erased": erased, "left": left})),
         false => say::data(format!("{erased} answers erased; used keys stay used up")),
-    }
+    };
+    told.map_err(|failed| failed.and(format!("{erased} answers are erased")))?;
     if more {
         return Err(Failed::no("there is more to erase: say it again"));
     }
