@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 const GIVEN: [(&str, &str); 2] =
-    [("HAPAX_JWT_SECRET", "not to be shown, whatever happens"), ("HAPAX_ADMIN_TOKEN", "nor this")];
+    [("HAPAX_JWT_SECRET", "not to be shown, whatever happens"), ("HAPAX_ADMIN_TOKEN", "nor-this")];
 
 fn example() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hapax.toml").display().to_string()
