@@ -39,17 +39,28 @@ pub enum Store {
 impl Store {
     /// Opens the store that a URL names: `memory:`, `embedded:PATH` or `postgres://…`.
     pub async fn open(url: &str, options: Options) -> Result<Store, Error> {
+        Self::check(url)?;
+        match url.split_once(':') {
+            Some(("memory", "")) => Ok(Store::Memory(Memory::open(options))),
+            #[cfg(feature = "embedded")]
+            Some(("embedded", path)) => Embedded::open(path, options).map(Store::Embedded),
+            #[cfg(feature = "postgres")]
+            Some(("postgres" | "postgresql", _)) => Postgres::open(url, options).await.map(Store::Postgres),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Whether a URL names a store that could be opened. Nothing is opened, and nobody is asked whether it is there.
+    pub fn check(url: &str) -> Result<(), Error> {
         if url.is_empty() || url.len() > limits::MAX_URL_BYTES {
             return Err(unknown());
         }
         match url.split_once(':') {
-            Some(("memory", "")) => Ok(Store::Memory(Memory::open(options))),
+            Some(("memory", "")) => Ok(()),
             #[cfg(feature = "embedded")]
-            Some(("embedded", path)) if !path.is_empty() => {
-                Embedded::open(path, options).map(Store::Embedded)
-            }
+            Some(("embedded", path)) if !path.is_empty() => Ok(()),
             #[cfg(feature = "postgres")]
-            Some(("postgres" | "postgresql", _)) => Postgres::open(url, options).await.map(Store::Postgres),
+            Some(("postgres" | "postgresql", _)) => Postgres::check(url),
             _ => Err(unknown()),
         }
     }

@@ -102,6 +102,11 @@ fn confused() -> Error {
 }
 
 impl Postgres {
+    /// Whether this is the URL of a database, which is not asked anything.
+    pub(crate) fn check(url: &str) -> Result<(), Error> {
+        Address::parse(url).map(drop)
+    }
+
     /// How often the claims that are waited for here were looked at, in case a notification was lost (L9).
     pub fn polls(&self) -> u64 {
         self.shared.watchers.polls()

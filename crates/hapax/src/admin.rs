@@ -29,6 +29,7 @@ use crate::limits;
 
 pub use access::{AdminTokens, Role};
 pub use claims::{Which, count, list, show};
+pub(crate) use endpoints::LISTENER;
 pub(crate) use keys::info as key_json;
 pub use keys::{Asking, KeyDesk, KeyInfo, KeyLevel, KeyMade, NewKey, Reply};
 pub use listener::serve;

@@ -65,6 +65,11 @@ impl Failed {
         Failed { message: message.into(), code: 3 }
     }
 
+    /// With what else must be known.
+    pub(crate) fn and(self, more: impl AsRef<str>) -> Self {
+        Failed { message: format!("{}; {}", self.message, more.as_ref()), ..self }
+    }
+
     /// The command was used in a way that cannot work.
     pub fn misuse(message: impl Into<String>) -> Self {
         Failed { message: message.into(), code: 2 }

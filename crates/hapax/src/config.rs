@@ -9,6 +9,7 @@ mod edge;
 mod fields;
 mod fixed;
 mod keeping;
+mod material;
 mod mistakes;
 mod overlaps;
 mod pattern;
@@ -157,6 +158,8 @@ fn routes(root: &Section<'_>, context: &Context<'_>) -> Vec<Found> {
     let written = root.sections("routes", &fields::ROUTE);
     let mut found: Vec<Found> = written.iter().map(|section| route::read(section, context)).collect();
     for document in root.sections("openapi", &fields::OPENAPI) {
+        // Also where no route of the document is read, and so none could say it.
+        route::upstream(&document, context);
         for table in openapi::read::routes(&document) {
             let section = Section::open(root.reader(), Some(&table), &fields::ROUTE);
             found.push(route::read(&section, context));

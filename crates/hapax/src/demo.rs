@@ -74,7 +74,7 @@ pub async fn run(args: Args) -> Result<(), Failed> {
         kept: args.data.is_some(),
         token: TOKEN,
         callers: &callers,
-    });
+    })?;
     signals.end().await;
     guide::say_goodbye();
     tokio::select! {

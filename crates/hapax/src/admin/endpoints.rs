@@ -13,7 +13,9 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
 use hapax_gateway::pages;
 use hapax_tower::{Code, Problem};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
@@ -23,6 +25,10 @@ use super::access::{Role, Who};
 use super::refusal::{self, Refusal};
 use super::{AdminState, audit, claims, decide, erase, keys};
 use crate::limits;
+
+/// What every answer of this listener has and no other server's: by it the command line knows whom it has asked.
+pub(crate) const LISTENER: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("hapax-listener"), HeaderValue::from_static("admin"));
 
 /// The description of the API, for programs.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
@@ -171,12 +177,14 @@ async fn read(body: Body) -> Result<Bytes, Refusal> {
     }
 }
 
-/// What every answer of this listener has: nobody on the way keeps or guesses at it.
+/// What every answer of this listener has: nobody on the way keeps or guesses at it, and whose it is.
 fn finished(answer: Result<Response<Bytes>, Refusal>, state: &AdminState) -> Response<Body> {
     let mut response = answer.unwrap_or_else(|refusal| refusal.response(&state.docs));
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let (name, value) = LISTENER;
+    headers.insert(name, value);
     response.map(Body::from)
 }
 

@@ -157,7 +157,6 @@ impl List {
             true => say::json(&json!({"claims": claims, "next": next})),
             false => tell::list(&claims, next.as_deref(), &which),
         }
-        Ok(())
     }
 }
 
@@ -191,7 +190,6 @@ impl Show {
             true => say::json(&claim),
             false => tell::claim(&claim),
         }
-        Ok(())
     }
 }
 
@@ -204,6 +202,5 @@ impl Count {
             true => say::json(&counts),
             false => tell::counts(&counts),
         }
-        Ok(())
     }
 }

@@ -57,17 +57,16 @@ fn told(mistakes: &Mistakes) -> String {
 fn check(args: &FileArgs) -> Result<(), Failed> {
     let loaded = config::load(&args.file, &environment);
     if args.json {
-        say::data(report(&loaded).to_string());
+        say::data(report(&loaded).to_string())?;
         return loaded.map(drop).map_err(|_| Failed::no(""));
     }
     match loaded {
         Ok(config) => {
             config.notices.iter().for_each(say::note);
-            say::data(format!("{}: ok, {}", args.file.display(), summary(&config)));
-            Ok(())
+            say::data(format!("{}: ok, {}", args.file.display(), summary(&config)))
         }
         Err(mistakes) => {
-            say::data(mistakes.to_string());
+            say::data(mistakes.to_string())?;
             Err(Failed::no(""))
         }
     }
@@ -121,5 +120,4 @@ fn show(args: &FileArgs) -> Result<(), Failed> {
         true => say::json(&config.to_json()),
         false => say::data(config.to_toml().trim_end()),
     }
-    Ok(())
 }

@@ -91,7 +91,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
         checks.extend(store(&url).await?);
     }
     checks.push(machine::files());
-    tell(&checks, args.json);
+    tell(&checks, args.json)?;
     let failed = checks.iter().filter(|check| check.level == Level::Fail).count();
     match failed {
         0 => Ok(()),
@@ -139,7 +139,7 @@ async fn store(url: &str) -> Result<Vec<Check>, Failed> {
     }
 }
 
-fn tell(checks: &[Check], as_json: bool) {
+fn tell(checks: &[Check], as_json: bool) -> Result<(), Failed> {
     if as_json {
         let told: Vec<_> = checks
             .iter()
@@ -148,10 +148,9 @@ fn tell(checks: &[Check], as_json: bool) {
             })
             .collect();
         let ok = checks.iter().all(|check| check.level != Level::Fail);
-        say::json(&json!({"ok": ok, "checks": told}));
-        return;
+        return say::json(&json!({"ok": ok, "checks": told}));
     }
-    checks.iter().for_each(|check| say::data(check.line()));
+    checks.iter().try_for_each(|check| say::data(check.line()))
 }
 
 /// Whether somebody has to decide about something.

@@ -148,7 +148,7 @@ impl Desk {
             Desk::Server(remote) => {
                 let mut query = vec![("limit", limit.to_string())];
                 query.extend(after.map(|after| ("after", after)));
-                let mut page = remote.get("/v1/keys", &query).await?;
+                let mut page = remote.get("/v1/keys", &query, &["keys", "next"]).await?;
                 let next = page["next"].as_str().map(str::to_owned);
                 let keys = match page["keys"].take() {
                     Value::Array(keys) => keys,
@@ -179,19 +179,24 @@ impl Create {
         let new = asking.clone().checked()?;
         let desk = place.open(open).await?;
         let made = match &desk {
-            Desk::Server(remote) => remote.post("/v1/keys", &json!(asking)).await?,
+            Desk::Server(remote) => remote.post("/v1/keys", &json!(asking), &["id", "key"]).await?,
             Desk::Store(_, keys) => {
                 let made = keys.create(new).await?;
                 json!({"id": made.id, "key": made.key})
             }
         };
         desk.close().await?;
-        match place.json {
+        let id = say::text(&made, "id");
+        let told = match place.json {
             true => say::json(&made),
-            false => {
-                say::data(say::text(&made, "key"));
-                say::note(format!("its id is {}; the key is not shown again", say::text(&made, "id")));
-            }
+            false => say::data(say::text(&made, "key")),
+        };
+        told.map_err(|failed| {
+            failed
+                .and(format!("the key was made and is shown nowhere: `hapax keys revoke {id}` takes it back"))
+        })?;
+        if !place.json {
+            say::note(format!("its id is {id}; the key is not shown again"));
         }
         Ok(())
     }
@@ -210,41 +215,43 @@ impl List {
             true => say::json(&page),
             false => tell(&page),
         }
-        Ok(())
     }
 }
 
-fn tell(page: &Value) {
+fn tell(page: &Value) -> Result<(), Failed> {
     let names = ["id", "tenant", "project", "subject", "level", "expires_at", "label"];
     let keys = page["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
     if keys.is_empty() {
         say::note("no keys yet; `hapax keys create --tenant T --project P --subject service:ci` makes one");
-        return;
+        return Ok(());
     }
     let rows: Vec<_> =
         keys.iter().map(|key| names.iter().map(|name| say::text(key, name)).collect()).collect();
-    say::data(say::table(&["ID", "TENANT", "PROJECT", "SUBJECT", "LEVEL", "EXPIRES", "LABEL"], &rows));
+    say::data(say::table(&["ID", "TENANT", "PROJECT", "SUBJECT", "LEVEL", "EXPIRES", "LABEL"], &rows))?;
     if let Some(next) = page["next"].as_str() {
         say::note(format!("there are more: --after {next}"));
     }
+    Ok(())
 }
 
 impl Revoke {
     async fn run(self, open: Option<OpenDesk>) -> Result<(), Failed> {
         let desk = self.place.open(open).await?;
         let revoked = match &desk {
-            Desk::Server(remote) => remote.delete(&format!("/v1/keys/{}", encoded(&self.id))).await?,
+            Desk::Server(remote) => {
+                remote.delete(&format!("/v1/keys/{}", encoded(&self.id)), &["id", "revoked"]).await?
+            }
             Desk::Store(_, keys) => match keys.revoke(self.id.clone()).await? {
                 true => json!({"id": self.id, "revoked": true}),
                 false => return Err(Failed::no(format!("there is no key {}", self.id))),
             },
         };
         desk.close().await?;
-        match self.place.json {
+        let told = match self.place.json {
             true => say::json(&revoked),
             false => say::data(format!("{} revoked", self.id)),
-        }
-        Ok(())
+        };
+        told.map_err(|failed| failed.and("the key is revoked"))
     }
 }
 

@@ -33,8 +33,7 @@ pub fn run(args: &OpenapiArgs) -> Result<(), Failed> {
     let config = super::config::load(&args.config)?;
     let Some(into) = &args.into else {
         let usual = Order::of(r#"{"openapi": 0, "info": 0, "paths": 0, "components": 0}"#);
-        say::data(order::write(&write::document(&config, &args.prefix), &usual).trim_end());
-        return Ok(());
+        return say::data(order::write(&write::document(&config, &args.prefix), &usual).trim_end());
     };
     let told = |what: String| Failed::no(format!("{}: {what}", into.display()));
     if into.extension().is_none_or(|extension| extension != "json") {

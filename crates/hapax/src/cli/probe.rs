@@ -262,9 +262,7 @@ fn tell(args: &Args, report: &Report, target: &Target<'_>) -> Result<(), Failed>
             .map_err(|error| Failed::unavailable(format!("--junit {}: {error}", file.display())))?;
     }
     if args.json {
-        say::json(&report.json(target));
-        return Ok(());
+        return say::json(&report.json(target));
     }
-    report.table().lines().for_each(|line| say::data(say::clean(line)));
-    Ok(())
+    report.table().lines().try_for_each(|line| say::data(say::clean(line)))
 }

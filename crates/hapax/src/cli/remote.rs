@@ -1,4 +1,7 @@
 //! A client of the admin API: what commands use to talk to a running server (M2).
+//!
+//! What answers is believed only where it says that it is an admin listener and has what the API promises: any other server
+//! that speaks JSON would otherwise report that nothing is in doubt.
 
 use bytes::Bytes;
 use clap::Args as ClapArgs;
@@ -12,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Failed;
+use crate::admin::LISTENER;
 use crate::limits;
 
 /// The environment variable with the token.
@@ -65,24 +69,35 @@ impl Remote {
         })
     }
 
-    /// Asks with a query.
-    pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failed> {
+    /// Asks with a query. What is answered has the members that are named last; so it is below.
+    pub(crate) async fn get(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        promised: &[&str],
+    ) -> Result<Value, Failed> {
         let pairs: Vec<_> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
         let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
-        self.call(Method::GET, &format!("{path}{query}"), None).await
+        self.call(Method::GET, &format!("{path}{query}"), None, promised).await
     }
 
     /// Sends JSON.
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failed> {
-        self.call(Method::POST, path, Some(body)).await
+    pub(crate) async fn post(&self, path: &str, body: &Value, promised: &[&str]) -> Result<Value, Failed> {
+        self.call(Method::POST, path, Some(body), promised).await
     }
 
     /// Deletes.
-    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Failed> {
-        self.call(Method::DELETE, path, None).await
+    pub(crate) async fn delete(&self, path: &str, promised: &[&str]) -> Result<Value, Failed> {
+        self.call(Method::DELETE, path, None, promised).await
     }
 
-    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failed> {
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        promised: &[&str],
+    ) -> Result<Value, Failed> {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
@@ -93,18 +108,17 @@ impl Remote {
             .map_err(|_| Failed::misuse(format!("{TOKEN} or --admin has characters that cannot be sent")))?;
         let stream = self.connect().await?;
         let answered = timeout(limits::REMOTE_ANSWER, exchange(stream, request)).await;
-        let (status, bytes) = match answered {
+        let Answered { status, ours, bytes } = match answered {
             Ok(Ok(answered)) => answered,
             Ok(Err(error)) => return Err(self.lost(&error.to_string())),
             Err(_) => return Err(self.lost("it took too long")),
         };
-        let body: Value = serde_json::from_slice(&bytes).map_err(|_| {
-            Failed::unavailable(format!(
-                "what answers at {} is no admin listener of hapax (status {status})",
-                self.url
-            ))
-        })?;
-        if (200..300).contains(&status) { Ok(body) } else { Err(self.refused(status, &body)) }
+        let body = serde_json::from_slice::<Value>(&bytes).ok().filter(|_| ours);
+        match (status, body) {
+            (200..300, Some(body)) if promised.iter().all(|name| body.get(name).is_some()) => Ok(body),
+            (200..300, _) | (_, None) => Err(self.stranger(status)),
+            (_, Some(problem)) => Err(self.refused(status, &problem)),
+        }
     }
 
     async fn connect(&self) -> Result<TcpStream, Failed> {
@@ -127,6 +141,15 @@ impl Remote {
         Failed::unavailable(format!("{} gave no answer ({why}); look before you ask again", self.url))
     }
 
+    /// Whatever it is, what it says is not about claims and keys.
+    fn stranger(&self, status: u16) -> Failed {
+        Failed::unavailable(format!(
+            "what answers at {} is no admin listener of hapax (status {status}); say where that is with --admin URL: the \
+             line that `hapax serve` prints names it",
+            self.url
+        ))
+    }
+
     fn refused(&self, status: u16, problem: &Value) -> Failed {
         let part = |name: &str| problem[name].as_str().unwrap_or_default();
         let (title, detail) = (part("title"), part("detail"));
@@ -140,17 +163,25 @@ impl Remote {
     }
 }
 
+struct Answered {
+    status: u16,
+    /// Whether an admin listener says that it has answered.
+    ours: bool,
+    bytes: Bytes,
+}
+
 async fn exchange(
     stream: TcpStream,
     request: Request<Full<Bytes>>,
-) -> Result<(u16, Bytes), Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<Answered, Box<dyn std::error::Error + Send + Sync>> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
     let response = sender.send_request(request).await?;
     let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), limits::REMOTE_BYTES).collect().await?.to_bytes();
+    let ours = response.headers().get(&LISTENER.0) == Some(&LISTENER.1);
+    let bytes = Limited::new(response.into_body(), limits::REMOTE_BYTES).collect().await?.to_bytes();
     driver.abort();
-    Ok((status, body))
+    Ok(Answered { status, ours, bytes })
 }
 
 /// Text as a part of a query or of a path.

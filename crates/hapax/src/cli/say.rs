@@ -1,14 +1,21 @@
 //! What commands print: data to standard output, everything else to standard error; and tables for people.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 
 use serde_json::Value;
 
+use super::Failed;
 use crate::limits;
 
-/// A line of data. Whoever reads may have gone; then there is nobody to tell.
-pub(crate) fn data(line: impl AsRef<str>) {
-    let _ = writeln!(std::io::stdout().lock(), "{}", line.as_ref());
+/// A line of data. Whoever reads may have gone; then there is nobody to tell. Anything else that keeps it from being written
+/// is a failure: a script must not take it for having been told.
+pub(crate) fn data(line: impl AsRef<str>) -> Result<(), Failed> {
+    match writeln!(std::io::stdout().lock(), "{}", line.as_ref()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failed::unavailable(format!("standard output cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A line for people.
@@ -17,8 +24,8 @@ pub(crate) fn note(line: impl AsRef<str>) {
 }
 
 /// JSON as data.
-pub(crate) fn json(value: &Value) {
-    data(format!("{value:#}"));
+pub(crate) fn json(value: &Value) -> Result<(), Failed> {
+    data(format!("{value:#}"))
 }
 
 /// Rows under their headings, each column as wide as it must be.

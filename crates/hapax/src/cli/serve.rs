@@ -150,5 +150,9 @@ async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
 /// One line for whoever started it, on standard output, when requests can be sent.
 fn say_where(config: &Config, node: &Node) {
     let scheme = if config.settings.edge.tls.is_some() { "https" } else { "http" };
-    say::data(format!("hapax serves on {scheme}://{} (admin: http://{})", node.edge(), node.admin()));
+    let line = format!("hapax serves on {scheme}://{} (admin: http://{})", node.edge(), node.admin());
+    if let Err(failed) = say::data(line) {
+        // It serves all the same; the log has the addresses, too.
+        tracing::warn!("{}", failed.message);
+    }
 }

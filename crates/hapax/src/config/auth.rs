@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use super::edge::Admin;
 use super::fields;
+use super::material;
 use super::section::{Section, Spot};
 use super::url::Url;
 use crate::limits::{self, range};
@@ -60,8 +61,17 @@ fn jwt(section: &Section<'_>) -> Option<Jwt> {
     let leeway = section.duration("leeway", &range::LEEWAY).map_or(limits::LEEWAY, |leeway| leeway.value);
     let claims = claims(&section.section("claims", &fields::CLAIMS));
     let subject_type = section.word("subject_type", &kinds).map_or(SubjectKind::User, |kind| kind.value);
+    let keys = keys?;
+    // Where an algorithm does not go with a file at all, that has been told.
+    let public = algorithms.iter().all(|algorithm| algorithm.value != JwtAlgorithm::Hs256);
+    let checked = !algorithms.is_empty() && public && matches!(keys.value, JwtKeys::File(_));
     let algorithms = algorithms.into_iter().map(|algorithm| algorithm.value).collect();
-    Some(Jwt { algorithms, keys: keys?.value, issuer, audience, leeway, claims, subject_type })
+    let jwt = Jwt { algorithms, keys: keys.value, issuer, audience, leeway, claims, subject_type };
+    if checked && let Err(error) = material::keys_of_file(&jwt) {
+        let remedy = "name a file with a public key for one of `algorithms`";
+        section.reader().mistake(&keys.at, format!("`jwks_file`: {}", error.message()), remedy);
+    }
+    Some(jwt)
 }
 
 fn algorithms(section: &Section<'_>) -> Vec<Spot<JwtAlgorithm>> {

@@ -9,10 +9,12 @@ use hapax_tower::Rule;
 use http::HeaderName;
 
 use super::fields;
+use super::material;
 use super::mistakes::Place;
 use super::pattern::Pattern;
 use super::reader::{Reader, Secret};
 use super::section::{Section, Spot};
+use crate::admin::{AdminTokens, Role};
 use crate::limits::{self, range};
 
 /// Where operators are served.
@@ -141,7 +143,14 @@ pub(crate) fn admin(section: &Section<'_>) -> Admin {
     if section.exists() && !section.has("token_env") && !section.has("token_file") {
         section.require("token_env", "say `token_env = \"HAPAX_ADMIN_TOKEN\"`, or `token_file`");
     }
-    let token = section.reader().secret(section, "token").map(|token| token.value);
+    let token = section.reader().secret(section, "token");
+    if let Some(token) = &token
+        && let Err(error) = AdminTokens::default().with("admin", Role::Operate, token.value.reveal())
+    {
+        let remedy = "make one with `openssl rand -hex 16`";
+        section.reader().mistake(&token.at, error.message(), remedy);
+    }
+    let token = token.map(|token| token.value);
     Admin { listen: listen(section).unwrap_or_else(|| local(8081)), token }
 }
 
@@ -210,7 +219,9 @@ fn tls(section: &Section<'_>) -> Option<Tls> {
     section.require("key", "name the PEM file with the private key");
     let cert = section.reader().readable(section, "cert");
     let key = section.reader().readable(section, "key");
-    Some(Tls { cert: cert?.value, key: key?.value })
+    let (cert, key) = (cert?, key?);
+    material::pair(section.reader(), &cert, &key);
+    Some(Tls { cert: cert.value, key: key.value })
 }
 
 fn cors(section: &Section<'_>) -> Option<Cors> {

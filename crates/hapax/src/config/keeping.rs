@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use hapax_core::Retention;
 use hapax_gateway::settings::TenantLimits;
-use hapax_store::STORE_VARIABLE;
+use hapax_store::{STORE_VARIABLE, Store};
 
 use super::reader::Reader;
 use super::section::{Section, Spot, duration_within};
@@ -62,33 +62,29 @@ fn shown_url(url: &str) -> String {
 pub(crate) fn store(section: &Section<'_>) -> StoreSettings {
     let reader = section.reader();
     let lease = section.duration("lease", &range::LEASE).map_or(limits::LEASE, |lease| lease.value);
-    let written = section.parsed("url", |text| store_url(reader, text));
+    let written = section.text("url").map(|url| {
+        if let Err(error) = Store::check(url.value) {
+            let what = format!("`url` cannot be {:?}: {}", shown_url(url.value), error.message());
+            reader.mistake(&url.at, what, STORE_REMEDY);
+        }
+        // The path of an embedded store is relative to the configuration.
+        url.value.strip_prefix("embedded:").map_or_else(|| url.value.to_owned(), |path| beside(reader, path))
+    });
     let url = match reader.variable(STORE_VARIABLE) {
         Some(url) => {
-            if store_url(reader, &url).is_err() {
-                let what = format!("the environment variable {STORE_VARIABLE} names no store");
+            if let Err(error) = Store::check(&url) {
+                let what =
+                    format!("the environment variable {STORE_VARIABLE} names no store: {}", error.message());
                 reader.mistake(&reader.whole_file(), what, STORE_REMEDY);
             }
             url
         }
-        None => written.map_or_else(|| beside(reader, "./data"), |url| url.value),
+        None => written.unwrap_or_else(|| beside(reader, "./data")),
     };
     StoreSettings { url, lease }
 }
 
 const STORE_REMEDY: &str = "write \"memory:\", \"embedded:PATH\" or \"postgres://user@host:port/database\"";
-
-/// The URL with the path of an embedded store relative to the configuration.
-fn store_url(reader: &Reader<'_>, text: &str) -> Result<String, String> {
-    match text.split_once(':') {
-        Some(("memory", "")) => Ok(text.to_owned()),
-        Some(("embedded", path)) if !path.is_empty() => Ok(beside(reader, path)),
-        Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") && rest.len() > 2 => {
-            Ok(text.to_owned())
-        }
-        _ => Err(STORE_REMEDY.into()),
-    }
-}
 
 fn beside(reader: &Reader<'_>, path: &str) -> String {
     format!("embedded:{}", reader.path(path).display())

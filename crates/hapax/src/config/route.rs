@@ -211,7 +211,8 @@ fn lenient(section: &Section<'_>, policy: Option<Policy>) -> bool {
     flag.is_some_and(|flag| flag.value)
 }
 
-fn upstream<'c>(section: &Section<'_>, context: &Context<'c>) -> Option<&'c Ready> {
+/// Where it goes; `None` where that is no upstream that could be used, which is told.
+pub(crate) fn upstream<'c>(section: &Section<'_>, context: &Context<'c>) -> Option<&'c Ready> {
     section.require("upstream", "name one of [upstreams]");
     let name = section.text("upstream")?;
     match context.upstreams.get(name.value) {

@@ -28,6 +28,16 @@ fn environment(name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
+/// A JWKS with one public key for ES256 (RFC 7517, A.1).
+const JWKS: &str = r#"{"keys": [{"kty": "EC", "crv": "P-256", "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+    "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM", "use": "sig"}]}"#;
+
+/// A certificate and its key, as PEM.
+fn certificate() -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
 /// A folder with a configuration and whatever lies beside it.
 struct Folder(tempfile::TempDir);
 
@@ -113,7 +123,7 @@ fn an_empty_file_is_a_configuration_that_lets_nobody_in() {
 fn keys_that_nobody_could_make_while_it_serves_are_told_a2() {
     let told = |text: &str| loaded(text).notices.iter().any(|notice| notice.contains("no admin token"));
     assert!(told("[auth.api_keys]"));
-    assert!(!told("[admin]\ntoken_env = \"SECRET\"\n[auth.api_keys]"));
+    assert!(!told("[admin]\ntoken_env = \"SHORT\"\n[auth.api_keys]"));
     assert!(!told("[auth.api_keys]\nenabled = false"), "there are no keys to make");
 }
 
@@ -195,7 +205,7 @@ fn an_upstream_says_how_it_is_called_k4_p6() {
 
 #[test]
 fn secrets_come_from_variables_and_files_and_are_not_shown_b9() {
-    let folder = Folder::new(&[("token", "from a file\n"), ("jwks.json", "{\"keys\": []}")]);
+    let folder = Folder::new(&[("token", "from-a-file\n"), ("jwks.json", JWKS)]);
     let config = folder
         .load(
             "[admin]\ntoken_file = \"token\"\n[seal]\nkey_env = [\"SEAL\", \"OLD_SEAL\"]\n\
@@ -204,14 +214,14 @@ fn secrets_come_from_variables_and_files_and_are_not_shown_b9() {
              [auth.trusted_headers]\nfrom = [\"10.0.0.0/8\", \"::1\"]\n",
         )
         .unwrap();
-    assert_eq!(config.admin.token.as_ref().unwrap().reveal(), "from a file");
+    assert_eq!(config.admin.token.as_ref().unwrap().reveal(), "from-a-file");
     assert_eq!((config.seal.len(), config.seal[0].0[31], config.seal[1].0[31]), (2, 0x1f, 0x2f));
     assert!(
         matches!(&config.settings.auth.jwt.as_ref().unwrap().keys, JwtKeys::File(path) if path.is_absolute())
     );
     assert_eq!(config.settings.auth.trusted[1].to_string(), "::1/128");
     let shown = format!("{config:?}{}{}", config.to_toml(), config.to_json());
-    for secret in ["from a file", "a secret of the tests", "000102", "AAECAw"] {
+    for secret in ["from-a-file", "a secret of the tests", "000102", "AAECAw"] {
         assert!(!shown.contains(secret), "{secret}");
     }
     assert!(config.to_toml().contains("token = \"(set)\""), "{}", config.to_toml());
@@ -235,7 +245,7 @@ fn the_environment_names_the_store_before_the_file_does_b1() {
 fn what_is_shown_reads_back_as_the_same() {
     let folder = Folder::new(&[("ca.pem", ""), ("c", ""), ("k", "")]);
     let text = format!(
-        "[store]\nurl = \"memory:\"\n[admin]\ntoken_env = \"SECRET\"\n[edge]\nthreads = 3\ncors = {{ origins = [\"https://a.example\"], credentials = true }}\n{}",
+        "[store]\nurl = \"memory:\"\n[admin]\ntoken_env = \"SHORT\"\n[edge]\nthreads = 3\ncors = {{ origins = [\"https://a.example\"], credentials = true }}\n{}",
         with_route(
             "policy = \"REQUIRED_A\"\nrerun = \"ask\"\nreconcile = \"/r\"\nretention = \"90m\"\nwas = \"old\"\n\
              doubt = { after = \"1d\", then = \"release\" }\nfingerprint_headers = [\"b\", \"a\"]\n\
@@ -245,7 +255,7 @@ fn what_is_shown_reads_back_as_the_same() {
         )
     );
     let first = folder.load(&text).unwrap();
-    let written = first.to_toml().replace("token = \"(set)\"", "token_env = \"SECRET\"");
+    let written = first.to_toml().replace("token = \"(set)\"", "token_env = \"SHORT\"");
     let again = folder.load(&written).unwrap_or_else(|mistakes| panic!("{mistakes}\n{}", first.to_toml()));
     assert_eq!(first.to_toml(), again.to_toml());
     assert_eq!(first.to_json(), again.to_json());
@@ -255,7 +265,8 @@ fn what_is_shown_reads_back_as_the_same() {
 
 #[test]
 fn what_a_reload_cannot_change_is_known_by_name_p5() {
-    let folder = Folder::new(&[("c", ""), ("k", "")]);
+    let (cert, key) = certificate();
+    let folder = Folder::new(&[("c", &cert), ("k", &key)]);
     let plain = folder.load("").unwrap();
     let key = "0101010101010101010101010101010101010101010101010101010101010101";
     std::fs::write(folder.0.path().join("seal"), key).unwrap();
@@ -269,7 +280,7 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
             "edge.header_timeout, edge.idle_timeout, edge.docs",
         ),
         ("[edge.tls]\ncert = \"c\"\nkey = \"k\"", "edge.tls"),
-        ("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_env = \"SECRET\"", "admin.listen"),
+        ("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_env = \"SHORT\"", "admin.listen"),
         ("[store]\nurl = \"memory:\"\nlease = \"7s\"", "store.url, store.lease"),
         ("[seal]\nkey_file = \"seal\"", "seal"),
         ("[log]\nformat = \"text\"\nlevel = \"warn\"", "log.format, log.level"),
@@ -277,7 +288,7 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
         ("[edge]\ndrain_timeout = \"7s\"\nbody_rate = \"7B\"\nmax_buffered = \"7MiB\"\nmax_detached = 7", ""),
         ("[edge]\noperations_prefix = \"/o\"\nmax_request_body = \"7B\"\n[edge.cors]\norigins = [\"*\"]", ""),
         (
-            "[admin]\ntoken_env = \"SECRET\"\n[auth.api_keys]\n[tenants]\nheld = 7\n[retention]\nx = \"1h\"",
+            "[admin]\ntoken_env = \"SHORT\"\n[auth.api_keys]\n[tenants]\nheld = 7\n[retention]\nx = \"1h\"",
             "",
         ),
         (&with_route("policy = \"REQUIRED_A\""), ""),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hapax_gateway::settings::{OnExhausted, Retrying, Upstream, UpstreamKey};
 
 use super::fields;
+use super::material;
 use super::reader::Reader;
 use super::rule;
 use super::section::{Section, Spot};
@@ -92,7 +93,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<Ready> {
     upstream.max_connections = most.unwrap_or(upstream.max_connections);
     upstream.key = key(section);
     upstream.retry = retry(&section.section("retry", &fields::RETRY));
-    upstream.ca = section.reader().readable(section, "ca").map(|ca| ca.value);
+    let ca = section.reader().readable(section, "ca");
     let give_up = section.duration("give_up", &range::GIVE_UP);
     rule::upstream_times(section, &upstream, give_up.as_ref());
     let url = url?.value;
@@ -102,7 +103,10 @@ fn read(section: &Section<'_>, name: &str) -> Option<Ready> {
             "`ca` has no effect on http",
             "remove it, or use https",
         );
+    } else if let Some(ca) = &ca {
+        material::ca(section.reader(), ca);
     }
+    upstream.ca = ca.map(|ca| ca.value);
     (upstream.https, upstream.host, upstream.port, upstream.base) = (url.https, url.host, url.port, url.base);
     Some(Ready { upstream: Arc::new(upstream), give_up: give_up.map(|give_up| give_up.value) })
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::Caller;
-use crate::cli::say;
+use crate::cli::{Failed, say};
 
 /// Where everything is.
 pub(super) struct Facts<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Facts<'a> {
 }
 
 /// Prints the guide.
-pub(super) fn print(facts: &Facts<'_>) {
+pub(super) fn print(facts: &Facts<'_>) -> Result<(), Failed> {
     let Facts { edge, admin, service, folder, kept, token, callers } = facts;
     let program = program();
     let fate = if *kept { "kept" } else { "deleted when you stop; --data FOLDER keeps it" };
@@ -33,9 +33,9 @@ pub(super) fn print(facts: &Facts<'_>) {
 Paste this into another terminal first: three callers, and how to charge somebody. A charge takes half a second.
 "#,
         folder = folder.display(),
-    ));
+    ))?;
     for Caller { variable, who, key } in *callers {
-        say::data(format!("   {variable}={key}   # {who}"));
+        say::data(format!("   {variable}={key}   # {who}"))?;
     }
     say::data(format!(
         r#"   charge() {{ curl -si http://{edge}/charges$4 -H "Authorization: Bearer $1" -H "Idempotency-Key: $2" -H 'Content-Type: application/json' -d "$3"; echo; }}
@@ -78,7 +78,7 @@ Who was charged, and how often?
    curl -s http://{edge}/charges -H "Authorization: Bearer $ALICE"
 
 Ctrl-C finishes what is running and stops."#
-    ));
+    ))
 }
 
 /// Says that the demo ends.

@@ -312,3 +312,22 @@ async fn a_store_that_cannot_be_read_is_refused_clearly_b8() {
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made");
 }
+
+#[tokio::test]
+async fn claims_that_cannot_be_told_are_no_success_m2() {
+    let office = Office::in_memory().await;
+    let id = office.settled("order-1", "x").await;
+    for args in [
+        &["claims", "list"][..],
+        &["claims", "list", "--json"],
+        &["claims", "show", &id],
+        &["claims", "count"],
+        &["claims", "purge", &id, "--reason", "r"],
+    ] {
+        let mut unseen = hapax(&office, OPERATOR, args);
+        unseen.stdout(std::fs::File::create("/dev/full").unwrap());
+        let unseen = told(unseen).await;
+        assert_eq!(unseen.code, 3, "{args:?}: {}", unseen.err);
+        assert_eq!(unseen.err.contains("the decision was carried out"), args[1] == "purge", "{}", unseen.err);
+    }
+}

@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 const GIVEN: [(&str, &str); 2] =
-    [("HAPAX_JWT_SECRET", "not to be shown, whatever happens"), ("HAPAX_ADMIN_TOKEN", "nor this")];
+    [("HAPAX_JWT_SECRET", "not to be shown, whatever happens"), ("HAPAX_ADMIN_TOKEN", "nor-this")];
 
 fn example() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hapax.toml").display().to_string()
@@ -127,5 +127,28 @@ fn a_reader_that_has_gone_is_no_reason_to_fail_m2() {
         // What `check` notices about the example goes to standard error, whoever reads the rest.
         let is_quiet = told.lines().all(|line| line.contains("has no effect yet"));
         assert!(output.status.code() == Some(0) && is_quiet, "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_no_success_m2() {
+    let config = example();
+    for arguments in [
+        &["config", "show", &config][..],
+        &["config", "show", "--json", &config],
+        &["config", "check", &config],
+        &["config", "check", "--json", &config],
+        &["openapi", "--config", &config],
+        &["doctor", "--store", "memory:"],
+    ] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
+        command.args(arguments).envs(GIVEN).stdout(full);
+        let output = command.output().unwrap();
+        let told = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(3) && told.contains("cannot be written"),
+            "{arguments:?}: {told}"
+        );
     }
 }

@@ -88,3 +88,18 @@ async fn whoever_asks_a_server_without_a_token_for_a_key_hears_what_is_missing_m
         wrong.err
     );
 }
+
+#[tokio::test]
+async fn a_key_that_cannot_be_shown_is_said_to_be_made_with_how_to_take_it_back_m2() {
+    let office = Office::embedded().await;
+    for more in [&[][..], &["--json"]] {
+        let make = ["keys", "create", "--tenant", "acme", "--project", "p", "--subject", "service:ci"];
+        let mut unseen = hapax(&office, OPERATOR, &[&make[..], more].concat());
+        unseen.stdout(std::fs::File::create("/dev/full").unwrap());
+        let unseen = told(unseen).await;
+        assert_eq!(unseen.code, 3, "{}", unseen.err);
+        let (_, rest) = unseen.err.split_once("`hapax keys revoke ").expect(&unseen.err);
+        let (id, _) = rest.split_once('`').unwrap();
+        assert_eq!(run(&office, &["keys", "revoke", id]).await.code, 0, "{id}");
+    }
+}

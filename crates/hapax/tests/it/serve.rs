@@ -126,6 +126,28 @@ async fn a_hangup_brings_a_new_route_and_drops_no_request_p5() {
     assert!(edge.post("/refunds", "k", "{}", "").await.is_replay());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_with_a_certificate_that_cannot_be_used_changes_nothing_and_says_so_p5() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+    let (cert, key) = (ground.folder.path().join("cert.pem"), ground.folder.path().join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    ground.sections = "[edge.tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n".into();
+    let edge = ground.serve().await;
+    let before = edge.ask("GET /v1/routes", "").await.json();
+    std::fs::write(&cert, "no certificate").unwrap();
+    ground.routes.push_str(ROUTE);
+    ground.write("hapax");
+    edge.reload();
+    edge.tells("the configuration was not reloaded").await;
+    assert!(edge.told().contains("`cert`: the certificate cannot be read"), "{}", edge.told());
+    assert_eq!(edge.ask("GET /v1/routes", "").await.json(), before);
+    // Neither does it start like this.
+    let again = ground.run(&["serve", "--config", &ground.write("other").display().to_string()]).await;
+    assert_eq!(again.code, 1, "{}", again.err);
+}
+
 /// The status that an operator with this token gets.
 async fn as_operator(edge: &Hapax, token: &str) -> u16 {
     let request = format!("GET /v1/claims HTTP/1.1\r\nhost: admin\r\nauthorization: Bearer {token}\r\n\r\n");

@@ -101,13 +101,13 @@ impl How {
         let mut body = more;
         body.extend(self.why.into_members());
         body.insert("epoch".into(), epoch.into());
-        let decided =
-            remote.post(&format!("/v1/claims/{}/{verb}", encoded(id)), &Value::Object(body)).await?;
-        match self.json {
+        let path = format!("/v1/claims/{}/{verb}", encoded(id));
+        let decided = remote.post(&path, &Value::Object(body), &["operation_id", "done", "claim"]).await?;
+        let told = match self.json {
             true => say::json(&decided),
             false => tell::decided(&decided),
-        }
-        Ok(())
+        };
+        told.map_err(|failed| failed.and("the decision was carried out"))
     }
 }
 

@@ -50,7 +50,7 @@ async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
     let (mut erased, mut left) = (0, 0);
     let mut more = true;
     for _ in 0..limits::REMOTE_PAGES {
-        let page = remote.post("/v1/claims/erase", &asked).await?;
+        let page = remote.post("/v1/claims/erase", &asked, &["erased", "left", "next"]).await?;
         erased += page["erased"].as_u64().unwrap_or_default();
         left += page["left"].as_u64().unwrap_or_default();
         asked["after"] = page["next"].clone();
@@ -59,10 +59,11 @@ async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
             break;
         }
     }
-    match how.json {
+    let told = match how.json {
         true => say::json(&json!({"erased": erased, "left": left})),
         false => say::data(format!("{erased} answers erased; used keys stay used up")),
-    }
+    };
+    told.map_err(|failed| failed.and(format!("{erased} answers are erased")))?;
     if more {
         return Err(Failed::no("there is more to erase: say it again"));
     }

@@ -1,5 +1,6 @@
 //! Where claims are read: through a server, or on its store (B8).
 
+use hapax_core::StateName;
 use hapax_store::embedded::{Embedded, EmbeddedReader};
 use hapax_store::{Lifecycle as _, Options, Store};
 use serde_json::Value;
@@ -41,7 +42,7 @@ impl Source {
 
     pub(super) async fn list(&self, which: &Which) -> Result<Value, Failed> {
         match self {
-            Source::Server(remote) => remote.get("/v1/claims", &query(which)).await,
+            Source::Server(remote) => remote.get("/v1/claims", &query(which), &["claims", "next"]).await,
             Source::Reader(store) => Ok(admin::list(store, which).await?),
             Source::Shared(store) => Ok(admin::list(store, which).await?),
         }
@@ -49,7 +50,10 @@ impl Source {
 
     pub(super) async fn count(&self, which: &Which) -> Result<Value, Failed> {
         match self {
-            Source::Server(remote) => remote.get("/v1/claims/count", &query(which)).await,
+            Source::Server(remote) => {
+                let states = StateName::ALL.map(StateName::as_str);
+                remote.get("/v1/claims/count", &query(which), &states).await
+            }
             Source::Reader(store) => Ok(admin::count(store, which).await?),
             Source::Shared(store) => Ok(admin::count(store, which).await?),
         }
@@ -76,7 +80,7 @@ impl Source {
 /// One claim, from a server.
 pub(super) async fn show(remote: &Remote, id: &str, outcome: bool) -> Result<Value, Failed> {
     let query = if outcome { vec![("outcome", "true".to_owned())] } else { Vec::new() };
-    remote.get(&format!("/v1/claims/{}", encoded(id)), &query).await
+    remote.get(&format!("/v1/claims/{}", encoded(id)), &query, &["operation_id", "state", "epoch"]).await
 }
 
 fn query(which: &Which) -> Vec<(&'static str, String)> {

@@ -5,18 +5,19 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::admin::Which;
+use crate::cli::Failed;
 use crate::cli::say::{clean, data, note, table, text};
 use crate::when::{now, parse_utc, span};
 
 /// A list.
-pub(super) fn list(claims: &[Value], next: Option<&str>, which: &Which) {
+pub(super) fn list(claims: &[Value], next: Option<&str>, which: &Which) -> Result<(), Failed> {
     if claims.is_empty() {
         note(nothing(which));
     } else {
         let heads =
             ["OPERATION ID", "STATE", "EPOCH", "AGE", "TENANT", "PROJECT", "SUBJECT", "OPERATION", "KEY"];
         let rows: Vec<_> = claims.iter().map(row).collect();
-        data(table(&heads, &rows));
+        data(table(&heads, &rows))?;
     }
     if let Some(next) = next {
         note(format!("there are more: --after {next}"));
@@ -24,6 +25,7 @@ pub(super) fn list(claims: &[Value], next: Option<&str>, which: &Which) {
     if claims.iter().any(|claim| claim["state"] == "in_doubt") {
         note("in doubt: `hapax claims show OPERATION_ID` says why and what can be done");
     }
+    Ok(())
 }
 
 fn nothing(which: &Which) -> &'static str {
@@ -63,23 +65,23 @@ fn when(time: &str) -> String {
 }
 
 /// One claim.
-pub(super) fn claim(claim: &Value) {
+pub(super) fn claim(claim: &Value) -> Result<(), Failed> {
     let line = |name: &str, value: String| data(format!("{name:<13}{value}"));
-    line("operation id", text(claim, "operation_id"));
-    line("state", state(claim));
+    line("operation id", text(claim, "operation_id"))?;
+    line("state", state(claim))?;
     line(
         "epoch",
         format!("{} (x-operation-epoch: {})", text(claim, "epoch"), text(claim, "operation_epoch")),
-    );
+    )?;
     for name in ["tenant", "project", "subject", "operation"] {
-        line(name, clean(&text(claim, name)));
+        line(name, clean(&text(claim, name)))?;
     }
-    line("key", format!("{} ({})", clean(&text(claim, "key")), text(claim, "source")));
-    line("rerun", text(claim, "rerun"));
-    line("fingerprint", text(&claim["fingerprint"], "digest"));
-    line("opened", when(&text(claim, "opened_at")));
+    line("key", format!("{} ({})", clean(&text(claim, "key")), text(claim, "source")))?;
+    line("rerun", text(claim, "rerun"))?;
+    line("fingerprint", text(&claim["fingerprint"], "digest"))?;
+    line("opened", when(&text(claim, "opened_at")))?;
     if claim["granted_at"] != claim["opened_at"] {
-        line("granted", when(&text(claim, "granted_at")));
+        line("granted", when(&text(claim, "granted_at")))?;
     }
     for (name, member) in [
         ("runs until", "run_until"),
@@ -88,13 +90,14 @@ pub(super) fn claim(claim: &Value) {
         ("released", "released_at"),
     ] {
         if claim.get(member).is_some() {
-            line(name, when(&text(claim, member)));
+            line(name, when(&text(claim, member)))?;
         }
     }
     if let Some(outcome) = claim.get("outcome") {
-        tell_outcome(outcome, &text(claim, "settled_by"));
+        tell_outcome(outcome, &text(claim, "settled_by"))?;
     }
     hint(claim);
+    Ok(())
 }
 
 fn state(claim: &Value) -> String {
@@ -110,7 +113,7 @@ fn state(claim: &Value) -> String {
     format!("{state} since {}: {why}", when(&text(doubt, "since")))
 }
 
-fn tell_outcome(outcome: &Value, by: &str) {
+fn tell_outcome(outcome: &Value, by: &str) -> Result<(), Failed> {
     let status = match text(outcome, "status") {
         status if status.is_empty() => status,
         status => format!(", status {status}"),
@@ -120,22 +123,23 @@ fn tell_outcome(outcome: &Value, by: &str) {
         "outcome",
         text(outcome, "kind"),
         text(outcome, "bytes")
-    ));
+    ))?;
     if let Some(Value::Object(headers)) = outcome.get("headers") {
         for (name, value) in headers {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            data(format!("  {name}: {}", clean(&value)));
+            data(format!("  {name}: {}", clean(&value)))?;
         }
     }
     let body = outcome.get("body_base64").or(outcome.get("kept_base64")).and_then(Value::as_str);
     if let Some(bytes) = body.and_then(|body| STANDARD.decode(body).ok()) {
         match std::str::from_utf8(&bytes) {
             Ok(body) if !body.chars().any(|c| c.is_control() && !"\n\t".contains(c)) => {
-                data(format!("\n{body}"))
+                data(format!("\n{body}"))?
             }
             _ => note("the body is no text: --json prints it in base64"),
         }
     }
+    Ok(())
 }
 
 /// What can be done next.
@@ -161,16 +165,16 @@ fn hint(claim: &Value) {
 }
 
 /// The counts.
-pub(super) fn counts(counts: &Value) {
+pub(super) fn counts(counts: &Value) -> Result<(), Failed> {
     let rows: Vec<_> = ["held", "settled", "in_doubt", "released"]
         .iter()
         .map(|state| vec![(*state).to_owned(), text(counts, state)])
         .collect();
-    data(table(&["STATE", "CLAIMS"], &rows));
+    data(table(&["STATE", "CLAIMS"], &rows))
 }
 
 /// What was decided.
-pub(super) fn decided(decided: &Value) {
+pub(super) fn decided(decided: &Value) -> Result<(), Failed> {
     let id = text(decided, "operation_id");
     let told = match text(decided, "done").as_str() {
         "resolve-release" => "released: the next request with its key runs",
@@ -180,5 +184,5 @@ pub(super) fn decided(decided: &Value) {
         "erase" => "erased: its answer is gone, its key stays used up",
         _ => "done",
     };
-    data(format!("{id} {told}"));
+    data(format!("{id} {told}"))
 }

@@ -335,7 +335,7 @@ fn seal_keys_are_checked_b9() {
 
 #[test]
 fn algorithms_must_fit_the_kind_of_keys_a1() {
-    let folder = Folder::new(&[("jwks.json", "{\"keys\": []}"), ("no.json", "[]")]);
+    let folder = Folder::new(&[("jwks.json", JWKS), ("none.json", "{\"keys\": []}"), ("no.json", "[]")]);
     let jwt = |text: &str| format!("[auth.jwt]\n{text}\n");
     let cases = [
         (
@@ -354,6 +354,16 @@ fn algorithms_must_fit_the_kind_of_keys_a1() {
         ("secret_env = \"SECRET\"", "1:1", "`algorithms` is missing"),
         ("algorithms = [\"HS256\"]", "1:1", "has no keys"),
         ("algorithms = [\"ES256\"]\njwks_file = \"no.json\"", "3:13", "is no JWKS"),
+        (
+            "algorithms = [\"ES256\"]\njwks_file = \"none.json\"",
+            "3:13",
+            "no key for the configured algorithms",
+        ),
+        (
+            "algorithms = [\"RS256\"]\njwks_file = \"jwks.json\"",
+            "3:13",
+            "no key for the configured algorithms",
+        ),
         ("algorithms = [\"ES256\"]\njwks_url = \"i.example\"", "3:12", "http:// or https://"),
         (
             "algorithms = [\"HS256\"]\nsecret_env = \"SECRET\"\njwks_file = \"jwks.json\"",
@@ -426,4 +436,46 @@ fn too_many_routes_are_refused() {
     }
     let told = told(&Folder::new(&[]), &text);
     assert!(told.len() == 1 && told[0].contains("5001 routes"), "{told:#?}");
+}
+
+#[test]
+fn certificates_and_keys_that_cannot_be_used_are_told_where_they_are_named_p5() {
+    let ((cert, key), (_, other)) = (certificate(), certificate());
+    let folder = Folder::new(&[("cert", &cert), ("key", &key), ("other", &other), ("text", "no PEM\n")]);
+    let tls = |cert: &str, key: &str| format!("[edge.tls]\ncert = \"{cert}\"\nkey = \"{key}\"\n");
+    folder.load(&tls("cert", "key")).unwrap();
+    one_beside(&folder, &tls("key", "cert"), "2:8", &["name each other's file", "swap them"]);
+    one_beside(&folder, &tls("text", "key"), "2:8", &["`cert`: the certificate cannot be read"]);
+    one_beside(&folder, &tls("cert", "text"), "3:7", &["`key`: the private key cannot be read"]);
+    one_beside(&folder, &tls("cert", "other"), "2:8", &["does not belong to the private key"]);
+    let both = told(&folder, &tls("text", "text"));
+    assert!(both.len() == 2 && both[1].contains("there is no private key"), "{both:#?}");
+    let upstream = |ca: &str| format!("[upstreams.a]\nurl = \"https://h\"\nca = \"{ca}\"\n");
+    folder.load(&upstream("cert")).unwrap();
+    one_beside(&folder, &upstream("text"), "3:6", &["`ca`: the certificate cannot be read"]);
+}
+
+#[test]
+fn stores_and_tokens_that_could_not_work_are_told_without_their_secrets_p5() {
+    for url in
+        ["postgres://u:s3cret@h:99999/d", "postgres://u:s3cret@/d", "postgres://", "sqlite:x", "embedded:"]
+    {
+        let text = format!("[store]\nurl = \"{url}\"\n");
+        one(&text, "2:7", &["`url` cannot be", "write \"memory:\""]);
+        assert!(!told(&Folder::new(&[]), &text)[0].contains("s3cret"));
+    }
+    loaded("[store]\nurl = \"postgres://u@h:5432/d\"\n");
+    let token = "[admin]\ntoken_env = \"SECRET\"\n";
+    one(token, "2:13", &["visible ASCII characters", "openssl rand"]);
+    assert!(!told(&Folder::new(&[]), token)[0].contains("a secret of the tests"));
+}
+
+#[test]
+fn an_unknown_upstream_of_a_document_is_told_whatever_is_in_the_document_p5() {
+    let empty = r#"{"openapi": "3.1.0", "info": {"title": "a", "version": "1"}, "paths": {}}"#;
+    let folder = Folder::new(&[("empty.json", empty)]);
+    let text = |file: &str| format!("[[openapi]]\nfile = \"{file}\"\nupstream = \"x\"\n");
+    one_beside(&folder, &text("empty.json"), "3:12", &["there is no upstream \"x\""]);
+    let told = told(&folder, &text("gone.json"));
+    assert!(told.len() == 2 && told[1].contains("there is no upstream \"x\""), "{told:#?}");
 }
