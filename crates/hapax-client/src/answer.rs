@@ -4,7 +4,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
-use crate::error::Error;
+use crate::client::Plain409;
+use crate::decide;
+use crate::error::{Error, Sent};
 
 /// The answer to a call, read whole.
 #[derive(Clone, Debug)]
@@ -12,11 +14,17 @@ pub struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    pub(crate) key: Option<String>,
-    pub(crate) attempts: u32,
+    pub(crate) sent: Sent,
 }
 
 impl Answer {
+    /// The error that it stands for; `None` if it is none.
+    pub(crate) fn error(&self, plain: Plain409) -> Option<Error> {
+        let keyed = self.sent.key.is_some();
+        let error = decide::error_of(self.status, &self.headers, &self.body, plain, keyed)?;
+        Some(error.of_call(self.sent.clone()))
+    }
+
     /// The status.
     pub fn status(&self) -> u16 {
         self.status.as_u16()
@@ -45,12 +53,12 @@ impl Answer {
 
     /// The key it was sent under.
     pub fn key(&self) -> Option<&str> {
-        self.key.as_deref()
+        self.sent.key.as_deref()
     }
 
     /// How many attempts it took.
     pub fn attempts(&self) -> u32 {
-        self.attempts
+        self.sent.attempts
     }
 
     /// Whether the server says that this is the answer to an earlier request.

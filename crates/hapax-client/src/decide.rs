@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use hapax_core::Executed;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::client::Plain409;
@@ -64,6 +65,15 @@ pub(crate) fn pause(
 /// Says that there will be another attempt (C5).
 pub(crate) fn tell(what: &str, attempt: u32, pause: Duration) {
     tracing::info!(target: TARGET, attempt, "{what} on attempt {attempt}; sleeping {:.2}s", pause.as_secs_f64());
+}
+
+/// What an answer that is no error shows about the work. One that was only accepted goes on, and where a redirection leads
+/// nobody has looked.
+pub(crate) fn shows(status: StatusCode) -> Executed {
+    match status.is_success() && status != StatusCode::ACCEPTED {
+        true => Executed::Yes,
+        false => Executed::Unknown,
+    }
 }
 
 /// The error that an answer stands for; `None` for one that is none.

@@ -16,12 +16,43 @@ struct Inner {
     message: String,
     status: Option<u16>,
     code: Option<String>,
-    key: Option<String>,
     request_id: Option<String>,
     body: Bytes,
     retry_after: Option<Duration>,
-    attempts: u32,
     source: Option<reqwest::Error>,
+    sent: Sent,
+}
+
+/// What is known about the attempts of a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    /// The key that all of them had.
+    pub(crate) key: Option<String>,
+    /// How many there were.
+    pub(crate) attempts: u32,
+    /// The strongest of what they showed about the work, whichever of them was the last.
+    pub(crate) showed: Executed,
+}
+
+impl Sent {
+    /// Nothing was sent yet.
+    pub(crate) fn nothing() -> Self {
+        Sent { key: None, attempts: 0, showed: Executed::No }
+    }
+
+    /// Adds what one more attempt showed: that the work was done stands whatever others say, and that it may have been
+    /// stands until one shows that it was.
+    pub(crate) fn showed(&mut self, executed: Executed) {
+        self.showed = stronger(self.showed, executed);
+    }
+}
+
+fn stronger(one: Executed, other: Executed) -> Executed {
+    match (one, other) {
+        (Executed::Yes, _) | (_, Executed::Yes) => Executed::Yes,
+        (Executed::Unknown, _) | (_, Executed::Unknown) => Executed::Unknown,
+        (Executed::No, Executed::No) => Executed::No,
+    }
 }
 
 /// An example that runs: a server that answers with this status and this code, and what a caller does about it. The examples
@@ -127,12 +158,11 @@ impl Error {
             message: message.into(),
             status: None,
             code: None,
-            key: None,
             request_id: None,
             body: Bytes::new(),
             retry_after: None,
-            attempts: 0,
             source: None,
+            sent: Sent::nothing(),
         }))
     }
 
@@ -163,10 +193,13 @@ impl Error {
         self
     }
 
-    pub(crate) fn of_call(mut self, key: Option<String>, attempts: u32) -> Self {
-        self.0.key = key;
-        self.0.attempts = attempts;
+    pub(crate) fn of_call(mut self, sent: Sent) -> Self {
+        self.0.sent = sent;
         self
+    }
+
+    pub(crate) fn sent(&self) -> &Sent {
+        &self.0.sent
     }
 
     /// What kind of failure.
@@ -186,7 +219,7 @@ impl Error {
 
     /// The key as it was sent.
     pub fn key(&self) -> Option<&str> {
-        self.0.key.as_deref()
+        self.0.sent.key.as_deref()
     }
 
     /// What the server calls the request: `x-operation-id`, or `x-request-id`.
@@ -206,7 +239,7 @@ impl Error {
 
     /// How many attempts were made.
     pub fn attempts(&self) -> u32 {
-        self.0.attempts
+        self.0.sent.attempts
     }
 
     /// Whether the request collides with another one: a mismatch is a conflict, too.
@@ -214,8 +247,14 @@ impl Error {
         matches!(self.kind(), Kind::Mismatch | Kind::Conflict | Kind::InProgress | Kind::OutcomeUnknown)
     }
 
-    /// Was the work done?
+    /// Was the work done? Every attempt of the call counts: what an earlier one showed is not undone by a last one that was
+    /// turned away.
     pub fn executed(&self) -> Executed {
+        stronger(self.0.sent.showed, self.shows())
+    }
+
+    /// What this error alone shows.
+    pub(crate) fn shows(&self) -> Executed {
         match (self.kind(), self.code()) {
             (Kind::Mismatch | Kind::Invalid | Kind::RateLimited, _) => Executed::No,
             (_, Some("upstream-unreachable" | "ledger-unavailable" | "overloaded" | "draining")) => {
@@ -226,7 +265,8 @@ impl Error {
         }
     }
 
-    /// May the caller try again?
+    /// May the caller try again? The last attempt decides: whatever was done, the same request is answered like that again, or
+    /// may be answered better.
     pub fn retry(&self) -> Retry {
         let after = self.retry_after().unwrap_or(Duration::from_secs(1));
         match self.kind() {
@@ -252,8 +292,8 @@ impl fmt::Display for Error {
         if let Some(source) = &self.0.source {
             write!(f, ": {source}")?;
         }
-        if self.0.attempts > 1 {
-            write!(f, " after {} attempts", self.0.attempts)?;
+        if self.0.sent.attempts > 1 {
+            write!(f, " after {} attempts", self.0.sent.attempts)?;
         }
         Ok(())
     }

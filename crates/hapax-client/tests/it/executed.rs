@@ -1,0 +1,79 @@
+//! What an error says about the work: `executed()` and `retry()` answer for every attempt of the call (C4).
+
+use std::time::Duration;
+
+use hapax_client::{Client, Executed, IdempotencyKey, Kind, Retry, RetryPolicy};
+
+use crate::server::{Do, Server};
+
+const PROBLEM: &str = "content-type: application/problem+json\r\n";
+
+fn client(server: &Server) -> Client {
+    let quick = RetryPolicy::new(3, Duration::from_millis(1), Duration::from_millis(5), 0.1).unwrap();
+    Client::builder(server.url()).policy(quick).build().unwrap()
+}
+
+fn problem(status: u16, code: &str) -> Do {
+    Do::Answer(status, PROBLEM, format!("{{\"code\":\"{code}\"}}").leak())
+}
+
+#[tokio::test]
+async fn what_an_earlier_attempt_showed_is_not_undone_by_a_last_one_that_was_turned_away_c4() {
+    let pending = || problem(503, "outcome-pending");
+    let refusals = [
+        problem(503, "ledger-unavailable"),
+        problem(503, "draining"),
+        problem(503, "overloaded"),
+        problem(502, "upstream-unreachable"),
+        problem(429, "too-many"),
+        problem(401, "unauthenticated"),
+        problem(422, "key-reused"),
+    ];
+    for last in refusals {
+        for (first, executed) in [
+            (pending(), Executed::Yes),
+            (Do::Cut(0), Executed::Unknown),
+            (Do::Answer(504, "", ""), Executed::Unknown),
+            (problem(503, "draining"), Executed::No),
+        ] {
+            let told = format!("{first:?}, then {last:?}");
+            let server = Server::start([first, last.clone(), last.clone()]).await;
+            let error = client(&server).post("/charges").key("order-42").send().await.unwrap_err();
+            assert!(error.attempts() >= 2, "{told}");
+            assert_eq!(error.executed(), executed, "{told}");
+            // What may be done next is what the last one says.
+            let again = ![Kind::Invalid, Kind::Mismatch].contains(&error.kind());
+            assert_eq!(matches!(error.retry(), Retry::SameKey(_)), again, "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_was_done_once_an_attempt_shows_it_c4() {
+    let server =
+        Server::start([Do::Cut(0), problem(503, "outcome-pending"), problem(503, "ledger-unavailable")])
+            .await;
+    let error = client(&server).post("/charges").send().await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), (Some("ledger-unavailable"), Executed::Yes));
+}
+
+#[tokio::test]
+async fn a_recall_that_fails_does_not_say_that_nothing_was_done_c6() {
+    let key = IdempotencyKey::new("order-42").unwrap();
+    for (fault, again) in [
+        (problem(503, "ledger-unavailable"), true),
+        (problem(429, "too-many"), true),
+        (problem(401, "unauthenticated"), false),
+        (Do::Answer(200, "", "a page of its own"), false),
+        (Do::Cut(0), true),
+    ] {
+        let told = format!("{fault:?}");
+        let server = Server::start(vec![fault; 3]).await;
+        let error = client(&server).recall("/charges", &key).await.unwrap_err();
+        assert_eq!((error.executed(), error.key()), (Executed::Unknown, Some("order-42")), "{told}");
+        assert_eq!(matches!(error.retry(), Retry::SameKey(_)), again, "{told}");
+    }
+    let server = Server::start(vec![problem(409, "outcome-not-kept")]).await;
+    let error = client(&server).recall("/charges", &key).await.unwrap_err();
+    assert_eq!(error.executed(), Executed::Yes);
+}
