@@ -1,6 +1,7 @@
 //! The answer to a call.
 
 use bytes::Bytes;
+use hapax_core::Executed;
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
@@ -25,6 +26,11 @@ impl Answer {
         Some(error.of_call(self.sent.clone()))
     }
 
+    /// What it alone shows about the work.
+    pub(crate) fn shows(&self, plain: Plain409) -> Executed {
+        self.error(plain).map_or(decide::shows(self.status), |error| error.shows())
+    }
+
     /// The status.
     pub fn status(&self) -> u16 {
         self.status.as_u16()
@@ -45,10 +51,13 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// The body as JSON. That it is something else does not undo what the answer says: the error's `executed()` is what this
+    /// answer shows.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Error::invalid(format!("the answer is not what was expected: {error}")))
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let message = format!("the answer is not what was expected: {error}");
+            Error::unreadable(message, self, self.sent.showed)
+        })
     }
 
     /// The key it was sent under.

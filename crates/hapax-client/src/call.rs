@@ -158,10 +158,9 @@ impl CallBuilder {
             let ended = self.attempt(&sent, left).await;
             let (again, told, what) = match &ended {
                 Ok(answer) => {
-                    let error = answer.error(plain);
-                    sent.showed(error.as_ref().map_or(decide::shows(answer.status), Error::shows));
-                    let code = error.as_ref().and_then(Error::code);
-                    let again = decide::is_retryable(answer.status, code, plain);
+                    sent.showed(answer.shows(plain));
+                    let code = decide::problem_code(&answer.headers, &answer.body);
+                    let again = decide::is_retryable(answer.status, code.as_deref(), plain);
                     let told = Some((answer.status, &answer.headers));
                     (again, told, format!("status {}", answer.status()))
                 }
@@ -201,14 +200,19 @@ impl CallBuilder {
         }
         let mut response = request.headers(headers).send().await.map_err(failed)?;
         let (status, headers) = (response.status(), response.headers().clone());
+        let mut answer = Answer { status, headers, body: Bytes::new(), sent: sent.clone() };
         let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        // An answer that breaks off is none, but what its status has said stays said.
+        let broke_off = |error| failed(error).showing(decide::shows(status));
+        while let Some(chunk) = response.chunk().await.map_err(broke_off)? {
             if body.len() + chunk.len() > limits::ANSWER {
-                return Err(Error::invalid("the answer is longer than this client takes"));
+                let shows = answer.shows(shared.plain_409);
+                return Err(Error::unreadable("the answer is longer than this client takes", &answer, shows));
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Answer { status, headers, body: body.freeze(), sent: sent.clone() })
+        answer.body = body.freeze();
+        Ok(answer)
     }
 }
 

@@ -99,9 +99,14 @@ pub(crate) fn error_of(
         _ => "the server refused the request",
     };
     let wish = retry_after::read(headers, SystemTime::now());
-    let named = headers.get("x-operation-id").or_else(|| headers.get("x-request-id"));
-    let request_id = named.and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let request_id = request_id(headers);
     Some(Error::new(kind, message).answered(status.as_u16(), code, request_id, body.clone(), wish))
+}
+
+/// What the server calls the request.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
+    let named = headers.get("x-operation-id").or_else(|| headers.get("x-request-id"));
+    named.and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 fn kind_of(status: u16, code: Option<&str>, plain: Plain409, keyed: bool) -> Kind {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::{Executed, Retry};
 
+use crate::answer::Answer;
+
 /// Why a call has no answer that it asked for.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
@@ -20,6 +22,8 @@ struct Inner {
     body: Bytes,
     retry_after: Option<Duration>,
     source: Option<reqwest::Error>,
+    /// What the attempt that ended with it showed about the work.
+    shows: Executed,
     sent: Sent,
 }
 
@@ -149,6 +153,15 @@ let error = client.post("/charges").body("nonsense").send().await.unwrap_err();
 assert_eq!((error.kind(), error.status()), (Kind::Invalid, Some(400)));
 assert_eq!((error.executed(), error.retry()), (Executed::No, Retry::Never));"#)]
     Invalid,
+    /// There is an answer, but it is not what was expected, or longer than this client takes. Look at it; do not send it anew.
+    #[doc = example!("201 Created", "", r#"
+let answer = client.post("/charges").key("order-42").body("10").send().await.unwrap();
+let error = answer.json::<Vec<u64>>().unwrap_err();
+assert_eq!((error.kind(), error.status()), (Kind::Unreadable, Some(201)));
+// The charge was made; only its receipt is not what this program takes it for.
+assert_eq!((error.executed(), error.retry()), (Executed::Yes, Retry::Never));
+assert_eq!(error.body(), answer.body());"#)]
+    Unreadable,
 }
 
 impl Error {
@@ -162,12 +175,27 @@ impl Error {
             body: Bytes::new(),
             retry_after: None,
             source: None,
+            shows: shown_by(kind, None),
             sent: Sent::nothing(),
         }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(Kind::Invalid, message)
+    }
+
+    /// There is an answer, which is no use to the caller. What it showed about the work stands.
+    pub(crate) fn unreadable(message: impl Into<String>, answer: &Answer, shows: Executed) -> Self {
+        let error = Self::new(Kind::Unreadable, message);
+        let request_id = crate::decide::request_id(&answer.headers);
+        let error = error.answered(answer.status.as_u16(), None, request_id, answer.body.clone(), None);
+        error.showing(shows).of_call(answer.sent.clone())
+    }
+
+    /// Says what the attempt showed, where that is more than the kind tells.
+    pub(crate) fn showing(mut self, shows: Executed) -> Self {
+        self.0.shows = shows;
+        self
     }
 
     pub(crate) fn network(source: reqwest::Error) -> Self {
@@ -186,6 +214,7 @@ impl Error {
     ) -> Self {
         let inner = &mut *self.0;
         inner.status = Some(status);
+        inner.shows = shown_by(inner.kind, code.as_deref());
         inner.code = code;
         inner.request_id = request_id;
         inner.body = body;
@@ -255,14 +284,7 @@ impl Error {
 
     /// What this error alone shows.
     pub(crate) fn shows(&self) -> Executed {
-        match (self.kind(), self.code()) {
-            (Kind::Mismatch | Kind::Invalid | Kind::RateLimited, _) => Executed::No,
-            (_, Some("upstream-unreachable" | "ledger-unavailable" | "overloaded" | "draining")) => {
-                Executed::No
-            }
-            (_, Some("outcome-pending" | "outcome-not-kept")) => Executed::Yes,
-            _ => Executed::Unknown,
-        }
+        self.0.shows
     }
 
     /// May the caller try again? The last attempt decides: whatever was done, the same request is answered like that again, or
@@ -270,12 +292,22 @@ impl Error {
     pub fn retry(&self) -> Retry {
         let after = self.retry_after().unwrap_or(Duration::from_secs(1));
         match self.kind() {
-            Kind::Mismatch | Kind::Conflict | Kind::Invalid => Retry::Never,
+            Kind::Mismatch | Kind::Conflict | Kind::Invalid | Kind::Unreadable => Retry::Never,
             Kind::Server if !self.status().is_some_and(crate::decide::is_retryable_status) => Retry::Never,
             // Without a key another attempt may do it twice.
             _ if self.key().is_none() => Retry::Never,
             _ => Retry::SameKey(after),
         }
+    }
+}
+
+/// What an error of this kind, with this problem code, shows about the work.
+fn shown_by(kind: Kind, code: Option<&str>) -> Executed {
+    match (kind, code) {
+        (Kind::Mismatch | Kind::Invalid | Kind::RateLimited, _) => Executed::No,
+        (_, Some("upstream-unreachable" | "ledger-unavailable" | "overloaded" | "draining")) => Executed::No,
+        (_, Some("outcome-pending" | "outcome-not-kept")) => Executed::Yes,
+        _ => Executed::Unknown,
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hapax_client::{Client, Executed, IdempotencyKey, Kind, Retry, RetryPolicy};
 
-use crate::server::{Do, Server};
+use crate::server::{Do, Server, WHOLE};
 
 const PROBLEM: &str = "content-type: application/problem+json\r\n";
 
@@ -76,4 +76,50 @@ async fn a_recall_that_fails_does_not_say_that_nothing_was_done_c6() {
     let server = Server::start(vec![problem(409, "outcome-not-kept")]).await;
     let error = client(&server).recall("/charges", &key).await.unwrap_err();
     assert_eq!(error.executed(), Executed::Yes);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_what_was_expected_says_whether_the_work_was_done_c4() {
+    let id = "x-operation-id: op_1\r\n";
+    for (status, executed) in [(200, Executed::Yes), (201, Executed::Yes), (202, Executed::Unknown)] {
+        let server = Server::start([Do::Answer(status, id, "{\"charge\":7}")]).await;
+        let answer = client(&server).post("/charges").key("order-42").send().await.unwrap();
+        let error = answer.json::<Vec<u64>>().unwrap_err();
+        assert_eq!(
+            (error.kind(), error.executed(), error.retry()),
+            (Kind::Unreadable, executed, Retry::Never)
+        );
+        assert_eq!((error.status(), error.key()), (Some(status), Some("order-42")));
+        assert_eq!((error.request_id(), &error.body()[..]), (Some("op_1"), &b"{\"charge\":7}"[..]));
+    }
+    let kept = "idempotent-replayed: true\r\n";
+    let server = Server::start([Do::Answer(402, kept, "declined")]).await;
+    let key = IdempotencyKey::new("order-42").unwrap();
+    let refused = client(&server).recall("/charges", &key).await.unwrap().unwrap();
+    let error = refused.json::<Vec<u64>>().unwrap_err();
+    assert_eq!((error.kind(), error.executed()), (Kind::Unreadable, Executed::No), "it was refused");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_says_whether_the_work_was_done_c4() {
+    let long: &'static str = "x".repeat((64 << 20) + 1).leak();
+    for (status, executed) in [(201, Executed::Yes), (404, Executed::No), (500, Executed::Unknown)] {
+        let server = Server::start([Do::Answer(status, "", long)]).await;
+        let error = client(&server).post("/charges").send().await.unwrap_err();
+        assert_eq!((error.kind(), error.status()), (Kind::Unreadable, Some(status)));
+        assert_eq!((error.executed(), error.retry(), error.attempts()), (executed, Retry::Never, 1));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_after_its_status_has_shown_what_that_says_c4() {
+    let head = WHOLE.find("\r\n\r\n").unwrap() + 4;
+    for (cut, executed) in [(head - 1, Executed::Unknown), (head, Executed::Yes), (head + 3, Executed::Yes)] {
+        let server = Server::start([Do::Cut(cut), problem(429, "too-many"), problem(429, "too-many")]).await;
+        let error = client(&server).post("/charges").send().await.unwrap_err();
+        assert_eq!((error.kind(), error.executed()), (Kind::RateLimited, executed), "cut after {cut} bytes");
+        let server = Server::start(vec![Do::Cut(cut); 3]).await;
+        let error = client(&server).post("/charges").send().await.unwrap_err();
+        assert_eq!((error.kind(), error.executed()), (Kind::Network, executed), "cut after {cut} bytes");
+    }
 }
