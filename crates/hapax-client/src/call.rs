@@ -159,7 +159,7 @@ impl CallBuilder {
             let (again, told, what) = match &ended {
                 Ok(answer) => {
                     sent.showed(answer.shows(plain));
-                    let code = decide::problem_code(&answer.headers, &answer.body);
+                    let code = decide::said(&answer.headers, &answer.body).code;
                     let again = decide::is_retryable(answer.status, code.as_deref(), plain);
                     let told = Some((answer.status, &answer.headers));
                     (again, told, format!("status {}", answer.status()))

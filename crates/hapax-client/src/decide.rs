@@ -25,14 +25,30 @@ pub(crate) fn may_repeat(method: &Method, has_key: bool) -> bool {
     has_key || matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE)
 }
 
-/// The code of a problem, where the body is one.
-pub(crate) fn problem_code(headers: &HeaderMap, body: &Bytes) -> Option<String> {
-    let kind = headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
+/// What a problem says for programs to act on, where the body is one.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) code: Option<String>,
+    /// Whether the work was done. It goes before what the code alone would mean.
+    pub(crate) executed: Option<Executed>,
+}
+
+/// Reads a problem.
+pub(crate) fn said(headers: &HeaderMap, body: &Bytes) -> Said {
+    let kind =
+        headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.to_ascii_lowercase().starts_with("application/problem+json") {
-        return None;
+        return Said::default();
     }
-    let problem: serde_json::Value = serde_json::from_slice(body).ok()?;
-    problem.get("code")?.as_str().map(str::to_owned)
+    let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = |member: &str| problem.get(member).and_then(serde_json::Value::as_str);
+    let executed = match text("executed") {
+        Some("yes") => Some(Executed::Yes),
+        Some("no") => Some(Executed::No),
+        Some("unknown") => Some(Executed::Unknown),
+        _ => None,
+    };
+    Said { code: text("code").map(str::to_owned), executed }
 }
 
 /// Whether another attempt of this answer can help.
@@ -87,8 +103,8 @@ pub(crate) fn error_of(
     if !status.is_client_error() && !status.is_server_error() {
         return None;
     }
-    let code = problem_code(headers, body);
-    let kind = kind_of(status.as_u16(), code.as_deref(), plain, keyed);
+    let said = said(headers, body);
+    let kind = kind_of(status.as_u16(), said.code.as_deref(), plain, keyed);
     let message = match kind {
         Kind::Mismatch => "the key was used before for a different request",
         Kind::Conflict => "the state of what the request is about does not allow it",
@@ -100,7 +116,12 @@ pub(crate) fn error_of(
     };
     let wish = retry_after::read(headers, SystemTime::now());
     let request_id = request_id(headers);
-    Some(Error::new(kind, message).answered(status.as_u16(), code, request_id, body.clone(), wish))
+    let error =
+        Error::new(kind, message).answered(status.as_u16(), said.code, request_id, body.clone(), wish);
+    Some(match said.executed {
+        Some(executed) => error.showing(executed),
+        None => error,
+    })
 }
 
 /// What the server calls the request.

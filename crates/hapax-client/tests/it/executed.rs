@@ -123,3 +123,31 @@ async fn an_answer_that_breaks_off_after_its_status_has_shown_what_that_says_c4(
         assert_eq!((error.kind(), error.executed()), (Kind::Network, executed), "cut after {cut} bytes");
     }
 }
+
+#[tokio::test]
+async fn what_a_problem_says_itself_goes_before_what_its_code_means_c4() {
+    for (status, code, without) in [
+        (502, "upstream-unreachable", Executed::No),
+        (429, "too-many", Executed::No),
+        (422, "declined", Executed::No),
+        (409, "outcome-not-kept", Executed::Yes),
+        (500, "internal", Executed::Unknown),
+    ] {
+        for (member, executed) in [
+            (",\"executed\":\"yes\"", Executed::Yes),
+            (",\"executed\":\"no\"", Executed::No),
+            (",\"executed\":\"unknown\"", Executed::Unknown),
+            (",\"executed\":7", without),
+            ("", without),
+        ] {
+            let body: &'static str = format!("{{\"code\":\"{code}\"{member}}}").leak();
+            let server = Server::start([Do::Answer(status, PROBLEM, body)]).await;
+            let error = client(&server).post("/charges").no_key().send().await.unwrap_err();
+            assert_eq!((error.code(), error.executed()), (Some(code), executed), "{body}");
+        }
+    }
+    let plain = Do::Answer(400, "content-type: application/json\r\n", "{\"executed\":\"yes\"}");
+    let server = Server::start([plain]).await;
+    let error = client(&server).post("/charges").send().await.unwrap_err();
+    assert_eq!(error.executed(), Executed::No, "a body that is no problem says nothing");
+}
