@@ -145,13 +145,11 @@ impl CallBuilder {
             }
             KeyChoice::Automatic | KeyChoice::None => None,
         };
-        let policy = match decide::may_repeat(&self.method, key.is_some()) {
-            true => self.policy,
-            false => RetryPolicy::none(),
-        };
+        let repeatable = decide::may_repeat(&self.method, key.is_some());
+        let policy = if repeatable { self.policy } else { RetryPolicy::none() };
         let plain = self.client.shared.plain_409;
         let ends = Instant::now() + self.deadline;
-        let mut sent = Sent { key: key.map(|key| key.to_string()), ..Sent::nothing() };
+        let mut sent = Sent { key: key.map(|key| key.to_string()), repeatable, ..Sent::nothing() };
         loop {
             let left = ends.saturating_duration_since(Instant::now());
             sent.attempts += 1;

@@ -107,11 +107,8 @@ impl Client {
     pub async fn recall(&self, path: &str, key: &IdempotencyKey) -> Result<Option<Answer>, Error> {
         let place = format!("{}/by-idempotency-key/{key}", path.trim_end_matches('/'));
         // That this was asked says nothing about the work, and whoever cannot be asked does not say that nothing was done.
-        let recalled = |sent: &Sent| Sent {
-            key: Some(key.to_string()),
-            showed: Executed::Unknown,
-            attempts: sent.attempts,
-        };
+        let recalled =
+            |sent: &Sent| Sent { key: Some(key.to_string()), showed: Executed::Unknown, ..sent.clone() };
         let mut answer = self.get(&place).last_answer().await.map_err(|error| {
             let sent = recalled(error.sent());
             error.of_call(sent)

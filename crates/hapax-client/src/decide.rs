@@ -31,6 +31,8 @@ pub(crate) struct Said {
     pub(crate) code: Option<String>,
     /// Whether the work was done. It goes before what the code alone would mean.
     pub(crate) executed: Option<Executed>,
+    /// Whether it says that the same request may be sent again.
+    pub(crate) retryable: bool,
 }
 
 /// Reads a problem.
@@ -48,7 +50,8 @@ pub(crate) fn said(headers: &HeaderMap, body: &Bytes) -> Said {
         Some("unknown") => Some(Executed::Unknown),
         _ => None,
     };
-    Said { code: text("code").map(str::to_owned), executed }
+    let retryable = problem.get("retryable") == Some(&serde_json::Value::Bool(true));
+    Said { code: text("code").map(str::to_owned), executed, retryable }
 }
 
 /// Whether another attempt of this answer can help.
@@ -118,10 +121,7 @@ pub(crate) fn error_of(
     let request_id = request_id(headers);
     let error =
         Error::new(kind, message).answered(status.as_u16(), said.code, request_id, body.clone(), wish);
-    Some(match said.executed {
-        Some(executed) => error.showing(executed),
-        None => error,
-    })
+    Some(error.said(said.executed, said.retryable))
 }
 
 /// What the server calls the request.

@@ -21,6 +21,8 @@ struct Inner {
     request_id: Option<String>,
     body: Bytes,
     retry_after: Option<Duration>,
+    /// Whether the problem says that the same request may be sent again, where its status does not (408 `request-timeout`).
+    retryable: bool,
     source: Option<reqwest::Error>,
     /// What the attempt that ended with it showed about the work.
     shows: Executed,
@@ -32,6 +34,8 @@ struct Inner {
 pub(crate) struct Sent {
     /// The key that all of them had.
     pub(crate) key: Option<String>,
+    /// Whether the same request may be sent again: it has a key, or its method can be repeated by its nature.
+    pub(crate) repeatable: bool,
     /// How many there were.
     pub(crate) attempts: u32,
     /// The strongest of what they showed about the work, whichever of them was the last.
@@ -41,7 +45,7 @@ pub(crate) struct Sent {
 impl Sent {
     /// Nothing was sent yet.
     pub(crate) fn nothing() -> Self {
-        Sent { key: None, attempts: 0, showed: Executed::No }
+        Sent { key: None, repeatable: false, attempts: 0, showed: Executed::No }
     }
 
     /// Adds what one more attempt showed: that the work was done stands whatever others say, and that it may have been
@@ -174,6 +178,7 @@ impl Error {
             request_id: None,
             body: Bytes::new(),
             retry_after: None,
+            retryable: false,
             source: None,
             shows: shown_by(kind, None),
             sent: Sent::nothing(),
@@ -190,6 +195,13 @@ impl Error {
         let request_id = crate::decide::request_id(&answer.headers);
         let error = error.answered(answer.status.as_u16(), None, request_id, answer.body.clone(), None);
         error.showing(shows).of_call(answer.sent.clone())
+    }
+
+    /// Takes over what the problem itself says; it goes before what its code alone would mean.
+    pub(crate) fn said(mut self, executed: Option<Executed>, retryable: bool) -> Self {
+        self.0.shows = executed.unwrap_or(self.0.shows);
+        self.0.retryable = retryable;
+        self
     }
 
     /// Says what the attempt showed, where that is more than the kind tells.
@@ -288,15 +300,18 @@ impl Error {
     }
 
     /// May the caller try again? The last attempt decides: whatever was done, the same request is answered like that again, or
-    /// may be answered better.
+    /// may be answered better. Where it may, it is sent as it was, with its key if it had one. A `POST` or `PATCH` without a key
+    /// never is: it could do it twice.
     pub fn retry(&self) -> Retry {
-        let after = self.retry_after().unwrap_or(Duration::from_secs(1));
-        match self.kind() {
-            Kind::Mismatch | Kind::Conflict | Kind::Invalid | Kind::Unreadable => Retry::Never,
-            Kind::Server if !self.status().is_some_and(crate::decide::is_retryable_status) => Retry::Never,
-            // Without a key another attempt may do it twice.
-            _ if self.key().is_none() => Retry::Never,
-            _ => Retry::SameKey(after),
+        let inner = &*self.0;
+        let can_help = match inner.kind {
+            Kind::InProgress | Kind::OutcomeUnknown | Kind::RateLimited | Kind::Network => true,
+            Kind::Server => inner.status.is_some_and(crate::decide::is_retryable_status),
+            Kind::Mismatch | Kind::Conflict | Kind::Invalid | Kind::Unreadable => false,
+        };
+        match inner.sent.repeatable && (can_help || inner.retryable) {
+            true => Retry::SameKey(self.retry_after().unwrap_or(Duration::from_secs(1))),
+            false => Retry::Never,
         }
     }
 }

@@ -151,3 +151,46 @@ async fn what_a_problem_says_itself_goes_before_what_its_code_means_c4() {
     let error = client(&server).post("/charges").send().await.unwrap_err();
     assert_eq!(error.executed(), Executed::No, "a body that is no problem says nothing");
 }
+
+#[tokio::test]
+async fn what_the_client_itself_repeats_may_be_repeated_and_nothing_else_without_a_key_c2_c4() {
+    use http::Method;
+    let wish = "retry-after: 7\r\n";
+    for method in
+        [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE, Method::POST, Method::PATCH]
+    {
+        for fault in
+            [Do::Answer(429, wish, ""), Do::Answer(503, wish, ""), Do::Cut(0), Do::Answer(500, "", "")]
+        {
+            let told = format!("{method}: {fault:?}");
+            let server = Server::start([fault.clone()]).await;
+            let one = client(&server).call(method.clone(), "/a").no_key().policy(RetryPolicy::none());
+            let error = one.send().await.unwrap_err();
+            let can_help = !matches!(fault, Do::Answer(500, ..));
+            let wanted = match &fault {
+                _ if matches!(method, Method::POST | Method::PATCH) || !can_help => Retry::Never,
+                Do::Answer(..) => Retry::SameKey(Duration::from_secs(7)),
+                Do::Cut(_) => Retry::SameKey(Duration::from_secs(1)),
+            };
+            assert_eq!(error.retry(), wanted, "{told}");
+            let server = Server::start([Do::Cut(0), Do::Answer(200, "", "")]).await;
+            let repeated = client(&server).call(method.clone(), "/a").no_key().send().await.is_ok();
+            assert_eq!(repeated, !matches!(method, Method::POST | Method::PATCH), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_problem_that_says_it_may_be_sent_again_may_be_c4() {
+    let slow = Do::Answer(408, PROBLEM, "{\"code\":\"request-timeout\",\"retryable\":true}");
+    let server = Server::start([slow.clone(), slow]).await;
+    let error = client(&server).post("/charges").send().await.unwrap_err();
+    assert_eq!(
+        (error.attempts(), error.executed()),
+        (1, Executed::No),
+        "by itself the client repeats what C2 lists"
+    );
+    assert!(matches!(error.retry(), Retry::SameKey(_)));
+    let error = client(&server).post("/charges").no_key().send().await.unwrap_err();
+    assert_eq!(error.retry(), Retry::Never);
+}
