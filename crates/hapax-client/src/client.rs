@@ -104,6 +104,10 @@ impl Client {
     }
 
     /// Fetches the answer that is kept for a key of a route, if there is one (C6). Nothing is run.
+    ///
+    /// `None` does not say that nothing was done: what has expired looks the same (H7), and its key is free again. It is safe to
+    /// send the request with its key only while the server's retention has not passed since it was first sent, which
+    /// [`Intent::age`] tells.
     pub async fn recall(&self, path: &str, key: &IdempotencyKey) -> Result<Option<Answer>, Error> {
         let place = format!("{}/by-idempotency-key/{key}", path.trim_end_matches('/'));
         // That this was asked says nothing about the work, and whoever cannot be asked does not say that nothing was done.
