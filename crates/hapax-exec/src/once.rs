@@ -349,7 +349,9 @@ impl<L: Ledger> Executor<L> {
 
     /// Somebody else has the claim now: whatever was done here, the caller gets what the ledger says (L5).
     async fn what_the_ledger_says(&self, held: &Held<L>) -> Result<Done, Error> {
-        self.attach(held.claim(), held.call.attach, held.grant.operation_id).await
+        let operation_id = held.grant.operation_id;
+        let said = self.attach(held.claim(), held.call.attach, operation_id).await;
+        said.map_err(|error| error.after_the_work_began().about(operation_id))
     }
 
     fn tell_dead_letter(&self, held: &Held<L>, kept: &Kept) {
