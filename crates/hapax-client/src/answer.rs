@@ -1,10 +1,13 @@
 //! The answer to a call.
 
 use bytes::Bytes;
+use hapax_core::Executed;
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
-use crate::error::Error;
+use crate::client::Plain409;
+use crate::decide;
+use crate::error::{Error, Sent};
 
 /// The answer to a call, read whole.
 #[derive(Clone, Debug)]
@@ -12,11 +15,22 @@ pub struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    pub(crate) key: Option<String>,
-    pub(crate) attempts: u32,
+    pub(crate) sent: Sent,
 }
 
 impl Answer {
+    /// The error that it stands for; `None` if it is none.
+    pub(crate) fn error(&self, plain: Plain409) -> Option<Error> {
+        let keyed = self.sent.key.is_some();
+        let error = decide::error_of(self.status, &self.headers, &self.body, plain, keyed)?;
+        Some(error.of_call(self.sent.clone()))
+    }
+
+    /// What it alone shows about the work.
+    pub(crate) fn shows(&self, plain: Plain409) -> Executed {
+        self.error(plain).map_or(decide::shows(self.status), |error| error.shows())
+    }
+
     /// The status.
     pub fn status(&self) -> u16 {
         self.status.as_u16()
@@ -37,20 +51,23 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// The body as JSON. That it is something else does not undo what the answer says: the error's `executed()` is what this
+    /// answer shows.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Error::invalid(format!("the answer is not what was expected: {error}")))
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let message = format!("the answer is not what was expected: {error}");
+            Error::unreadable(message, self, self.sent.showed)
+        })
     }
 
     /// The key it was sent under.
     pub fn key(&self) -> Option<&str> {
-        self.key.as_deref()
+        self.sent.key.as_deref()
     }
 
     /// How many attempts it took.
     pub fn attempts(&self) -> u32 {
-        self.attempts
+        self.sent.attempts
     }
 
     /// Whether the server says that this is the answer to an earlier request.

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::client::Client;
 use crate::decide;
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Sent};
 use crate::intent::Intent;
 use crate::key::IdempotencyKey;
 use crate::limits;
@@ -31,7 +31,6 @@ pub struct CallBuilder {
     key: KeyChoice,
     policy: RetryPolicy,
     deadline: Duration,
-    any_status: bool,
     mistake: Option<Error>,
 }
 
@@ -55,7 +54,6 @@ impl CallBuilder {
             key: KeyChoice::Automatic,
             policy,
             deadline,
-            any_status: false,
             mistake: None,
         }
     }
@@ -125,14 +123,15 @@ impl CallBuilder {
         self
     }
 
-    /// Answers of status 4xx and 5xx are answers, not errors.
-    pub(crate) fn whatever_it_is(mut self) -> Self {
-        self.any_status = true;
-        self
+    /// Makes the call. An answer of status 4xx or 5xx is an error, when all attempts are made that can help.
+    pub async fn send(self) -> Result<Answer, Error> {
+        let plain = self.client.shared.plain_409;
+        let answer = self.last_answer().await?;
+        answer.error(plain).map_or(Ok(answer), Err)
     }
 
-    /// Makes the call. An answer of status 4xx or 5xx is an error, when all attempts are made that can help.
-    pub async fn send(mut self) -> Result<Answer, Error> {
+    /// Makes the call, and gives the answer that no further attempt can help, whatever its status.
+    pub(crate) async fn last_answer(mut self) -> Result<Answer, Error> {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
@@ -146,66 +145,50 @@ impl CallBuilder {
             }
             KeyChoice::Automatic | KeyChoice::None => None,
         };
-        let key = key.map(|key| key.to_string());
-        let policy = match decide::may_repeat(&self.method, key.is_some()) {
-            true => self.policy,
-            false => RetryPolicy::none(),
-        };
-        let ends = Instant::now() + self.deadline;
+        let repeatable = decide::may_repeat(&self.method, key.is_some());
+        let policy = if repeatable { self.policy } else { RetryPolicy::none() };
         let plain = self.client.shared.plain_409;
-        let mut attempt = 1;
+        let ends = Instant::now() + self.deadline;
+        let mut sent = Sent { key: key.map(|key| key.to_string()), repeatable, ..Sent::nothing() };
         loop {
             let left = ends.saturating_duration_since(Instant::now());
-            let (what, pause, error) = match self.attempt(key.as_deref(), left).await {
-                Ok((status, headers, body)) => {
-                    let code = decide::problem_code(&headers, &body);
-                    let again = decide::is_retryable(status, code.as_deref(), plain);
-                    let left = ends.saturating_duration_since(Instant::now());
-                    let pause = again
-                        .then(|| decide::pause(&policy, attempt, Some((status, &headers)), left))
-                        .flatten();
-                    if pause.is_none() {
-                        let error = decide::error_of(status, &headers, &body, plain, key.is_some());
-                        return match error.filter(|_| !self.any_status) {
-                            Some(error) => Err(error.of_call(key, attempt)),
-                            None => Ok(Answer { status, headers, body, key, attempts: attempt }),
-                        };
-                    }
-                    (format!("status {}", status.as_u16()), pause, None)
+            sent.attempts += 1;
+            let ended = self.attempt(&sent, left).await;
+            let (again, told, what) = match &ended {
+                Ok(answer) => {
+                    sent.showed(answer.shows(plain));
+                    let code = decide::said(&answer.headers, &answer.body).code;
+                    let again = decide::is_retryable(answer.status, code.as_deref(), plain);
+                    let told = Some((answer.status, &answer.headers));
+                    (again, told, format!("status {}", answer.status()))
                 }
                 Err(error) => {
-                    let left = ends.saturating_duration_since(Instant::now());
-                    let pause = (error.kind() == Kind::Network)
-                        .then(|| decide::pause(&policy, attempt, None, left))
-                        .flatten();
-                    ("no answer".to_owned(), pause, Some(error))
+                    sent.showed(error.shows());
+                    (error.kind() == Kind::Network, None, "no answer".to_owned())
                 }
             };
-            match (pause, error) {
-                (Some(pause), _) => {
-                    decide::tell(&what, attempt, pause);
-                    tokio::time::sleep(pause).await;
-                }
-                (None, Some(error)) => return Err(error.of_call(key, attempt)),
-                (None, None) => return Err(Error::invalid("the call ended without an answer")),
-            }
-            attempt += 1;
+            let left = ends.saturating_duration_since(Instant::now());
+            let pause = again.then(|| decide::pause(&policy, sent.attempts, told, left)).flatten();
+            let Some(pause) = pause else {
+                return match ended {
+                    Ok(answer) => Ok(Answer { sent, ..answer }),
+                    Err(error) => Err(error.of_call(sent)),
+                };
+            };
+            decide::tell(&what, sent.attempts, pause);
+            tokio::time::sleep(pause).await;
         }
     }
 
     /// One attempt, read whole: an answer that breaks off is none.
-    async fn attempt(
-        &self,
-        key: Option<&str>,
-        left: Duration,
-    ) -> Result<(StatusCode, HeaderMap, Bytes), Error> {
+    async fn attempt(&self, sent: &Sent, left: Duration) -> Result<Answer, Error> {
         let shared = &self.client.shared;
         let url = format!("{}{}", shared.base, self.path);
         let mut request =
             shared.http.request(self.method.clone(), url).timeout(shared.attempt_timeout.min(left));
         let mut headers = shared.headers.clone();
         headers.extend(self.headers.clone());
-        if let Some(key) = key.and_then(|key| HeaderValue::try_from(key).ok()) {
+        if let Some(key) = sent.key.as_deref().and_then(|key| HeaderValue::try_from(key).ok()) {
             headers.insert(KEY, key);
         }
         if self.body.is_empty() {
@@ -215,14 +198,19 @@ impl CallBuilder {
         }
         let mut response = request.headers(headers).send().await.map_err(failed)?;
         let (status, headers) = (response.status(), response.headers().clone());
+        let mut answer = Answer { status, headers, body: Bytes::new(), sent: sent.clone() };
         let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        // An answer that breaks off is none, but what its status has said stays said.
+        let broke_off = |error| failed(error).showing(decide::shows(status));
+        while let Some(chunk) = response.chunk().await.map_err(broke_off)? {
             if body.len() + chunk.len() > limits::ANSWER {
-                return Err(Error::invalid("the answer is longer than this client takes"));
+                let shows = answer.shows(shared.plain_409);
+                return Err(Error::unreadable("the answer is longer than this client takes", &answer, shows));
             }
             body.extend_from_slice(&chunk);
         }
-        Ok((status, headers, body.freeze()))
+        answer.body = body.freeze();
+        Ok(answer)
     }
 }
 

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hapax_core::Executed;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::answer::Answer;
 use crate::call::CallBuilder;
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Sent};
 use crate::intent::{Intent, Journal};
 use crate::key::IdempotencyKey;
 use crate::limits;
@@ -103,23 +104,30 @@ impl Client {
     }
 
     /// Fetches the answer that is kept for a key of a route, if there is one (C6). Nothing is run.
+    ///
+    /// `None` does not say that nothing was done: what has expired looks the same (H7), and its key is free again. It is safe to
+    /// send the request with its key only while the server's retention has not passed since it was first sent, which
+    /// [`Intent::age`] tells.
     pub async fn recall(&self, path: &str, key: &IdempotencyKey) -> Result<Option<Answer>, Error> {
         let place = format!("{}/by-idempotency-key/{key}", path.trim_end_matches('/'));
-        match self.get(&place).whatever_it_is().send().await {
-            // Only an answer that says so is the kept one: a 404 may be the route's own.
-            Ok(answer) if answer.is_replayed() => Ok(Some(answer)),
-            Ok(answer) if answer.status() == 404 => Ok(None),
-            Ok(answer) => Err(crate::decide::error_of(
-                answer.status,
-                &answer.headers,
-                &answer.body,
-                self.shared.plain_409,
-                true,
-            )
-            .unwrap_or_else(|| Error::invalid("the server does not say that this is a kept answer"))
-            .of_call(Some(key.to_string()), answer.attempts)),
-            Err(error) => Err(error),
+        // That this was asked says nothing about the work, and whoever cannot be asked does not say that nothing was done.
+        let recalled =
+            |sent: &Sent| Sent { key: Some(key.to_string()), showed: Executed::Unknown, ..sent.clone() };
+        let mut answer = self.get(&place).last_answer().await.map_err(|error| {
+            let sent = recalled(error.sent());
+            error.of_call(sent)
+        })?;
+        // Only an answer that says so is the kept one: a 404 may be the route's own.
+        if answer.is_replayed() {
+            return Ok(Some(answer));
         }
+        if answer.status() == 404 {
+            return Ok(None);
+        }
+        answer.sent = recalled(&answer.sent);
+        Err(answer.error(self.shared.plain_409).unwrap_or_else(|| {
+            Error::invalid("the server does not say that this is a kept answer").of_call(answer.sent)
+        }))
     }
 
     /// Says what is about to be done, under a name of the caller's: its key is on disk when this returns (C1, C7). The same

@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use hapax_core::Executed;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::client::Plain409;
@@ -24,14 +25,33 @@ pub(crate) fn may_repeat(method: &Method, has_key: bool) -> bool {
     has_key || matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE)
 }
 
-/// The code of a problem, where the body is one.
-pub(crate) fn problem_code(headers: &HeaderMap, body: &Bytes) -> Option<String> {
-    let kind = headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
+/// What a problem says for programs to act on, where the body is one.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) code: Option<String>,
+    /// Whether the work was done. It goes before what the code alone would mean.
+    pub(crate) executed: Option<Executed>,
+    /// Whether it says that the same request may be sent again.
+    pub(crate) retryable: bool,
+}
+
+/// Reads a problem.
+pub(crate) fn said(headers: &HeaderMap, body: &Bytes) -> Said {
+    let kind =
+        headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.to_ascii_lowercase().starts_with("application/problem+json") {
-        return None;
+        return Said::default();
     }
-    let problem: serde_json::Value = serde_json::from_slice(body).ok()?;
-    problem.get("code")?.as_str().map(str::to_owned)
+    let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = |member: &str| problem.get(member).and_then(serde_json::Value::as_str);
+    let executed = match text("executed") {
+        Some("yes") => Some(Executed::Yes),
+        Some("no") => Some(Executed::No),
+        Some("unknown") => Some(Executed::Unknown),
+        _ => None,
+    };
+    let retryable = problem.get("retryable") == Some(&serde_json::Value::Bool(true));
+    Said { code: text("code").map(str::to_owned), executed, retryable }
 }
 
 /// Whether another attempt of this answer can help.
@@ -66,6 +86,15 @@ pub(crate) fn tell(what: &str, attempt: u32, pause: Duration) {
     tracing::info!(target: TARGET, attempt, "{what} on attempt {attempt}; sleeping {:.2}s", pause.as_secs_f64());
 }
 
+/// What an answer that is no error shows about the work. One that was only accepted goes on, and where a redirection leads
+/// nobody has looked.
+pub(crate) fn shows(status: StatusCode) -> Executed {
+    match status.is_success() && status != StatusCode::ACCEPTED {
+        true => Executed::Yes,
+        false => Executed::Unknown,
+    }
+}
+
 /// The error that an answer stands for; `None` for one that is none.
 pub(crate) fn error_of(
     status: StatusCode,
@@ -77,8 +106,8 @@ pub(crate) fn error_of(
     if !status.is_client_error() && !status.is_server_error() {
         return None;
     }
-    let code = problem_code(headers, body);
-    let kind = kind_of(status.as_u16(), code.as_deref(), plain, keyed);
+    let said = said(headers, body);
+    let kind = kind_of(status.as_u16(), said.code.as_deref(), plain, keyed);
     let message = match kind {
         Kind::Mismatch => "the key was used before for a different request",
         Kind::Conflict => "the state of what the request is about does not allow it",
@@ -89,9 +118,16 @@ pub(crate) fn error_of(
         _ => "the server refused the request",
     };
     let wish = retry_after::read(headers, SystemTime::now());
+    let request_id = request_id(headers);
+    let error =
+        Error::new(kind, message).answered(status.as_u16(), said.code, request_id, body.clone(), wish);
+    Some(error.said(said.executed, said.retryable))
+}
+
+/// What the server calls the request.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
     let named = headers.get("x-operation-id").or_else(|| headers.get("x-request-id"));
-    let request_id = named.and_then(|value| value.to_str().ok()).map(str::to_owned);
-    Some(Error::new(kind, message).answered(status.as_u16(), code, request_id, body.clone(), wish))
+    named.and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 fn kind_of(status: u16, code: Option<&str>, plain: Plain409, keyed: bool) -> Kind {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::{Executed, Retry};
 
+use crate::answer::Answer;
+
 /// Why a call has no answer that it asked for.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
@@ -16,12 +18,49 @@ struct Inner {
     message: String,
     status: Option<u16>,
     code: Option<String>,
-    key: Option<String>,
     request_id: Option<String>,
     body: Bytes,
     retry_after: Option<Duration>,
-    attempts: u32,
+    /// Whether the problem says that the same request may be sent again, where its status does not (408 `request-timeout`).
+    retryable: bool,
     source: Option<reqwest::Error>,
+    /// What the attempt that ended with it showed about the work.
+    shows: Executed,
+    sent: Sent,
+}
+
+/// What is known about the attempts of a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    /// The key that all of them had.
+    pub(crate) key: Option<String>,
+    /// Whether the same request may be sent again: it has a key, or its method can be repeated by its nature.
+    pub(crate) repeatable: bool,
+    /// How many there were.
+    pub(crate) attempts: u32,
+    /// The strongest of what they showed about the work, whichever of them was the last.
+    pub(crate) showed: Executed,
+}
+
+impl Sent {
+    /// Nothing was sent yet.
+    pub(crate) fn nothing() -> Self {
+        Sent { key: None, repeatable: false, attempts: 0, showed: Executed::No }
+    }
+
+    /// Adds what one more attempt showed: that the work was done stands whatever others say, and that it may have been
+    /// stands until one shows that it was.
+    pub(crate) fn showed(&mut self, executed: Executed) {
+        self.showed = stronger(self.showed, executed);
+    }
+}
+
+fn stronger(one: Executed, other: Executed) -> Executed {
+    match (one, other) {
+        (Executed::Yes, _) | (_, Executed::Yes) => Executed::Yes,
+        (Executed::Unknown, _) | (_, Executed::Unknown) => Executed::Unknown,
+        (Executed::No, Executed::No) => Executed::No,
+    }
 }
 
 /// An example that runs: a server that answers with this status and this code, and what a caller does about it. The examples
@@ -118,6 +157,15 @@ let error = client.post("/charges").body("nonsense").send().await.unwrap_err();
 assert_eq!((error.kind(), error.status()), (Kind::Invalid, Some(400)));
 assert_eq!((error.executed(), error.retry()), (Executed::No, Retry::Never));"#)]
     Invalid,
+    /// There is an answer, but it is not what was expected, or longer than this client takes. Look at it; do not send it anew.
+    #[doc = example!("201 Created", "", r#"
+let answer = client.post("/charges").key("order-42").body("10").send().await.unwrap();
+let error = answer.json::<Vec<u64>>().unwrap_err();
+assert_eq!((error.kind(), error.status()), (Kind::Unreadable, Some(201)));
+// The charge was made; only its receipt is not what this program takes it for.
+assert_eq!((error.executed(), error.retry()), (Executed::Yes, Retry::Never));
+assert_eq!(error.body(), answer.body());"#)]
+    Unreadable,
 }
 
 impl Error {
@@ -127,17 +175,39 @@ impl Error {
             message: message.into(),
             status: None,
             code: None,
-            key: None,
             request_id: None,
             body: Bytes::new(),
             retry_after: None,
-            attempts: 0,
+            retryable: false,
             source: None,
+            shows: shown_by(kind, None),
+            sent: Sent::nothing(),
         }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(Kind::Invalid, message)
+    }
+
+    /// There is an answer, which is no use to the caller. What it showed about the work stands.
+    pub(crate) fn unreadable(message: impl Into<String>, answer: &Answer, shows: Executed) -> Self {
+        let error = Self::new(Kind::Unreadable, message);
+        let request_id = crate::decide::request_id(&answer.headers);
+        let error = error.answered(answer.status.as_u16(), None, request_id, answer.body.clone(), None);
+        error.showing(shows).of_call(answer.sent.clone())
+    }
+
+    /// Takes over what the problem itself says; it goes before what its code alone would mean.
+    pub(crate) fn said(mut self, executed: Option<Executed>, retryable: bool) -> Self {
+        self.0.shows = executed.unwrap_or(self.0.shows);
+        self.0.retryable = retryable;
+        self
+    }
+
+    /// Says what the attempt showed, where that is more than the kind tells.
+    pub(crate) fn showing(mut self, shows: Executed) -> Self {
+        self.0.shows = shows;
+        self
     }
 
     pub(crate) fn network(source: reqwest::Error) -> Self {
@@ -156,6 +226,7 @@ impl Error {
     ) -> Self {
         let inner = &mut *self.0;
         inner.status = Some(status);
+        inner.shows = shown_by(inner.kind, code.as_deref());
         inner.code = code;
         inner.request_id = request_id;
         inner.body = body;
@@ -163,10 +234,13 @@ impl Error {
         self
     }
 
-    pub(crate) fn of_call(mut self, key: Option<String>, attempts: u32) -> Self {
-        self.0.key = key;
-        self.0.attempts = attempts;
+    pub(crate) fn of_call(mut self, sent: Sent) -> Self {
+        self.0.sent = sent;
         self
+    }
+
+    pub(crate) fn sent(&self) -> &Sent {
+        &self.0.sent
     }
 
     /// What kind of failure.
@@ -186,7 +260,7 @@ impl Error {
 
     /// The key as it was sent.
     pub fn key(&self) -> Option<&str> {
-        self.0.key.as_deref()
+        self.0.sent.key.as_deref()
     }
 
     /// What the server calls the request: `x-operation-id`, or `x-request-id`.
@@ -206,7 +280,7 @@ impl Error {
 
     /// How many attempts were made.
     pub fn attempts(&self) -> u32 {
-        self.0.attempts
+        self.0.sent.attempts
     }
 
     /// Whether the request collides with another one: a mismatch is a conflict, too.
@@ -214,28 +288,41 @@ impl Error {
         matches!(self.kind(), Kind::Mismatch | Kind::Conflict | Kind::InProgress | Kind::OutcomeUnknown)
     }
 
-    /// Was the work done?
+    /// Was the work done? Every attempt of the call counts: what an earlier one showed is not undone by a last one that was
+    /// turned away.
     pub fn executed(&self) -> Executed {
-        match (self.kind(), self.code()) {
-            (Kind::Mismatch | Kind::Invalid | Kind::RateLimited, _) => Executed::No,
-            (_, Some("upstream-unreachable" | "ledger-unavailable" | "overloaded" | "draining")) => {
-                Executed::No
-            }
-            (_, Some("outcome-pending" | "outcome-not-kept")) => Executed::Yes,
-            _ => Executed::Unknown,
-        }
+        stronger(self.0.sent.showed, self.shows())
     }
 
-    /// May the caller try again?
+    /// What this error alone shows.
+    pub(crate) fn shows(&self) -> Executed {
+        self.0.shows
+    }
+
+    /// May the caller try again? The last attempt decides: whatever was done, the same request is answered like that again, or
+    /// may be answered better. Where it may, it is sent as it was, with its key if it had one. A `POST` or `PATCH` without a key
+    /// never is: it could do it twice.
     pub fn retry(&self) -> Retry {
-        let after = self.retry_after().unwrap_or(Duration::from_secs(1));
-        match self.kind() {
-            Kind::Mismatch | Kind::Conflict | Kind::Invalid => Retry::Never,
-            Kind::Server if !self.status().is_some_and(crate::decide::is_retryable_status) => Retry::Never,
-            // Without a key another attempt may do it twice.
-            _ if self.key().is_none() => Retry::Never,
-            _ => Retry::SameKey(after),
+        let inner = &*self.0;
+        let can_help = match inner.kind {
+            Kind::InProgress | Kind::OutcomeUnknown | Kind::RateLimited | Kind::Network => true,
+            Kind::Server => inner.status.is_some_and(crate::decide::is_retryable_status),
+            Kind::Mismatch | Kind::Conflict | Kind::Invalid | Kind::Unreadable => false,
+        };
+        match inner.sent.repeatable && (can_help || inner.retryable) {
+            true => Retry::SameKey(self.retry_after().unwrap_or(Duration::from_secs(1))),
+            false => Retry::Never,
         }
+    }
+}
+
+/// What an error of this kind, with this problem code, shows about the work.
+fn shown_by(kind: Kind, code: Option<&str>) -> Executed {
+    match (kind, code) {
+        (Kind::Mismatch | Kind::Invalid | Kind::RateLimited, _) => Executed::No,
+        (_, Some("upstream-unreachable" | "ledger-unavailable" | "overloaded" | "draining")) => Executed::No,
+        (_, Some("outcome-pending" | "outcome-not-kept")) => Executed::Yes,
+        _ => Executed::Unknown,
     }
 }
 
@@ -252,8 +339,8 @@ impl fmt::Display for Error {
         if let Some(source) = &self.0.source {
             write!(f, ": {source}")?;
         }
-        if self.0.attempts > 1 {
-            write!(f, " after {} attempts", self.0.attempts)?;
+        if self.0.sent.attempts > 1 {
+            write!(f, " after {} attempts", self.0.sent.attempts)?;
         }
         Ok(())
     }

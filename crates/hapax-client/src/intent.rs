@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,7 @@ pub struct Journal {
 pub struct Intent {
     name: String,
     key: IdempotencyKey,
+    written: Option<SystemTime>,
     file: PathBuf,
 }
 
@@ -32,6 +34,8 @@ struct Kept {
     version: u32,
     name: String,
     key: String,
+    /// When it was written, in milliseconds since 1970. The first journals did not say.
+    written_ms: Option<u64>,
 }
 
 impl Journal {
@@ -61,10 +65,14 @@ impl Journal {
                 return Err(Error::invalid("too many intents wait in this key journal"));
             }
             let key = IdempotencyKey::fresh();
-            let kept = Kept { version: 1, name: name.to_owned(), key: key.to_string() };
+            let written_ms = milliseconds(SystemTime::now());
+            let kept = Kept { version: 1, name: name.to_owned(), key: key.to_string(), written_ms };
             let text = serde_json::to_string(&kept).map_err(|error| Error::invalid(error.to_string()))?;
             match self.write(&file, text.as_bytes()) {
-                Ok(()) => return Ok(Intent { name: name.to_owned(), key, file }),
+                Ok(()) => {
+                    let written = written_ms.and_then(time);
+                    return Ok(Intent { name: name.to_owned(), key, written, file });
+                }
                 // Somebody else was first: theirs is the key.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(broken("the key journal cannot be written", &file, &error)),
@@ -115,6 +123,25 @@ impl Intent {
         &self.key
     }
 
+    /// How long ago it was written down, on this machine's clock: nothing was sent under its key before that. `None` where it
+    /// cannot be told: an older version wrote it, or the clock was set back.
+    ///
+    /// A server keeps an outcome for its retention only. Afterwards a recall finds nothing, as if nothing had been done, and
+    /// the key is free again: an intent that is older than the retention must not simply be sent.
+    ///
+    /// ```
+    /// # fn example(intent: &hapax_client::Intent) {
+    /// use std::time::Duration;
+    ///
+    /// const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+    /// let may_be_sent = intent.age().is_some_and(|age| age < RETENTION);
+    /// # let _ = may_be_sent;
+    /// # }
+    /// ```
+    pub fn age(&self) -> Option<Duration> {
+        SystemTime::now().duration_since(self.written?).ok()
+    }
+
     /// It was done, or need not be done any more: from now on the name stands for something new.
     pub fn finish(self) -> Result<(), Error> {
         match fs::remove_file(&self.file) {
@@ -137,7 +164,16 @@ fn read(file: &Path) -> Result<Option<Intent>, Error> {
         return Err(Error::invalid("the key journal was written by a newer version"));
     }
     let key = IdempotencyKey::new(&kept.key).map_err(|_| damaged())?;
-    Ok(Some(Intent { name: kept.name, key, file: file.to_owned() }))
+    let written = kept.written_ms.and_then(time);
+    Ok(Some(Intent { name: kept.name, key, written, file: file.to_owned() }))
+}
+
+fn milliseconds(time: SystemTime) -> Option<u64> {
+    u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
+}
+
+fn time(milliseconds: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds))
 }
 
 fn broken(what: &str, path: &Path, error: &std::io::Error) -> Error {
@@ -169,6 +205,46 @@ mod tests {
         first.finish().unwrap();
         again.finish().unwrap();
         assert_ne!(*journal.intent("charge order 42").unwrap().key(), key);
+    }
+
+    /// The journal of one intent, as somebody else wrote it.
+    fn written(content: &str) -> Intent {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path()).unwrap();
+        fs::write(folder.path().join(format!("{}.intent", digest("one"))), content).unwrap();
+        let intent = journal.intent("one").unwrap();
+        assert_eq!(journal.pending().unwrap()[0].age().is_some(), intent.age().is_some());
+        assert_eq!(intent.key().as_str(), "k");
+        intent
+    }
+
+    #[test]
+    fn an_intent_tells_how_long_ago_it_was_written_to_another_process_too_c7() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = SystemTime::now();
+        let first = Journal::open(folder.path()).unwrap().intent("one").unwrap();
+        let read = Journal::open(folder.path()).unwrap().intent("one").unwrap();
+        assert_eq!(
+            (first.written, read.key()),
+            (read.written, first.key()),
+            "reading it does not make it younger"
+        );
+        assert!(read.age().unwrap() <= before.elapsed().unwrap() + Duration::from_millis(1));
+        let hours = Duration::from_secs(2 * 60 * 60);
+        let then = milliseconds(before - hours).unwrap();
+        let old = written(&format!("{{\"version\":1,\"name\":\"one\",\"key\":\"k\",\"written_ms\":{then}}}"));
+        assert!(old.age().unwrap() >= hours && old.age().unwrap() < 2 * hours, "{:?}", old.age());
+    }
+
+    #[test]
+    fn an_age_that_cannot_be_told_is_none_and_the_journal_is_read_all_the_same_c7() {
+        let without = written("{\"version\":1,\"name\":\"one\",\"key\":\"k\"}");
+        assert_eq!(without.age(), None, "written before intents had a time");
+        let ahead = milliseconds(SystemTime::now()).unwrap() + 3_600_000;
+        for time in [ahead, u64::MAX] {
+            let text = format!("{{\"version\":1,\"name\":\"one\",\"key\":\"k\",\"written_ms\":{time}}}");
+            assert_eq!(written(&text).age(), None, "the clock was set back");
+        }
     }
 
     #[test]

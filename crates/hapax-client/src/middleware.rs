@@ -126,7 +126,7 @@ impl SafeRetries {
         }
         let (status, headers) = (response.status(), response.headers().clone());
         let body = response.bytes().await?;
-        let code = decide::problem_code(&headers, &body);
+        let code = decide::said(&headers, &body).code;
         let retryable = decide::is_retryable(status, code.as_deref(), self.plain_409);
         let mut rebuilt = http::Response::new(body);
         *rebuilt.status_mut() = status;

@@ -24,7 +24,7 @@ pub enum Executed {
 pub enum Retry {
     /// The same request will fail the same way.
     Never,
-    /// Send the same request with the same key, not before this long from now.
+    /// Send the same request, with the same key where it has one, not before this long from now.
     SameKey(Duration),
 }
 

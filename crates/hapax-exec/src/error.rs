@@ -65,6 +65,15 @@ impl Error {
         self
     }
 
+    /// That the ledger cannot be asked does not undo what was done: after the work has begun, or when somebody else has the claim,
+    /// an error that stands for "nothing was run" is none of what the caller must hear.
+    pub(crate) fn after_the_work_began(mut self) -> Self {
+        if self.executed() == Executed::No {
+            self.reason = Reason::OutcomeUnknown { doubt: None };
+        }
+        self
+    }
+
     pub(crate) fn because(mut self, cause: impl fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
         self

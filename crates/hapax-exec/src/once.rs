@@ -208,6 +208,10 @@ impl<L: Ledger> Executor<L> {
         if held.grant.must_ask {
             match self.reconcile(&mut held).await? {
                 Asked::Never => {}
+                Asked::Unknown => {
+                    let cause = "nobody can say whether the former attempt happened".into();
+                    return self.conclude(held, Ended::Doubt(Doubt::Lapsed, cause)).await;
+                }
                 Asked::Ended(done) => return Ok(done),
             }
         }
@@ -243,11 +247,7 @@ impl<L: Ledger> Executor<L> {
                 Ending::Renewed { .. } => Ok(Asked::Never),
                 _ => self.what_the_ledger_says(held).await.map(Asked::Ended),
             },
-            Reconciled::Unknown => {
-                held.lease.report(&self.ledger, Report::Doubt(Doubt::Lapsed), Vec::new()).await?;
-                let doubt = Some(Doubt::Lapsed);
-                Err(Error::new(Reason::OutcomeUnknown { doubt }).about(held.grant.operation_id))
-            }
+            Reconciled::Unknown => Ok(Asked::Unknown),
         }
     }
 
@@ -279,6 +279,7 @@ impl<L: Ledger> Executor<L> {
             Ended::Doubt(doubt, cause) => (Report::Doubt(doubt), cause),
         };
         let certain = report == Report::Release(Ran::No);
+        let doubt = if let Report::Doubt(doubt) = report { doubt } else { Doubt::Failed };
         // The ledger may be away: then the lease owes the report, and the caller is told what is known here.
         let ending = held.lease.report(&self.ledger, report, Vec::new()).await.unwrap_or(match certain {
             true => Ending::Released,
@@ -290,7 +291,7 @@ impl<L: Ledger> Executor<L> {
                 Err(Error::new(Reason::AttemptFailed { executed }).about(operation_id).because(cause))
             }
             Ending::InDoubt => {
-                let reason = Reason::OutcomeUnknown { doubt: Some(Doubt::Failed) };
+                let reason = Reason::OutcomeUnknown { doubt: Some(doubt) };
                 Err(Error::new(reason).about(operation_id).because(cause))
             }
             Ending::AlreadySettled(kept) | Ending::Settled(kept) => Ok(held.done(kept)),
@@ -349,7 +350,9 @@ impl<L: Ledger> Executor<L> {
 
     /// Somebody else has the claim now: whatever was done here, the caller gets what the ledger says (L5).
     async fn what_the_ledger_says(&self, held: &Held<L>) -> Result<Done, Error> {
-        self.attach(held.claim(), held.call.attach, held.grant.operation_id).await
+        let operation_id = held.grant.operation_id;
+        let said = self.attach(held.claim(), held.call.attach, operation_id).await;
+        said.map_err(|error| error.after_the_work_began().about(operation_id))
     }
 
     fn tell_dead_letter(&self, held: &Held<L>, kept: &Kept) {
@@ -438,6 +441,7 @@ fn boot_time() -> Duration {
 /// What became of an earlier attempt.
 enum Asked {
     Never,
+    Unknown,
     Ended(Done),
 }
 

@@ -26,6 +26,7 @@ struct Faults {
     away: AtomicBool,
     lost_claims: AtomicUsize,
     lost_reports: AtomicUsize,
+    last_reports: AtomicUsize,
     time_left: Mutex<Option<Duration>>,
     claims: AtomicUsize,
     reports: AtomicUsize,
@@ -63,6 +64,11 @@ impl<L: Ledger> Faulty<L> {
     /// The next reports are carried out, but their answers are lost.
     pub fn lose_reports(&self, number: usize) {
         self.faults.lost_reports.store(number, Ordering::SeqCst);
+    }
+
+    /// So many reports are carried out and answered, then it is away.
+    pub fn go_away_after_reports(&self, number: usize) {
+        self.faults.last_reports.store(number, Ordering::SeqCst);
     }
 
     /// Lets the session look as if its term were over, as after a suspend.
@@ -166,6 +172,9 @@ impl<L: Ledger> Ledger for Faulty<L> {
         self.faults.reports.fetch_add(1, Ordering::SeqCst);
         self.reachable()?;
         let ending = self.ledger.report(claim, epoch, report, events).await;
+        if take(&self.faults.last_reports) && self.faults.last_reports.load(Ordering::SeqCst) == 0 {
+            self.set_away(true);
+        }
         if take(&self.faults.lost_reports) {
             return Err(Error::unavailable("the answer to a report was lost"));
         }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
 mod calls;
+mod executed;
 #[cfg(feature = "middleware")]
 mod middleware;
 mod server;

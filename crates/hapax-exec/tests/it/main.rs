@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
 mod attach;
+mod executed;
 mod faults;
 mod once;
 mod postgres;

@@ -1,0 +1,196 @@
+//! What an error says about the work: `executed()` and `retry()` answer for every attempt of the call (C4).
+
+use std::time::Duration;
+
+use hapax_client::{Client, Executed, IdempotencyKey, Kind, Retry, RetryPolicy};
+
+use crate::server::{Do, Server, WHOLE};
+
+const PROBLEM: &str = "content-type: application/problem+json\r\n";
+
+fn client(server: &Server) -> Client {
+    let quick = RetryPolicy::new(3, Duration::from_millis(1), Duration::from_millis(5), 0.1).unwrap();
+    Client::builder(server.url()).policy(quick).build().unwrap()
+}
+
+fn problem(status: u16, code: &str) -> Do {
+    Do::Answer(status, PROBLEM, format!("{{\"code\":\"{code}\"}}").leak())
+}
+
+#[tokio::test]
+async fn what_an_earlier_attempt_showed_is_not_undone_by_a_last_one_that_was_turned_away_c4() {
+    let pending = || problem(503, "outcome-pending");
+    let refusals = [
+        problem(503, "ledger-unavailable"),
+        problem(503, "draining"),
+        problem(503, "overloaded"),
+        problem(502, "upstream-unreachable"),
+        problem(429, "too-many"),
+        problem(401, "unauthenticated"),
+        problem(422, "key-reused"),
+    ];
+    for last in refusals {
+        for (first, executed) in [
+            (pending(), Executed::Yes),
+            (Do::Cut(0), Executed::Unknown),
+            (Do::Answer(504, "", ""), Executed::Unknown),
+            (problem(503, "draining"), Executed::No),
+        ] {
+            let told = format!("{first:?}, then {last:?}");
+            let server = Server::start([first, last.clone(), last.clone()]).await;
+            let error = client(&server).post("/charges").key("order-42").send().await.unwrap_err();
+            assert!(error.attempts() >= 2, "{told}");
+            assert_eq!(error.executed(), executed, "{told}");
+            // What may be done next is what the last one says.
+            let again = ![Kind::Invalid, Kind::Mismatch].contains(&error.kind());
+            assert_eq!(matches!(error.retry(), Retry::SameKey(_)), again, "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_was_done_once_an_attempt_shows_it_c4() {
+    let server =
+        Server::start([Do::Cut(0), problem(503, "outcome-pending"), problem(503, "ledger-unavailable")])
+            .await;
+    let error = client(&server).post("/charges").send().await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), (Some("ledger-unavailable"), Executed::Yes));
+}
+
+#[tokio::test]
+async fn a_recall_that_fails_does_not_say_that_nothing_was_done_c6() {
+    let key = IdempotencyKey::new("order-42").unwrap();
+    for (fault, again) in [
+        (problem(503, "ledger-unavailable"), true),
+        (problem(429, "too-many"), true),
+        (problem(401, "unauthenticated"), false),
+        (Do::Answer(200, "", "a page of its own"), false),
+        (Do::Cut(0), true),
+    ] {
+        let told = format!("{fault:?}");
+        let server = Server::start(vec![fault; 3]).await;
+        let error = client(&server).recall("/charges", &key).await.unwrap_err();
+        assert_eq!((error.executed(), error.key()), (Executed::Unknown, Some("order-42")), "{told}");
+        assert_eq!(matches!(error.retry(), Retry::SameKey(_)), again, "{told}");
+    }
+    let server = Server::start(vec![problem(409, "outcome-not-kept")]).await;
+    let error = client(&server).recall("/charges", &key).await.unwrap_err();
+    assert_eq!(error.executed(), Executed::Yes);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_what_was_expected_says_whether_the_work_was_done_c4() {
+    let id = "x-operation-id: op_1\r\n";
+    for (status, executed) in [(200, Executed::Yes), (201, Executed::Yes), (202, Executed::Unknown)] {
+        let server = Server::start([Do::Answer(status, id, "{\"charge\":7}")]).await;
+        let answer = client(&server).post("/charges").key("order-42").send().await.unwrap();
+        let error = answer.json::<Vec<u64>>().unwrap_err();
+        assert_eq!(
+            (error.kind(), error.executed(), error.retry()),
+            (Kind::Unreadable, executed, Retry::Never)
+        );
+        assert_eq!((error.status(), error.key()), (Some(status), Some("order-42")));
+        assert_eq!((error.request_id(), &error.body()[..]), (Some("op_1"), &b"{\"charge\":7}"[..]));
+    }
+    let kept = "idempotent-replayed: true\r\n";
+    let server = Server::start([Do::Answer(402, kept, "declined")]).await;
+    let key = IdempotencyKey::new("order-42").unwrap();
+    let refused = client(&server).recall("/charges", &key).await.unwrap().unwrap();
+    let error = refused.json::<Vec<u64>>().unwrap_err();
+    assert_eq!((error.kind(), error.executed()), (Kind::Unreadable, Executed::No), "it was refused");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_says_whether_the_work_was_done_c4() {
+    let long: &'static str = "x".repeat((64 << 20) + 1).leak();
+    for (status, executed) in [(201, Executed::Yes), (404, Executed::No), (500, Executed::Unknown)] {
+        let server = Server::start([Do::Answer(status, "", long)]).await;
+        let error = client(&server).post("/charges").send().await.unwrap_err();
+        assert_eq!((error.kind(), error.status()), (Kind::Unreadable, Some(status)));
+        assert_eq!((error.executed(), error.retry(), error.attempts()), (executed, Retry::Never, 1));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_after_its_status_has_shown_what_that_says_c4() {
+    let head = WHOLE.find("\r\n\r\n").unwrap() + 4;
+    for (cut, executed) in [(head - 1, Executed::Unknown), (head, Executed::Yes), (head + 3, Executed::Yes)] {
+        let server = Server::start([Do::Cut(cut), problem(429, "too-many"), problem(429, "too-many")]).await;
+        let error = client(&server).post("/charges").send().await.unwrap_err();
+        assert_eq!((error.kind(), error.executed()), (Kind::RateLimited, executed), "cut after {cut} bytes");
+        let server = Server::start(vec![Do::Cut(cut); 3]).await;
+        let error = client(&server).post("/charges").send().await.unwrap_err();
+        assert_eq!((error.kind(), error.executed()), (Kind::Network, executed), "cut after {cut} bytes");
+    }
+}
+
+#[tokio::test]
+async fn what_a_problem_says_itself_goes_before_what_its_code_means_c4() {
+    for (status, code, without) in [
+        (502, "upstream-unreachable", Executed::No),
+        (429, "too-many", Executed::No),
+        (422, "declined", Executed::No),
+        (409, "outcome-not-kept", Executed::Yes),
+        (500, "internal", Executed::Unknown),
+    ] {
+        for (member, executed) in [
+            (",\"executed\":\"yes\"", Executed::Yes),
+            (",\"executed\":\"no\"", Executed::No),
+            (",\"executed\":\"unknown\"", Executed::Unknown),
+            (",\"executed\":7", without),
+            ("", without),
+        ] {
+            let body: &'static str = format!("{{\"code\":\"{code}\"{member}}}").leak();
+            let server = Server::start([Do::Answer(status, PROBLEM, body)]).await;
+            let error = client(&server).post("/charges").no_key().send().await.unwrap_err();
+            assert_eq!((error.code(), error.executed()), (Some(code), executed), "{body}");
+        }
+    }
+    let plain = Do::Answer(400, "content-type: application/json\r\n", "{\"executed\":\"yes\"}");
+    let server = Server::start([plain]).await;
+    let error = client(&server).post("/charges").send().await.unwrap_err();
+    assert_eq!(error.executed(), Executed::No, "a body that is no problem says nothing");
+}
+
+#[tokio::test]
+async fn what_the_client_itself_repeats_may_be_repeated_and_nothing_else_without_a_key_c2_c4() {
+    use http::Method;
+    let wish = "retry-after: 7\r\n";
+    for method in
+        [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE, Method::POST, Method::PATCH]
+    {
+        for fault in
+            [Do::Answer(429, wish, ""), Do::Answer(503, wish, ""), Do::Cut(0), Do::Answer(500, "", "")]
+        {
+            let told = format!("{method}: {fault:?}");
+            let server = Server::start([fault.clone()]).await;
+            let one = client(&server).call(method.clone(), "/a").no_key().policy(RetryPolicy::none());
+            let error = one.send().await.unwrap_err();
+            let can_help = !matches!(fault, Do::Answer(500, ..));
+            let wanted = match &fault {
+                _ if matches!(method, Method::POST | Method::PATCH) || !can_help => Retry::Never,
+                Do::Answer(..) => Retry::SameKey(Duration::from_secs(7)),
+                Do::Cut(_) => Retry::SameKey(Duration::from_secs(1)),
+            };
+            assert_eq!(error.retry(), wanted, "{told}");
+            let server = Server::start([Do::Cut(0), Do::Answer(200, "", "")]).await;
+            let repeated = client(&server).call(method.clone(), "/a").no_key().send().await.is_ok();
+            assert_eq!(repeated, !matches!(method, Method::POST | Method::PATCH), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_problem_that_says_it_may_be_sent_again_may_be_c4() {
+    let slow = Do::Answer(408, PROBLEM, "{\"code\":\"request-timeout\",\"retryable\":true}");
+    let server = Server::start([slow.clone(), slow]).await;
+    let error = client(&server).post("/charges").send().await.unwrap_err();
+    assert_eq!(
+        (error.attempts(), error.executed()),
+        (1, Executed::No),
+        "by itself the client repeats what C2 lists"
+    );
+    assert!(matches!(error.retry(), Retry::SameKey(_)));
+    let error = client(&server).post("/charges").no_key().send().await.unwrap_err();
+    assert_eq!(error.retry(), Retry::Never);
+}

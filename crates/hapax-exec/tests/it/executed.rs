@@ -1,0 +1,110 @@
+//! What an error says about the work when the ledger goes away in the middle of things: L5, L6, L9, H7 and invariant 5.
+
+use hapax_core::{
+    ClaimRequest, Decision, Doubt, Executed, Fingerprint, Inspect as _, Ledger as _, OperationId, Outcome,
+    Report, Rerun, Retention, Retry, Terms, Verb, Verdict, View,
+};
+use hapax_exec::{Attempt, Ended, Executor, Reason, Reconciled};
+use hapax_store::memory::Memory;
+use hapax_store::{Lifecycle as _, Options};
+use hapax_testkit::faulty::Faulty;
+
+use crate::{Effects, call, claim_id, eventually, executor, identity};
+
+/// An operator takes the claim away from the attempt that runs.
+async fn take_away(ledger: &Faulty<Memory>, attempt: Attempt) {
+    let (claim, seen) = (attempt.claim.unwrap(), attempt.epoch.unwrap());
+    ledger.report(claim, seen, Report::Doubt(Doubt::Lapsed), vec![]).await.unwrap();
+    let verb = Verb::Settle(Outcome::Succeeded("by hand".into()), Retention::Forever);
+    let decision = Decision { seen, verb, actor: "ann".into(), reason: "asked the bank".into() };
+    ledger.inner().decide(claim, decision).await.unwrap();
+}
+
+/// Work that has its effect, loses its lease and ends like this; the report of that is the last thing the ledger hears.
+async fn lost(
+    (executor, ledger): (Executor<Faulty<Memory>>, Faulty<Memory>),
+    ended: Ended,
+) -> (hapax_exec::Error, OperationId) {
+    let (effects, meddling) = (Effects::default(), ledger.clone());
+    let had_effect = effects.then(ended);
+    let (told, operation_id) = tokio::sync::oneshot::channel();
+    let work = |attempt: Attempt| async move {
+        take_away(&meddling, attempt).await;
+        told.send(attempt.operation_id.unwrap()).unwrap();
+        meddling.go_away_after_reports(1);
+        had_effect(attempt).await
+    };
+    let error = executor.once(call("lost"), work).await.unwrap_err();
+    assert_eq!(effects.count(), 1, "the work ran");
+    (error, operation_id.await.unwrap())
+}
+
+#[tokio::test]
+async fn work_that_lost_its_lease_and_then_the_ledger_is_not_said_to_have_run_nothing_l5() {
+    for ended in [
+        Ended::succeeded("paid"),
+        Ended::refused("no such card"),
+        Ended::NotRun("no route".into()),
+        Ended::Unknown("connection reset".into()),
+        Ended::Doubt(Doubt::Paused, "tired".into()),
+    ] {
+        let told = format!("{ended:?}");
+        let (error, operation_id) = lost(executor(), ended).await;
+        assert_eq!((error.code(), error.executed()), ("outcome-unknown", Executed::Unknown), "{told}");
+        assert_eq!(error.operation_id(), Some(operation_id), "{told}");
+        assert!(matches!(error.retry(), Retry::SameKey(_)), "{told}");
+        assert!(error.cause().unwrap().contains("away"), "{told}: {error}");
+    }
+}
+
+/// A ledger on which a process held this key until it was gone, and an executor for whoever asks what became of it.
+async fn lapsed(key: &str) -> (Executor<Faulty<Memory>>, Faulty<Memory>) {
+    let store = Memory::open(Options::default());
+    let other = store.join();
+    let request = ClaimRequest {
+        terms: asking(),
+        ..ClaimRequest::new(identity(key), Fingerprint::of_bytes(b"10 EUR"))
+    };
+    assert!(matches!(other.claim(request).await.unwrap(), Verdict::Granted(_)));
+    other.close().await.unwrap();
+    let ledger = Faulty::new(store);
+    (Executor::new(ledger.clone()), ledger)
+}
+
+fn asking() -> Terms {
+    Terms { rerun: Rerun::Ask, ..Terms::default() }
+}
+
+#[tokio::test]
+async fn a_question_without_an_answer_leaves_doubt_although_the_ledger_has_gone_away_l6() {
+    let ((executor, ledger), effects) = (lapsed("asked").await, Effects::default());
+    let away = ledger.clone();
+    let unknown = call("asked").reconcile(move |_| {
+        away.set_away(true);
+        async { Reconciled::Unknown }
+    });
+    let error = executor.once(unknown, effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("outcome-unknown", Executed::Unknown));
+    assert!(matches!(error.reason(), Reason::OutcomeUnknown { doubt: Some(Doubt::Lapsed) }), "{error:?}");
+    assert!(error.operation_id().is_some() && effects.count() == 0);
+    ledger.set_away(false);
+    eventually("the doubt is written down", async || {
+        matches!(ledger.peek(claim_id("asked")).await, Ok(Some(View::InDoubt { reason: Doubt::Lapsed, .. })))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_question_without_an_answer_does_not_hide_what_the_ledger_has_heard_meanwhile_l5_l6() {
+    let ((executor, ledger), effects) = (lapsed("asked").await, Effects::default());
+    let meddling = ledger.clone();
+    let unknown = call("asked").reconcile(move |attempt| {
+        let meddling = meddling.clone();
+        async move {
+            take_away(&meddling, attempt).await;
+            Reconciled::Unknown
+        }
+    });
+    let done = executor.once(unknown, effects.then(Ended::succeeded("paid"))).await.unwrap();
+    assert_eq!((done.value, effects.count()), (Outcome::Succeeded("by hand".into()), 0));
+}
