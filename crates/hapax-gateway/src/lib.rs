@@ -14,6 +14,7 @@ mod http1;
 mod limits;
 pub mod metrics;
 pub mod pages;
+mod pass;
 mod read;
 mod recall;
 mod record;

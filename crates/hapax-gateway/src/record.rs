@@ -24,6 +24,7 @@ impl Seen {
             policy: None,
             scope: None,
             key: None,
+            ignored: false,
             counters: None,
             peer,
         }

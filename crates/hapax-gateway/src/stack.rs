@@ -25,10 +25,9 @@ use crate::auth::Authenticator;
 use crate::forward::{self, Came, Inbound};
 use crate::metrics::{Counters, Metrics};
 use crate::route::{NoMatch, Table, Target};
-use crate::settings::{Edge, Route, Settings, TenantLimits, Upstream};
-use crate::upload::{Pace, Upload};
-use crate::upstream::{Failed, FailedKind, Incoming, Outgoing, Pool, Reached};
-use crate::{accept, head, limits, pages, read, recall, tunnel};
+use crate::settings::{Settings, TenantLimits, Upstream};
+use crate::upstream::{Incoming, Pool};
+use crate::{accept, head, limits, pages, pass, read, recall};
 
 /// The answer to one request.
 pub(crate) type Answer = Answered<Incoming>;
@@ -64,6 +63,8 @@ pub(crate) struct Seen {
     pub(crate) policy: Option<Policy>,
     pub(crate) scope: Option<Scope>,
     pub(crate) key: Option<Key>,
+    /// A key was sent where it has no effect, which the caller is told whatever the answer is (P1).
+    pub(crate) ignored: bool,
     /// What is counted about it, once that has been looked up.
     pub(crate) counters: Option<Arc<Counters>>,
     pub(crate) peer: SocketAddr,
@@ -90,6 +91,9 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         };
         self.shared.record(&seen, &answered);
         let mut response = answered.response;
+        if seen.ignored {
+            response.headers_mut().insert(IGNORED, HeaderValue::from_static("true"));
+        }
         if let (Some(cors), Some(asked)) = (cors, asked) {
             cors.grant(&asked, response.headers_mut());
         }
@@ -135,7 +139,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         seen.policy = Some(route.policy);
         let found = key::find(&head.headers, route.policy, route.lenient, trusted)
             .inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
-        let ignored = found == Found::Ignored;
+        seen.ignored = found == Found::Ignored;
         let (scope, width, key) = match found {
             Found::Namespaced(scope, width, key) => {
                 (caller.speaks_for(scope, width, route.level)?, width, Some(key))
@@ -149,11 +153,10 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let protected = route.rule.as_ref().filter(|rule| key.is_some() || rule.derived.is_some());
         let Some(rule) = protected.cloned() else {
             shared.count_unkeyed(seen);
-            let mut answered = self.pass(edge, &route, head, body, &came, &scope, pool).await?;
-            if ignored {
-                answered.response.headers_mut().insert(IGNORED, HeaderValue::from_static("true"));
+            if shared.admission.is_draining() {
+                return Err(Problem::new(Code::Draining));
             }
-            return Ok(answered);
+            return pass::pass(edge, &route, head, body, &came, &scope, pool).await;
         };
         shared.count_key_present(seen);
 
@@ -218,74 +221,6 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         response.headers_mut().insert(ALLOW, allow);
         Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None })
     }
-
-    /// Nothing is kept: both bodies are passed on as they come (H11).
-    #[expect(clippy::too_many_arguments, reason = "each is a finding of an earlier step")]
-    async fn pass(
-        &self,
-        edge: &Edge,
-        route: &Route,
-        mut head: request::Parts,
-        mut body: accept::Incoming,
-        came: &Came,
-        scope: &Scope,
-        pool: Pool,
-    ) -> Result<Answer, Problem> {
-        if self.shared.admission.is_draining() {
-            return Err(Problem::new(Code::Draining));
-        }
-        let upgrade = tunnel::Asked::of(&mut head);
-        let mut headers = forward::headers(&head.headers, came, scope);
-        // Most bodies have come with their heads. What still comes is passed on as it does, and says how it goes on.
-        let (outgoing, pace) = match body.at_hand() {
-            Some(whole) => (Outgoing::from(whole), None),
-            None => {
-                let pace = Pace::new();
-                (Outgoing::stream(Upload::new(body, edge, pace.clone())), Some(pace))
-            }
-        };
-        if let Some(upgrade) = &upgrade {
-            upgrade.announce(&mut headers);
-        }
-        let mut request = Request::new(outgoing);
-        *request.method_mut() = head.method;
-        *request.uri_mut() = forward::target(&head.uri, &route.upstream);
-        *request.headers_mut() = headers;
-        let sent = async {
-            match upgrade {
-                // Rare, and far larger than any other call.
-                Some(upgrade) => Box::pin(upgrade.carry_out(pool, request)).await,
-                None => pool.send(request).await.map(|response| response.map(Body::stream)),
-            }
-        };
-        let sent = tokio::select! {
-            sent = sent => sent,
-            () = Pace::still_for(pace.as_deref(), route.upstream.timeout) => {
-                return Err(Problem::new(Code::UpstreamTimeout));
-            }
-        };
-        let mut response = sent.map_err(|failed| match pace.is_some_and(|pace| pace.was_too_slow()) {
-            true => Problem::new(Code::RequestTimeout),
-            false => unreachable_upstream(&failed),
-        })?;
-        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            hapax_tower::answer::remove_hop_by_hop(response.headers_mut(), &[]);
-        }
-        hapax_tower::answer::remove_ours(response.headers_mut());
-        Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None })
-    }
-}
-
-/// Nothing was kept, so nothing can be promised about another attempt.
-fn unreachable_upstream(failed: &Failed) -> Problem {
-    if failed.kind == FailedKind::RequestBody {
-        return Problem::new(Code::RequestMalformed).detail("the body cannot be read");
-    }
-    let executed = match failed.reached {
-        Reached::No => "no",
-        Reached::Perhaps => "unknown",
-    };
-    Problem::new(Code::UpstreamUnreachable).with("executed", executed)
 }
 
 /// Asks the service whether an earlier attempt happened (L6).
@@ -330,7 +265,7 @@ impl Pools {
                 error = format!("{error:#}"),
                 "a service cannot be used"
             );
-            Problem::new(Code::UpstreamUnreachable)
+            Problem::new(Code::UpstreamUnreachable).with("executed", "no")
         })?;
         pools.retain(|(known, _)| known.name != upstream.name);
         pools.push((upstream.clone(), pool.clone()));

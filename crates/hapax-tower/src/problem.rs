@@ -66,7 +66,7 @@ pub enum Code {
     TooMany,
     /// The head of the request is longer than the edge takes.
     HeadTooLarge,
-    /// The service behind could not be reached; nothing was done.
+    /// The service behind could not be reached, and nothing was done; or, without a key, it broke off.
     UpstreamUnreachable,
     /// The ledger cannot be asked; nothing was done.
     LedgerUnavailable,
@@ -156,7 +156,7 @@ impl Code {
             Self::TooMany => (429, "too-many", "A limit of this tenant is reached", true),
             Self::HeadTooLarge => (431, "head-too-large", "The head of the request is too long", false),
             Self::UpstreamUnreachable => {
-                (502, "upstream-unreachable", "The service could not be reached", true)
+                (502, "upstream-unreachable", "There is no answer from the service", true)
             }
             Self::LedgerUnavailable => (503, "ledger-unavailable", "The ledger cannot be asked", true),
             Self::OutcomePending => (503, "outcome-pending", "The outcome waits to be recorded", true),
@@ -186,7 +186,7 @@ impl Code {
         self.row().2
     }
 
-    /// Whether the same request with the same key may be sent again.
+    /// Whether the same request with the same key may be sent again. A problem of a request without one can say otherwise.
     pub fn is_retryable(self) -> bool {
         self.row().3
     }
@@ -223,6 +223,7 @@ impl Code {
 pub struct Problem {
     code: Code,
     status: StatusCode,
+    retryable: bool,
     detail: Option<String>,
     operation_id: Option<OperationId>,
     retry_after: Option<Duration>,
@@ -237,6 +238,7 @@ impl Problem {
         Problem {
             code,
             status: code.status(),
+            retryable: code.is_retryable(),
             detail: None,
             operation_id: None,
             retry_after,
@@ -263,6 +265,13 @@ impl Problem {
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
+        self
+    }
+
+    /// The same request must not simply be sent again, although it usually may after this code: nothing protects it.
+    #[must_use]
+    pub fn not_retryable(mut self) -> Self {
+        (self.retryable, self.retry_after) = (false, None);
         self
     }
 
@@ -298,7 +307,7 @@ impl Problem {
         body.insert("title".into(), self.code.title().into());
         body.insert("status".into(), self.status.as_u16().into());
         body.insert("code".into(), self.code.as_str().into());
-        body.insert("retryable".into(), self.code.is_retryable().into());
+        body.insert("retryable".into(), self.retryable.into());
         // Clients of many APIs look for this member and for nothing else: without it, one of them takes any JSON for success
         // (ADR 16).
         let message = self.detail.as_deref().unwrap_or(self.code.title());

@@ -23,6 +23,7 @@ mod reload;
 mod retrying;
 mod smuggling;
 mod tls;
+mod unprotected;
 mod upgrade;
 mod upstream;
 mod upstream_sending;

@@ -37,7 +37,9 @@ pub(crate) async fn check<L: hapax_core::Ledger>(world: &World<L>, got: &Got, st
     assert_eq!(got.header("link"), Some(format!("<{page}>; rel=\"describedby\"").as_str()));
     assert_eq!(body["error"]["code"], code, "for clients that look for `error` only: {body}");
     assert!(body["error"]["type"].is_string() && body["error"]["message"].is_string(), "{body}");
-    let retryable = RETRYABLE.contains(&code);
+    // What nothing protects and may have been done is final whatever its code: see `unprotected`.
+    let final_here = body["detail"].as_str().is_some_and(|detail| detail.contains("no key protects"));
+    let retryable = RETRYABLE.contains(&code) && !final_here;
     assert_eq!(body["retryable"], retryable, "{code}");
     if retryable && [409, 429, 503].contains(&status) {
         let after = got.header("retry-after").unwrap_or_else(|| panic!("{code} says when"));

@@ -1,0 +1,100 @@
+//! Step 7 for a request without a key: nothing is claimed and nothing is kept, both bodies pass as they come (H11).
+//!
+//! Nothing protects such a request. Where it may have arrived, nobody is told to send it again, unless its method says that
+//! twice is the same as once.
+
+use hapax_core::Scope;
+use hapax_exec::How;
+use hapax_tower::{Answered, Body, Code, Event, Problem};
+use http::{Method, Request, StatusCode, request};
+
+use crate::forward::{self, Came};
+use crate::settings::{Edge, Route};
+use crate::stack::Answer;
+use crate::upload::{Pace, Upload};
+use crate::upstream::{Failed, FailedKind, Outgoing, Pool, Reached};
+use crate::{accept, tunnel};
+
+/// Passes a request on, and its answer back.
+pub(crate) async fn pass(
+    edge: &Edge,
+    route: &Route,
+    mut head: request::Parts,
+    mut body: accept::Incoming,
+    came: &Came,
+    scope: &Scope,
+    pool: Pool,
+) -> Result<Answer, Problem> {
+    let upgrade = tunnel::Asked::of(&mut head);
+    let mut headers = forward::headers(&head.headers, came, scope);
+    // Most bodies have come with their heads. What still comes is passed on as it does, and says how it goes on.
+    let (outgoing, pace) = match body.at_hand() {
+        Some(whole) => (Outgoing::from(whole), None),
+        None => {
+            let pace = Pace::new();
+            (Outgoing::stream(Upload::new(body, edge, pace.clone())), Some(pace))
+        }
+    };
+    if let Some(upgrade) = &upgrade {
+        upgrade.announce(&mut headers);
+    }
+    let mut request = Request::new(outgoing);
+    *request.method_mut() = head.method.clone();
+    *request.uri_mut() = forward::target(&head.uri, &route.upstream);
+    *request.headers_mut() = headers;
+    let sent = async {
+        match upgrade {
+            // Rare, and far larger than any other call.
+            Some(upgrade) => Box::pin(upgrade.carry_out(pool, request)).await,
+            None => pool.send(request).await.map(|response| response.map(Body::stream)),
+        }
+    };
+    let sent = tokio::select! {
+        sent = sent => sent,
+        () = Pace::still_for(pace.as_deref(), route.upstream.timeout) => return Err(too_late(&head.method)),
+    };
+    let mut response = sent.map_err(|failed| {
+        let too_slow = pace.is_some_and(|pace| pace.was_too_slow());
+        unanswered(&failed, too_slow, &head.method)
+    })?;
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        hapax_tower::answer::remove_hop_by_hop(response.headers_mut(), &[]);
+    }
+    hapax_tower::answer::remove_ours(response.headers_mut());
+    Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None })
+}
+
+/// The service has not answered in time; whether it will do what was asked is not known.
+fn too_late(method: &Method) -> Problem {
+    let problem = Problem::new(Code::UpstreamTimeout);
+    unprotected(problem, "the service has not answered yet", Reached::Perhaps, method)
+}
+
+/// The service has not answered, and will not.
+fn unanswered(failed: &Failed, too_slow: bool, method: &Method) -> Problem {
+    let (code, what) = match (failed.kind, failed.reached) {
+        (FailedKind::RequestBody, _) if too_slow => (Code::RequestTimeout, "the body came too slowly"),
+        (FailedKind::RequestBody, _) => {
+            return Problem::new(Code::RequestMalformed).detail("the body cannot be read");
+        }
+        (_, Reached::No) => (Code::UpstreamUnreachable, "the service could not be reached"),
+        (FailedKind::Malformed, _) => {
+            (Code::UpstreamUnreachable, "the service was reached, and its answer cannot be read")
+        }
+        _ => (Code::UpstreamUnreachable, "the service was reached, and broke off before it had answered"),
+    };
+    unprotected(Problem::new(code), what, failed.reached, method)
+}
+
+/// What can be said of another attempt where nothing was kept.
+fn unprotected(problem: Problem, what: &str, reached: Reached, method: &Method) -> Problem {
+    match reached {
+        Reached::No => problem.with("executed", "no").detail(format!("{what}; nothing of the request was sent")),
+        Reached::Perhaps if method.is_idempotent() => problem
+            .with("executed", "unknown")
+            .detail(format!("{what}; it may have done what was asked, and {method} can be sent again")),
+        Reached::Perhaps => problem.with("executed", "unknown").not_retryable().detail(format!(
+            "{what}; it may have done what was asked, and no key protects this request: find out before it is sent again"
+        )),
+    }
+}
