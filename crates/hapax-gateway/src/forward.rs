@@ -18,9 +18,9 @@ use http::header::{ACCEPT_ENCODING, CONNECTION, COOKIE, FORWARDED, HeaderMap, He
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
 
-use crate::limits;
 use crate::settings::{OnExhausted, Upstream, UpstreamKey};
 use crate::upstream::{Failed, Incoming, Outgoing, Pool, Reached};
+use crate::{auth, limits};
 
 /// The tenant that hapax has made out.
 pub(crate) const TENANT: HeaderName = HeaderName::from_static("x-tenant-id");
@@ -78,7 +78,7 @@ fn stays_here(name: &HeaderName, value: &HeaderValue, trusted: bool) -> bool {
         "forwarded" => !trusted,
         _ if text.starts_with("x-forwarded-") => !trusted,
         // Known to hapax alone: whoever has it can call the edge.
-        "authorization" => is_api_key(value.as_bytes()),
+        "authorization" => auth::shows_api_key(value.as_bytes()),
         // Stays only if it is right; the pool sees to that.
         "content-length" => false,
         _ if is_written_here(text) => true,
@@ -123,11 +123,6 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-fn is_api_key(value: &[u8]) -> bool {
-    value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
-        && value[7..].starts_with(b"hpx_")
-}
-
 /// `Forwarded` and its older relatives, behind what a trusted peer has said.
 fn say_where_from(headers: &mut HeaderMap, came: &Came) {
     let (proto, host) = (if came.tls { "https" } else { "http" }, came.host.to_str().unwrap_or_default());
@@ -148,15 +143,13 @@ fn say_where_from(headers: &mut HeaderMap, came: &Came) {
     headers.insert(FORWARDED_HOST, host);
 }
 
-/// Our own entry of a list, behind what a trusted peer has said; of others nothing is left in the headers.
+/// Our own entry of a list, behind all that a trusted peer has said; of others nothing is left in the headers.
 fn behind(headers: &HeaderMap, came: &Came, name: &HeaderName, entry: &[&str]) -> String {
-    let said = match came.trusted {
-        true => headers.get(name).and_then(|value| value.to_str().ok()),
-        false => None,
-    };
-    let mut text = String::with_capacity(said.map_or(0, str::len) + FIELD);
-    if let Some(said) = said {
-        text.extend([said, ", "]);
+    let mut text = String::with_capacity(FIELD);
+    if came.trusted {
+        // A list may come in several lines, in order (RFC 9110, 5.3).
+        let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+        lines.filter(|line| !line.is_empty()).for_each(|line| text.extend([line, ", "]));
     }
     text.extend(entry.iter().copied());
     text
