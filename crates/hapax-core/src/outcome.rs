@@ -44,7 +44,8 @@ impl Outcome {
 pub enum Retention {
     /// This long from the settle.
     For(Duration),
-    /// This long from the first grant, for keys derived from what was asked (H9).
+    /// This long from the grant under which it is settled, for keys derived from what was asked (H9). Not from the first
+    /// grant: what was released before does not count, or an outage as long as this would leave nothing to keep.
     SinceGrant(Duration),
     /// Until it is purged.
     Forever,

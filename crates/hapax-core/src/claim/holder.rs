@@ -57,7 +57,7 @@ fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> 
     let mut after = claim.with(State::Settled {
         outcome: outcome.clone(),
         settled_at: now.time,
-        keep_until: retention.keep_until(claim.opened_at, now.time),
+        keep_until: retention.keep_until(claim.granted_at, now.time),
         by: SettledBy::Holder,
     });
     after.earlier_may_have_run = false;

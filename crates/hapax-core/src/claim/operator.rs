@@ -20,7 +20,7 @@ pub(super) fn decide(claim: Option<&Claim>, decision: &Decision, now: &Now) -> (
             let state = State::Settled {
                 outcome: outcome.clone(),
                 settled_at: now.time,
-                keep_until: retention.keep_until(present.opened_at, now.time),
+                keep_until: retention.keep_until(present.granted_at, now.time),
                 by: SettledBy::Operator,
             };
             done(Claim { epoch: now.next_epoch, ..present.with(state) })

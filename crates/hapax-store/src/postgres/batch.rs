@@ -402,7 +402,7 @@ const SETTLE_ONE: &str = concat!(
     "WITH done AS ( \
         UPDATE hapax.claims c SET state = 'S', note = 'h', since = ",
     moment!(),
-    ", until = hapax.later(CASE WHEN $4 THEN c.opened_at ELSE ",
+    ", until = hapax.later(CASE WHEN $4 THEN c.granted_at ELSE ",
     moment!(),
     " END, $5) \
         WHERE c.digest = $2 AND c.epoch = $3 AND c.state = 'H' AND c.xmax = 0 \

@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("sql/0004_slow.sql"),
     include_str!("sql/0005_sweep.sql"),
     include_str!("sql/0006_set_aside.sql"),
+    include_str!("sql/0007_since_grant.sql"),
 ];
 
 /// The version of the schema that this hapax makes and knows.

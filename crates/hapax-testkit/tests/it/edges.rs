@@ -206,26 +206,44 @@ fn whoever_lost_the_lease_clears_nothing() {
 }
 
 #[test]
-fn a_retention_since_the_grant_counts_from_the_first_one_and_ends_to_the_microsecond() {
+fn a_retention_since_the_grant_counts_from_the_one_that_settles_and_ends_to_the_microsecond() {
     // L10, H9
     let mut world = World::new();
-    let opened_at = world.time;
     world.grant(1, rerun(Rerun::Safe));
     world.wait(TERM);
+    let granted_at = world.time;
     let second = world.grant(2, rerun(Rerun::Safe));
     world.renew();
+    world.wait(Duration::from_secs(1));
     let hour = Duration::from_secs(3_600);
     let Ending::Settled(kept) =
         world.report(second.epoch, Report::Settle(ok("done"), Retention::SinceGrant(hour)))
     else {
         panic!("not settled")
     };
-    assert_eq!(kept.keep_until, opened_at.after(hour));
-    world.time = opened_at.after(hour - MICRO);
+    assert_eq!(kept.keep_until, granted_at.after(hour));
+    world.time = granted_at.after(hour - MICRO);
     assert!(matches!(world.view(), Some(View::Settled(_))));
     world.wait(MICRO);
     assert_eq!(world.view(), None);
     assert_eq!(world.say(Command::Sweep(second.epoch)), Answer::Swept(hapax_core::Swept::Forgotten));
+}
+
+#[test]
+fn an_outage_longer_than_a_retention_since_the_grant_does_not_use_it_up() {
+    // H9
+    let mut world = World::new();
+    let window = Duration::from_secs(5);
+    for attempt in 1..=4 {
+        let grant = world.grant(attempt, Terms::default());
+        assert_eq!(world.report(grant.epoch, Report::Release(Ran::No)), Ending::Released);
+        world.wait(Duration::from_secs(2));
+    }
+    let grant = world.grant(5, Terms::default());
+    let settle = Report::Settle(ok("done"), Retention::SinceGrant(window));
+    assert!(matches!(world.report(grant.epoch, settle), Ending::Settled(_)));
+    world.wait(window - MICRO);
+    assert!(matches!(world.ask(by(6, Terms::default())), Verdict::Replay(_)));
 }
 
 #[test]
