@@ -124,7 +124,7 @@ impl Embedded {
             let clock = Arc::new(Guarded::new(clock, meta.latest));
             let (memory, sessions) = begin(&conn, meta, &clock, options.term)?;
             let state = State::new(clock, sessions, Table::new(&options, false), options.notify);
-            Ok((memory, Arc::new(state), Space::new(&conn, &folder, quota)?))
+            Ok((memory, Arc::new(state), Space::new(&conn, &folder, quota, options.largest_outcome)?))
         };
         let (mut memory, state, space) = prepare().map_err(|fault| schema::opening_fault(&at, fault))?;
         folder.sync()?;
