@@ -173,8 +173,9 @@ impl Embedded {
     }
 }
 
-/// Looks at the files, opens the database and looks at what it is.
+/// Looks at the files, opens the database and looks at what it is. Only for whoever has the lock.
 fn open_database(folder: &Folder, marked: u64) -> Result<(Connection, Meta), Error> {
+    space::make_way(folder);
     let length = folder::check_database(&folder.database())?;
     let log = std::fs::metadata(folder.wal()).map_or(0, |file| file.len());
     wal::check(&folder.wal())?;

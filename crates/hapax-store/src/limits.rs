@@ -137,6 +137,9 @@ pub const SPACE_AMPLE: u64 = 1024 * 1024 * 1024;
 /// Bytes of the file that is given up when the disk is full, so that there is room for outcomes (B5).
 pub const BALLAST_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Bytes on disk with which an embedded store can be opened: those of its log's index, and of one commit.
+pub const SPACE_TO_OPEN: u64 = 4 * 1024 * 1024;
+
 /// How often the free space on disk is looked at while there is ample, and while claims are refused.
 pub const SPACE_EVERY: Duration = Duration::from_millis(200);
 

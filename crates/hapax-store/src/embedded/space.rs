@@ -9,7 +9,7 @@
 //! tried again without its claims.
 
 use std::fs::{self, OpenOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rusqlite::Connection;
@@ -77,6 +77,20 @@ impl Room {
     }
 }
 
+/// Gives up the ballast where there is not even room to open a store: without that, nobody could read what it has kept. A
+/// store that is opened takes it again, if there is room for it beside what opening took.
+pub(super) fn make_way(folder: &Folder) {
+    if disk_room(folder.path()) < limits::SPACE_TO_OPEN {
+        // If it is not there, there is nothing to give up.
+        let _ = fs::remove_file(folder.ballast());
+    }
+}
+
+fn disk_room(folder: &Path) -> u64 {
+    // What cannot be found out is found out when a write fails.
+    statvfs(folder).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 impl Space {
     /// Takes the ballast on board and sets the quota.
     pub(super) fn new(
@@ -120,7 +134,7 @@ impl Space {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        self.room.free = self.disk_room();
+        self.room.free = disk_room(&self.folder);
         let on_disk = self.room.is_enough_for(held);
         let in_quota = match self.quota {
             None => true,
@@ -128,7 +142,7 @@ impl Space {
         };
         if self.room.refusing && on_disk && in_quota {
             self.room.refusing = !self.make_ready(conn)?;
-            self.room.free = self.disk_room();
+            self.room.free = disk_room(&self.folder);
         } else {
             self.room.refusing = !(on_disk && in_quota);
         }
@@ -169,10 +183,5 @@ impl Space {
             let _ = fs::remove_file(&self.ballast);
         }
         taken
-    }
-
-    fn disk_room(&self) -> u64 {
-        // What cannot be found out is found out when a write fails.
-        statvfs(&self.folder).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 }

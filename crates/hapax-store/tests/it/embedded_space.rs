@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use hapax_core::{Ending, Error, Kind, Ledger as _, Outcome, Report, Verdict};
-use hapax_store::Options;
 use hapax_store::conformance::{DAY, granted, ok};
 use hapax_store::embedded::Embedded;
+use hapax_store::{Lifecycle as _, Options};
 
 use crate::embedded::{ask, retried, runtime};
 
@@ -133,5 +133,31 @@ fn of_outcomes_that_come_together_those_are_kept_that_have_room_b5() {
                 (number, other) => panic!("{number}: {other:?}"),
             }
         }
+    });
+}
+
+#[test]
+fn a_store_can_be_opened_on_a_full_disk_b5() {
+    on_a_disk_of(72, async |disk| {
+        let (at, ballast) = (disk.join("store"), disk.join("store/hapax.ballast"));
+        let store = Embedded::open(&at, Options::default()).unwrap();
+        let epoch = granted(&store, &ask("kept")).await.epoch;
+        settle(&store, "kept", epoch, ok("done")).await.unwrap();
+        let late = granted(&store, &ask("late")).await.epoch;
+        store.close().await.unwrap();
+        drop(store);
+        assert!(ballast.exists());
+        leave(&disk, 0);
+
+        let store = Embedded::open(&at, Options::default()).unwrap();
+        assert_eq!(retried(&store, "kept").await, Ok(ok("done")));
+        assert_eq!(store.claim(ask("new")).await.unwrap_err().kind(), Kind::Unavailable);
+        // What was running when the process ended comes to its end now.
+        settle(&store, "late", late, ok("late")).await.unwrap();
+        assert_eq!(retried(&store, "late").await, Ok(ok("late")));
+        std::fs::remove_file(disk.join(SOMEBODY)).unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        granted(&store, &ask("new")).await;
+        assert!(ballast.exists(), "it is taken again");
     });
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax_core::{Counts, Ending, Epoch, Filter, Inspect as _, Kind, Ledger as _, Report, Verdict};
-use hapax_store::conformance::{DAY, granted, ok};
+use hapax_store::conformance::{DAY, granted};
 use hapax_store::embedded::{Embedded, Quota};
 use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::clock::VirtualClock;
