@@ -124,7 +124,7 @@ impl Embedded {
             let clock = Arc::new(Guarded::new(clock, meta.latest));
             let (memory, sessions) = begin(&conn, meta, &clock, options.term)?;
             let state = State::new(clock, sessions, Table::new(&options, false), options.notify);
-            Ok((memory, Arc::new(state), Space::new(&conn, &folder, quota)?))
+            Ok((memory, Arc::new(state), Space::new(&conn, &folder, quota, options.largest_outcome)?))
         };
         let (mut memory, state, space) = prepare().map_err(|fault| schema::opening_fault(&at, fault))?;
         folder.sync()?;
@@ -173,8 +173,9 @@ impl Embedded {
     }
 }
 
-/// Looks at the files, opens the database and looks at what it is.
+/// Looks at the files, opens the database and looks at what it is. Only for whoever has the lock.
 fn open_database(folder: &Folder, marked: u64) -> Result<(Connection, Meta), Error> {
+    space::make_way(folder);
     let length = folder::check_database(&folder.database())?;
     let log = std::fs::metadata(folder.wal()).map_or(0, |file| file.len());
     wal::check(&folder.wal())?;

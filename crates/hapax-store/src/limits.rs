@@ -118,13 +118,29 @@ pub const PAGE_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes on disk that are kept for the outcomes of what was granted (B5).
 pub const SPACE_RESERVE: u64 = 32 * 1024 * 1024;
 
-/// Bytes on disk that are kept for each claim that is held (B5).
-pub const SPACE_PER_HELD: u64 = 16 * 1024;
+/// Bytes of the largest outcome that a store makes room for unless the options say otherwise: what a layer keeps of an answer by
+/// default (B5).
+pub const LARGEST_OUTCOME: usize = 1024 * 1024;
+
+/// Held claims for each of which there is room for the largest outcome, whatever was seen before (B5).
+pub const SPACE_FULL_HELD: u64 = 256;
+
+/// The least bytes that are kept for the outcome of a claim that is held beyond those (B5).
+pub const SPACE_LEAST_HELD: u64 = 16 * 1024;
+
+/// An outcome is written twice: to the log, and from there to the database.
+pub const SPACE_TIMES: u64 = 2;
+
+/// Bytes on disk beyond what is kept back, with which the free space is looked at only now and then.
+pub const SPACE_AMPLE: u64 = 1024 * 1024 * 1024;
 
 /// Bytes of the file that is given up when the disk is full, so that there is room for outcomes (B5).
 pub const BALLAST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How often the free space on disk is looked at.
+/// Bytes on disk with which an embedded store can be opened: those of its log's index, and of one commit.
+pub const SPACE_TO_OPEN: u64 = 4 * 1024 * 1024;
+
+/// How often the free space on disk is looked at while there is ample, and while claims are refused.
 pub const SPACE_EVERY: Duration = Duration::from_millis(200);
 
 /// Bad records that a verification names.

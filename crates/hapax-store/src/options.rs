@@ -28,6 +28,9 @@ pub struct Options {
     pub table_validity: Duration,
     /// How long a command of unknown fate is sent again before the store reports that it is unavailable (L13).
     pub patience: Duration,
+    /// Bytes of the largest outcome that anybody is going to report: an embedded store grants a claim only while there is
+    /// room for it on disk (B5). Where larger ones come, they are kept while they fit, and reckoned with from then on.
+    pub largest_outcome: usize,
     /// The clock to use instead of the store's own. Production leaves it empty (L12).
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -44,6 +47,7 @@ impl Default for Options {
             table_bytes: limits::TABLE_BYTES,
             table_validity: limits::TABLE_VALIDITY,
             patience: limits::PATIENCE,
+            largest_outcome: limits::LARGEST_OUTCOME,
             clock: None,
         }
     }

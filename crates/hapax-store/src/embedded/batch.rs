@@ -21,6 +21,7 @@ use super::schema::Meta;
 use super::session::{Moment, Sessions};
 use super::shared::LanePlan;
 use super::shelf::Shelves;
+use super::space::Room;
 use super::streams::Plan;
 use super::{audit as notes, claims, shared};
 use crate::limits;
@@ -87,8 +88,8 @@ pub(super) struct Batch<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) sessions: &'a Sessions,
     pub(super) moment: Moment,
-    /// New claims are refused.
-    pub(super) refusing: bool,
+    /// How much room there is for new claims.
+    pub(super) room: Room,
     /// Something was written, so there is something to commit.
     pub(super) dirty: bool,
     /// The present command has begun to write: its failure cannot be contained any more.
@@ -154,7 +155,7 @@ impl Batch<'_> {
         }
         self.memory.shelves.flush(self.conn)?;
         let meta = &mut self.memory.meta;
-        self.memory.merge.write(self.conn, &mut meta.told, self.refusing)?;
+        self.memory.merge.write(self.conn, &mut meta.told, self.room.refusing)?;
         meta.batch += 1;
         meta.latest = meta.latest.max(self.moment.time);
         // A block is reserved long before it is used: even a log that lost its end does not lead to an epoch
@@ -197,7 +198,7 @@ impl Batch<'_> {
         } else {
             Plan::new(self.conn, events, now.time)?
         };
-        if self.refusing && grants(&answer) && !matches!(change, Change::None) {
+        if grants(&answer) && !matches!(change, Change::None) && !self.has_room() {
             return Err(full().into());
         }
         if let (Answer::Verdict(Verdict::Replay(_)), Some(stored)) = (&answer, &before) {
@@ -228,6 +229,11 @@ impl Batch<'_> {
             plan.write(self.conn)?;
         }
         Ok(answer)
+    }
+
+    /// Whether there is room for the outcome of one more claim.
+    fn has_room(&self) -> bool {
+        !self.room.refusing && self.room.is_enough_for(self.memory.shelves.held() + 1)
     }
 
     /// A claim as it is stored; what was granted lately is still in memory.
@@ -342,7 +348,7 @@ impl Batch<'_> {
     }
 
     fn append(&mut self, write: &Append) -> Result<Head, Fault> {
-        if self.refusing {
+        if self.room.refusing {
             return Err(full().into());
         }
         let plan = Plan::new(self.conn, std::slice::from_ref(write), self.moment.time)?;
@@ -352,7 +358,7 @@ impl Batch<'_> {
     }
 
     fn put(&mut self, id: &DocumentId, expect: u64, body: &bytes::Bytes) -> Result<u64, Fault> {
-        if self.refusing {
+        if self.room.refusing {
             return Err(full().into());
         }
         shared::expect(self.conn, id, expect)?;
@@ -416,7 +422,7 @@ mod tests {
                 memory: &mut memory,
                 sessions: &sessions,
                 moment: clock.moment(),
-                refusing: false,
+                room: Room::new(0),
                 dirty: true,
                 writing: false,
                 wipe: false,

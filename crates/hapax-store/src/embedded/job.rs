@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hapax_core::journal::{Append, Head};
 use hapax_core::lane::{LaneAnswer, LaneCommand, LaneId};
 use hapax_core::registry::DocumentId;
-use hapax_core::{Answer, ClaimId, Command, Epoch, Error, Identity, SweepReport};
+use hapax_core::{Answer, ClaimId, Command, Epoch, Error, Identity, Outcome, Report, SweepReport};
 
 use super::reply::Reply;
 
@@ -37,6 +37,17 @@ pub(super) enum What {
     Beat,
     /// End the session.
     End,
+}
+
+impl What {
+    /// The outcome that is to be kept, if one is.
+    pub(super) fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            What::Step { command: Command::Hold(_, Report::Settle(outcome, _)), .. } => Some(outcome),
+            What::Step { command: Command::Set(_, outcome, _), .. } => Some(outcome),
+            _ => None,
+        }
+    }
 }
 
 /// What whoever asked is told.

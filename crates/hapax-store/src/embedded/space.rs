@@ -1,12 +1,15 @@
 //! Room on disk (B5): new claims are refused while there is still room for the outcomes of those that were
 //! granted.
 //!
-//! Two things are kept back. A reserve: below it nothing is granted. And a file of nothing, the ballast, for
-//! the case that somebody else fills the disk: when a write finds no room, the ballast is given up and the
-//! batch is tried again without its claims.
+//! Two things are kept back. A reserve, without which nothing is granted: 32 MiB, and for each claim that is held twice the
+//! largest outcome that it may bring, because that goes to the log and from there to the database. What is the largest
+//! is said by the options; where more than 256 are held, the largest that was seen since the store was opened
+//! counts for each of the others, or nobody could have ten thousand small calls under way. And a file of nothing, the
+//! ballast, for the case that somebody else fills the disk: when a write finds no room, the ballast is given up and the batch is
+//! tried again without its claims.
 
 use std::fs::{self, OpenOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rusqlite::Connection;
@@ -32,13 +35,70 @@ pub(super) struct Space {
     ballast: PathBuf,
     /// Pages up to which claims are granted, and pages there are in all.
     quota: Option<[i64; 2]>,
-    refusing: bool,
+    room: Room,
     looked: Option<Instant>,
+}
+
+/// How much room there is for what may be granted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// New claims are refused, and whatever else can be done without.
+    pub(super) refusing: bool,
+    /// Bytes that were free on disk.
+    free: u64,
+    /// Bytes of the largest outcome that may come.
+    largest: u64,
+    /// Bytes of the largest outcome that has come.
+    seen: u64,
+}
+
+impl Room {
+    /// Room without end, until something else is known.
+    pub(super) fn new(largest: usize) -> Self {
+        Room { refusing: false, free: u64::MAX, largest: largest as u64, seen: limits::SPACE_LEAST_HELD }
+    }
+
+    /// Whether the outcomes of so many held claims have room.
+    pub(super) fn is_enough_for(&self, held: u64) -> bool {
+        self.free >= self.needed(held)
+    }
+
+    /// Bytes that are kept back while so many claims are held.
+    fn needed(&self, held: u64) -> u64 {
+        let fully = held.min(limits::SPACE_FULL_HELD);
+        let outcomes =
+            fully.saturating_mul(self.largest).saturating_add((held - fully).saturating_mul(self.seen));
+        outcomes.saturating_mul(limits::SPACE_TIMES).saturating_add(limits::SPACE_RESERVE)
+    }
+
+    /// Whether there is so much that nobody need look often.
+    fn is_ample_for(&self, held: u64) -> bool {
+        self.free >= self.needed(held).saturating_add(limits::SPACE_AMPLE)
+    }
+}
+
+/// Gives up the ballast where there is not even room to open a store: without that, nobody could read what it has kept. A
+/// store that is opened takes it again, if there is room for it beside what opening took.
+pub(super) fn make_way(folder: &Folder) {
+    if disk_room(folder.path()) < limits::SPACE_TO_OPEN {
+        // If it is not there, there is nothing to give up.
+        let _ = fs::remove_file(folder.ballast());
+    }
+}
+
+fn disk_room(folder: &Path) -> u64 {
+    // What cannot be found out is found out when a write fails.
+    statvfs(folder).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 impl Space {
     /// Takes the ballast on board and sets the quota.
-    pub(super) fn new(conn: &Connection, folder: &Folder, quota: Quota) -> Result<Self, Fault> {
+    pub(super) fn new(
+        conn: &Connection,
+        folder: &Folder,
+        quota: Quota,
+        largest: usize,
+    ) -> Result<Self, Fault> {
         let quota = match quota.bytes {
             None => None,
             Some(bytes) => {
@@ -48,41 +108,51 @@ impl Space {
             }
         };
         let folder_path = folder.path().to_owned();
-        let mut space =
-            Space { folder: folder_path, ballast: folder.ballast(), quota, refusing: false, looked: None };
+        let room = Room::new(largest);
+        let mut space = Space { folder: folder_path, ballast: folder.ballast(), quota, room, looked: None };
         space.take_ballast();
         Ok(space)
     }
 
-    /// Whether new claims are refused.
-    pub(super) fn refusing(&self) -> bool {
-        self.refusing
+    /// How much room there is.
+    pub(super) fn room(&self) -> Room {
+        self.room
+    }
+
+    /// Takes note of an outcome that has come.
+    pub(super) fn saw(&mut self, bytes: usize) {
+        self.room.seen = self.room.seen.max(bytes as u64);
+        self.room.largest = self.room.largest.max(bytes as u64);
     }
 
     /// Looks at how much room there is, not too often.
     pub(super) fn look(&mut self, conn: &Connection, held: u64) -> Result<(), Fault> {
         let recent = self.looked.is_some_and(|at| at.elapsed() < limits::SPACE_EVERY);
-        if recent && self.quota.is_none() {
+        // Where room is short, whatever is written between two looks counts.
+        let enough = self.room.refusing || self.room.is_ample_for(held);
+        if recent && enough && self.quota.is_none() {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        let on_disk = self.disk_room() >= limits::SPACE_RESERVE + held.saturating_mul(limits::SPACE_PER_HELD);
+        self.room.free = disk_room(&self.folder);
+        let on_disk = self.room.is_enough_for(held);
         let in_quota = match self.quota {
             None => true,
             Some([granting, _]) => pragma(conn, "page_count")? - pragma(conn, "freelist_count")? < granting,
         };
-        if self.refusing && on_disk && in_quota {
-            self.refusing = !self.make_ready(conn)?;
+        if self.room.refusing && on_disk && in_quota {
+            self.room.refusing = !self.make_ready(conn)?;
+            self.room.free = disk_room(&self.folder);
         } else {
-            self.refusing = !(on_disk && in_quota);
+            self.room.refusing = !(on_disk && in_quota);
         }
         Ok(())
     }
 
     /// Gives up what was kept back. `false` when there is nothing left to give up.
     pub(super) fn give_way(&mut self, conn: &Connection) -> Result<bool, Fault> {
-        let first = !self.refusing;
-        self.refusing = true;
+        let first = !self.room.refusing;
+        self.room.refusing = true;
         self.looked = Some(Instant::now());
         let ballast = fs::metadata(&self.ballast).is_ok_and(|file| file.len() > 0);
         if ballast {
@@ -113,10 +183,5 @@ impl Space {
             let _ = fs::remove_file(&self.ballast);
         }
         taken
-    }
-
-    fn disk_room(&self) -> u64 {
-        // What cannot be found out is found out when a write fails.
-        statvfs(&self.folder).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 }

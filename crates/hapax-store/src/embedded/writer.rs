@@ -3,7 +3,7 @@
 //!
 //! There is no timer: while one batch is being synced the next one gathers. Nothing is answered before its
 //! commit has returned. A failed write stops the store (B4); a full disk sends the batch round again without
-//! its new claims (B5).
+//! its new claims, and if there is still no room for all of it, one by one: what fits is kept (B5).
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -134,6 +134,7 @@ impl Writer {
 
     /// Tries until the batch is committed or nobody can say what became of it.
     fn carry_out(&mut self, jobs: &[Job], results: &mut Results) -> Result<Vec<Changed>, Error> {
+        jobs.iter().filter_map(|job| job.what.outcome()).for_each(|outcome| self.space.saw(outcome.len()));
         if let Err(Fault::Io(detail)) = self.space.look(&self.conn, self.memory.shelves.held()) {
             return Err(self.state.stop(&detail));
         }
@@ -153,6 +154,8 @@ impl Writer {
                 Setback::Poisoned(index, error) => barred[index] = Some(error),
                 Setback::Fault(Fault::Full) => match self.space.give_way(&self.conn) {
                     Ok(true) => {}
+                    // There is not room for all of it: whatever has room is kept.
+                    Ok(false) if jobs.len() > 1 => return self.one_by_one(jobs, results),
                     Ok(false) => return Err(full()),
                     Err(fault) => return Err(fault.for_reader()),
                 },
@@ -194,7 +197,7 @@ impl Writer {
             memory: &mut self.memory,
             sessions: &self.state.sessions,
             moment: self.state.clock.moment(),
-            refusing: self.space.refusing(),
+            room: self.space.room(),
             dirty: false,
             writing: false,
             wipe: false,

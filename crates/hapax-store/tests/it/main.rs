@@ -8,6 +8,7 @@ mod embedded_damage;
 mod embedded_finding;
 mod embedded_reading;
 mod embedded_reopening;
+mod embedded_space;
 mod embedded_trouble;
 mod harness;
 mod memory;

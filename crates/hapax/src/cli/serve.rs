@@ -34,7 +34,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     if config.seal.is_empty() {
         tracing::warn!("outcomes are kept unencrypted: see [seal]");
     }
-    let options = Options { term: config.store.lease, ..Options::default() };
+    let mut options = Options { term: config.store.lease, ..Options::default() };
+    // What a new configuration keeps beyond it, the store learns when it comes.
+    options.largest_outcome = largest_kept(&config).unwrap_or(options.largest_outcome);
     let store = Store::open(&config.store.url, options).await?;
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());
     let node = match start(&store, &mut config).await {
@@ -78,6 +80,17 @@ fn tell(notices: &[String]) {
     for notice in notices {
         tracing::warn!("{notice}");
     }
+}
+
+/// Bytes of the largest answer that any route keeps.
+fn largest_kept(config: &Config) -> Option<usize> {
+    config
+        .settings
+        .routes
+        .iter()
+        .filter_map(|route| route.rule.as_ref())
+        .map(|rule| rule.max_kept_response)
+        .max()
 }
 
 fn admin_tokens(config: &Config) -> Result<AdminTokens, hapax_core::Error> {
