@@ -31,7 +31,7 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     /// Starts to listen and to serve. `protect` holds the claims, `registry` the API keys.
     pub async fn start(settings: Settings, protect: Protect<L>, registry: R) -> Result<Self, Error> {
         let certificates = settings.edge.tls.as_ref().map(Certificates::load).transpose()?;
-        let auth = Authenticator::open(&settings.auth, registry).await?;
+        let auth = Arc::new(Authenticator::open(&settings.auth, registry).await?);
         let edge = settings.edge.clone();
         let protect = protect.docs(edge.docs.clone());
         let plan = Plan { table: Table::new(&settings)?, settings, auth };
@@ -67,10 +67,18 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     /// and its threads stay as they are.
     pub async fn reload(&self, settings: Settings) -> Result<(), Error> {
         let table = Table::new(&settings)?;
-        let auth = self.shared.plan.load_full().auth.reopen(&settings.auth).await?;
+        let auth = Arc::new(self.shared.plan.load_full().auth.reopen(&settings.auth).await?);
         if let Some(certificates) = &self.certificates {
             certificates.reload()?;
         }
+        self.shared.plan.store(Arc::new(Plan { table, settings, auth }));
+        Ok(())
+    }
+
+    /// Goes on with settings that differ in how long outcomes are kept, and in nothing else (P5): no file is read again, and who
+    /// is remembered stays so.
+    pub fn keep_by(&self, settings: Settings) -> Result<(), Error> {
+        let (table, auth) = (Table::new(&settings)?, self.shared.plan.load().auth.clone());
         self.shared.plan.store(Arc::new(Plan { table, settings, auth }));
         Ok(())
     }

@@ -36,7 +36,7 @@ pub(crate) type Answer = Answered<Incoming>;
 pub(crate) struct Plan<R> {
     pub(crate) settings: Settings,
     pub(crate) table: Table,
-    pub(crate) auth: Authenticator<R>,
+    pub(crate) auth: Arc<Authenticator<R>>,
 }
 
 /// What all threads share.

@@ -42,12 +42,7 @@ impl Answer {
 
 /// The bytes that are kept of a service's answer to a request with this method: without what is for the first caller alone,
 /// and with its body or none.
-pub(crate) fn keep(
-    method: &Method,
-    status: StatusCode,
-    headers: &HeaderMap,
-    body: Option<&[u8]>,
-) -> Bytes {
+pub(crate) fn keep(method: &Method, status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> Bytes {
     let (name, value) = (BODY_NOT_KEPT, HeaderValue::from_static("true"));
     let is_for_others = |(name, value): &(&HeaderName, &HeaderValue)| match **name {
         SET_COOKIE => false,

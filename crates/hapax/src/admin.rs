@@ -13,6 +13,7 @@ mod erase;
 mod keys;
 mod listener;
 mod refusal;
+mod retention;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod view;
@@ -33,6 +34,8 @@ pub(crate) use endpoints::LISTENER;
 pub(crate) use keys::info as key_json;
 pub use keys::{Asking, KeyDesk, KeyInfo, KeyLevel, KeyMade, NewKey, Reply};
 pub use listener::serve;
+use retention::NoClasses;
+pub use retention::{ClassInfo, RetentionDesk, SetInfo, SetTo};
 
 /// Everything the admin listener needs. Cheap to clone.
 #[derive(Clone)]
@@ -47,6 +50,8 @@ pub struct AdminState {
     pub answers: Arc<dyn AnswerCodec>,
     /// How long an answer of this operation is kept, where an operator states one and does not say.
     pub retention: Arc<dyn Fn(&str) -> Retention + Send + Sync>,
+    /// The classes of retention.
+    pub retentions: Arc<dyn RetentionDesk>,
     /// What `/metrics` answers, in the OpenMetrics text format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// What `/readyz` answers.
@@ -71,6 +76,7 @@ impl AdminState {
             keys,
             answers,
             retention: Arc::new(|_| Retention::For(limits::SETTLED_RETENTION)),
+            retentions: Arc::new(NoClasses),
             metrics: Arc::new(|| "# EOF\n".into()),
             ready: Arc::new(Readiness::default),
             routes: Arc::new(|| Value::Array(Vec::new())),

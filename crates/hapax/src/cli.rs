@@ -8,6 +8,7 @@ pub(crate) mod keys;
 pub mod openapi;
 pub(crate) mod probe;
 mod remote;
+pub(crate) mod retention;
 pub(crate) mod say;
 pub(crate) mod serve;
 
@@ -37,6 +38,9 @@ enum Command {
     /// Make, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Look at how long outcomes are kept, and change it while servers run.
+    #[command(subcommand)]
+    Retention(retention::Command),
     /// Check a store and this machine before they are relied on.
     Doctor(doctor::Args),
     /// Serve: the edge, and the admin listener beside it.
@@ -108,6 +112,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Claims(command) => runtime.block_on(claims::run(command)),
         Command::Keys(command) => runtime.block_on(keys::run(command, Some(RegistryDesk::open))),
+        Command::Retention(command) => runtime.block_on(retention::run(command)),
         Command::Doctor(args) => runtime.block_on(doctor::run(args)),
         Command::Serve(args) => runtime.block_on(serve::run(args)),
         Command::Probe(args) => runtime.block_on(probe::run(args)),

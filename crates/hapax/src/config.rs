@@ -38,6 +38,7 @@ pub use mistakes::{Mistake, Mistakes, Place, Within};
 pub use reader::Secret;
 pub use route::Declared;
 
+pub(crate) use keeping::retention_text as parse_retention;
 pub(crate) use overlaps::{BY_ID, RECALL};
 pub(crate) use pattern::Pattern;
 pub(crate) use reader::{Reader, read as read_file};

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 
 use crate::admin::{AdminTokens, KeyDesk as _, KeyLevel, NewKey, Role};
 use crate::cli::Failed;
-use crate::node::{Node, Parts, RegistryDesk};
+use crate::node::{Classes, Node, Parts, RegistryDesk};
 use crate::signals::Signals;
 use service::Service;
 
@@ -63,6 +63,7 @@ pub async fn run(args: Args) -> Result<(), Failed> {
         spool: folder.join("spool"),
         seal: None,
         settings: settings(args.listen, service)?,
+        classes: Classes::default(),
         admin: (args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?),
     };
     let node = Node::start(store, parts).await?;

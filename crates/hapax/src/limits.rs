@@ -41,6 +41,13 @@ pub(crate) const SETTLED_BODY_BYTES: usize = 1024 * 1024;
 /// How long an answer stated by an operator is kept where nothing else is said.
 pub(crate) const SETTLED_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
+// Retention by command.
+
+/// How often it is looked at what others have set.
+pub(crate) const RETENTION_EVERY: Duration = Duration::from_secs(5);
+/// How often a class is set anew because another process set it meanwhile.
+pub(crate) const RETENTION_ATTEMPTS: u32 = 8;
+
 // The log.
 
 /// Lines that wait to be written.

@@ -4,6 +4,7 @@
 
 mod answers;
 mod desk;
+mod keeping;
 mod secrets;
 mod watch;
 
@@ -19,7 +20,7 @@ use hapax_gateway::settings::Settings;
 use hapax_store::{Lifecycle as _, Store};
 use hapax_tower::{Protect, Seal};
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch as signal};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::admin::{self, AdminState, AdminTokens, Readiness};
@@ -28,6 +29,8 @@ use crate::log;
 
 pub(crate) use answers::KeptAnswers;
 pub(crate) use desk::RegistryDesk;
+pub(crate) use keeping::Classes;
+use keeping::{Keeping, Known};
 
 /// What a node is made of.
 pub(crate) struct Parts {
@@ -37,6 +40,8 @@ pub(crate) struct Parts {
     pub(crate) seal: Option<Arc<Seal>>,
     /// What the edge does.
     pub(crate) settings: Settings,
+    /// For how long classes of outcomes are kept.
+    pub(crate) classes: Classes,
     /// The admin listener and who may use it.
     pub(crate) admin: (SocketAddr, AdminTokens),
 }
@@ -49,7 +54,7 @@ pub(crate) struct Node {
     admin_stop: oneshot::Sender<()>,
     admin: JoinHandle<std::io::Result<()>>,
     watching: JoinHandle<()>,
-    settings: signal::Sender<Settings>,
+    keeping: Arc<Keeping>,
     tokens: AdminTokens,
 }
 
@@ -67,17 +72,19 @@ impl Node {
             .map_err(|error| Failed::unavailable(error.to_string()))?;
         let leaf_key = secrets::leaf_key(&store, parts.seal.as_deref()).await?;
         let protect = Protect::new(executor, leaf_key).sealed(parts.seal.clone());
-        let (settings, changed) = signal::channel(parts.settings.clone());
-        let gateway = Arc::new(Gateway::start(parts.settings, protect, store.clone()).await?);
-        let state = admin_state(&store, tokens.clone(), &gateway, parts.seal, &settings);
+        let known = Known::read(&store, parts.settings, parts.classes).await?;
+        let gateway = Arc::new(Gateway::start(known.settings(), protect, store.clone()).await?);
+        let keeping = Arc::new(Keeping::new(store.clone(), gateway.clone(), known));
+        let state = admin_state(&store, tokens.clone(), &gateway, parts.seal, &keeping);
         let (admin_stop, stopped) = oneshot::channel();
         let admin = tokio::spawn(admin::serve(listener, state, async {
             // The node is gone: then there is nothing to serve either.
             let _ = stopped.await;
         }));
-        let doubts = watch::doubts(store.clone(), gateway.clone(), changed);
-        let watching = tokio::spawn(async { tokio::join!(doubts, log::tell_gaps()).0 });
-        Ok(Node { store, gateway, admin_address, admin_stop, admin, watching, settings, tokens })
+        let doubts = watch::doubts(store.clone(), gateway.clone(), keeping.settings().subscribe());
+        let follows = keeping.clone();
+        let watching = tokio::spawn(async move { tokio::join!(doubts, follows.watch(), log::tell_gaps()).0 });
+        Ok(Node { store, gateway, admin_address, admin_stop, admin, watching, keeping, tokens })
     }
 
     /// Where the edge listens.
@@ -94,17 +101,17 @@ impl Node {
     pub(crate) async fn reload(
         &self,
         settings: Settings,
+        classes: Classes,
         tokens: &AdminTokens,
     ) -> Result<(), hapax_core::Error> {
-        self.gateway.reload(settings.clone()).await?;
-        self.settings.send_replace(settings);
+        self.keeping.reload(settings, classes).await?;
         self.tokens.replace(tokens);
         Ok(())
     }
 
     /// How long what is running may take when this ends.
     pub(crate) fn drain_timeout(&self) -> Duration {
-        self.settings.borrow().edge.drain_timeout
+        self.keeping.settings().borrow().edge.drain_timeout
     }
 
     /// Refuses whatever comes from now on.
@@ -131,10 +138,12 @@ fn admin_state(
     tokens: AdminTokens,
     gateway: &Arc<Gateway<Store, Store>>,
     seal: Option<Arc<Seal>>,
-    settings: &signal::Sender<Settings>,
+    keeping: &Arc<Keeping>,
 ) -> AdminState {
     let keys = Arc::new(RegistryDesk::new(store.clone()));
     let mut state = AdminState::new(store.clone(), tokens, keys, Arc::new(KeptAnswers::new(seal)));
+    state.retentions = keeping.clone();
+    let settings = keeping.settings();
     let (routes, kept) = (settings.subscribe(), settings.subscribe());
     state.retention = Arc::new(move |operation| {
         let settings = kept.borrow();

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::access::{Role, Who};
 use super::refusal::{self, Refusal};
-use super::{AdminState, audit, claims, decide, erase, keys};
+use super::{AdminState, audit, claims, decide, erase, keys, retention};
 use crate::limits;
 
 /// What every answer of this listener has and no other server's: by it the command line knows whom it has asked.
@@ -77,6 +77,9 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
     endpoint(GET, "/v1/keys", READ, keys::get_list),
     endpoint(POST, "/v1/keys", OPERATE, keys::create),
     endpoint(MethodFilter::DELETE, "/v1/keys/{key_id}", OPERATE, keys::revoke),
+    endpoint(GET, "/v1/retention", READ, retention::get_list),
+    endpoint(POST, "/v1/retention/{class}", OPERATE, retention::set),
+    endpoint(MethodFilter::DELETE, "/v1/retention/{class}", OPERATE, retention::unset),
     endpoint(GET, "/v1/audit", READ, audit::get),
     endpoint(GET, "/v1/routes", READ, routes),
 ];

@@ -18,6 +18,8 @@ use crate::admin::Which;
 use crate::limits;
 use source::Source;
 
+pub(in crate::cli) use decide::Why;
+
 /// What can be done with claims.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

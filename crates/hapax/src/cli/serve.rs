@@ -13,7 +13,7 @@ use crate::cli::{Failed, say};
 use crate::config::recipes::check_recipes;
 use crate::config::{self, Config};
 use crate::log;
-use crate::node::{Node, Parts};
+use crate::node::{Classes, Node, Parts};
 use crate::signals::{Signals, Told};
 
 /// What `hapax serve` can be told.
@@ -110,6 +110,7 @@ fn parts(config: &Config) -> Result<Parts, Failed> {
         spool: spool(config),
         seal,
         settings: config.settings.clone(),
+        classes: Classes::from(config),
         admin: (config.admin.listen, admin_tokens(config)?),
     })
 }
@@ -144,7 +145,7 @@ async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
         }
     };
     let reloaded = match admin_tokens(&config) {
-        Ok(tokens) => node.reload(config.settings.clone(), &tokens).await,
+        Ok(tokens) => node.reload(config.settings.clone(), Classes::from(&config), &tokens).await,
         Err(error) => Err(error),
     };
     if let Err(error) = reloaded {

@@ -20,6 +20,7 @@ mod postgres_away;
 mod postgres_peers;
 mod postgres_server;
 mod probe;
+mod retention_cli;
 mod rig;
 mod serve;
 mod strangers;

@@ -38,7 +38,7 @@ pub(super) struct How {
 
 /// What the audit keeps.
 #[derive(Debug, ClapArgs)]
-pub(super) struct Why {
+pub(in crate::cli) struct Why {
     /// Why; the audit keeps it.
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -49,7 +49,7 @@ pub(super) struct Why {
 
 impl Why {
     /// As members of a request.
-    pub(super) fn into_members(self) -> Map<String, Value> {
+    pub(in crate::cli) fn into_members(self) -> Map<String, Value> {
         let mut members = Map::new();
         members.insert("reason".into(), self.reason.into());
         if let Some(by) = self.by.or_else(|| std::env::var("USER").ok()).filter(|by| !by.is_empty()) {
