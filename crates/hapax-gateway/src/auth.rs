@@ -203,7 +203,7 @@ impl<R: Registry> Authenticator<R> {
     }
 
     async fn look_up(&self, credential: &str, digest: Digest) -> Result<Principal, AuthError> {
-        if api_key::is_like(credential) {
+        if api_key::is_like(credential.as_bytes()) {
             // Even where no API keys are taken, an outside service is not told one.
             let keys = self.api_keys.as_ref().ok_or_else(nobody_knows)?;
             return self.take_turn(digest, limits::REGISTRY_WAIT, keys.verify(credential)).await;
@@ -256,21 +256,34 @@ fn nobody_knows() -> AuthError {
     AuthError::invalid("no configured method takes such a credential")
 }
 
-/// The bearer credential: one field line, `Bearer`, a space, and what can be seen.
+/// The bearer credential: one field line, `Bearer`, space, and what can be seen.
 fn bearer(headers: &HeaderMap) -> Result<&str, AuthError> {
     let Some(line) = only(headers, &AUTHORIZATION)? else { return Err(AuthError::Missing) };
-    let (scheme, credential) = line.split_once(' ').unwrap_or((line, ""));
-    if !scheme.eq_ignore_ascii_case("bearer") {
+    let Some(credential) = shown(line.as_bytes()) else {
         return Err(AuthError::invalid("the authorization scheme is not Bearer"));
+    };
+    if line.contains('\t') {
+        return Err(AuthError::invalid("only spaces may stand before the credential"));
     }
-    let credential = credential.trim_matches(' ');
     if credential.len() > limits::CREDENTIAL {
         return Err(AuthError::invalid("the credential is too long"));
     }
-    if credential.is_empty() || !credential.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(AuthError::invalid("the credential is not one word"));
+    match std::str::from_utf8(credential) {
+        Ok(word) if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(word),
+        _ => Err(AuthError::invalid("the credential is not one word")),
     }
-    Ok(credential)
+}
+
+/// What a line of `Authorization` shows behind `Bearer`, without the space around it, whatever space that is.
+fn shown(line: &[u8]) -> Option<&[u8]> {
+    let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+    let (scheme, credential) = line.split_at(end);
+    scheme.eq_ignore_ascii_case(b"bearer").then(|| credential.trim_ascii())
+}
+
+/// Whether a line of `Authorization` shows an API key, by the same reading that lets its caller in.
+pub(crate) fn shows_api_key(line: &[u8]) -> bool {
+    shown(line).is_some_and(api_key::is_like)
 }
 
 /// The only field line of this name, as text. Of two, nobody could say which one counts.

@@ -18,9 +18,9 @@ use http::header::{ACCEPT_ENCODING, CONNECTION, COOKIE, FORWARDED, HeaderMap, He
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
 
-use crate::limits;
 use crate::settings::{OnExhausted, Upstream, UpstreamKey};
 use crate::upstream::{Failed, Incoming, Outgoing, Pool, Reached};
+use crate::{auth, limits};
 
 /// The tenant that hapax has made out.
 pub(crate) const TENANT: HeaderName = HeaderName::from_static("x-tenant-id");
@@ -78,7 +78,7 @@ fn stays_here(name: &HeaderName, value: &HeaderValue, trusted: bool) -> bool {
         "forwarded" => !trusted,
         _ if text.starts_with("x-forwarded-") => !trusted,
         // Known to hapax alone: whoever has it can call the edge.
-        "authorization" => is_api_key(value.as_bytes()),
+        "authorization" => auth::shows_api_key(value.as_bytes()),
         // Stays only if it is right; the pool sees to that.
         "content-length" => false,
         _ if is_written_here(text) => true,
@@ -121,11 +121,6 @@ fn join_cookies(headers: &mut HeaderMap) {
     if let Ok(line) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
         headers.insert(COOKIE, line);
     }
-}
-
-fn is_api_key(value: &[u8]) -> bool {
-    value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
-        && value[7..].starts_with(b"hpx_")
 }
 
 /// `Forwarded` and its older relatives, behind what a trusted peer has said.

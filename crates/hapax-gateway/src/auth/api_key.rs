@@ -204,8 +204,8 @@ impl From<ApiKey> for Principal {
 }
 
 /// Whether a credential is an API key, or is meant to be one.
-pub(super) fn is_like(credential: &str) -> bool {
-    credential.starts_with(PREFIX)
+pub(super) fn is_like(credential: &[u8]) -> bool {
+    credential.starts_with(PREFIX.as_bytes())
 }
 
 /// How long the key may be believed without looking again; `None` when it has expired.

@@ -248,3 +248,20 @@ async fn a_service_that_splits_its_answer_gets_one_answer_through_h11() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+#[tokio::test]
+async fn an_api_key_stays_here_however_much_space_is_before_it_a5() {
+    let world = World::start().await;
+    for space in [" ", "  ", "     ", " \t"] {
+        for (line, key) in [("POST /raw", space.len().to_string()), ("POST /open", String::new())] {
+            let credentials = format!("bearer{space}{}", world.alice);
+            let headers = [("authorization", credentials.as_str()), ("idempotency-key", key.as_str())];
+            let count = if key.is_empty() { 1 } else { 2 };
+            world.ask(line, "", &headers[..count], "hello").await;
+        }
+    }
+    assert!(world.service.count() >= 6, "spaces are space (RFC 9110, 11.4)");
+    for arrived in world.service.arrived() {
+        assert!(!arrived.head.contains(&world.alice), "{}", arrived.head);
+    }
+}
