@@ -143,15 +143,13 @@ fn say_where_from(headers: &mut HeaderMap, came: &Came) {
     headers.insert(FORWARDED_HOST, host);
 }
 
-/// Our own entry of a list, behind what a trusted peer has said; of others nothing is left in the headers.
+/// Our own entry of a list, behind all that a trusted peer has said; of others nothing is left in the headers.
 fn behind(headers: &HeaderMap, came: &Came, name: &HeaderName, entry: &[&str]) -> String {
-    let said = match came.trusted {
-        true => headers.get(name).and_then(|value| value.to_str().ok()),
-        false => None,
-    };
-    let mut text = String::with_capacity(said.map_or(0, str::len) + FIELD);
-    if let Some(said) = said {
-        text.extend([said, ", "]);
+    let mut text = String::with_capacity(FIELD);
+    if came.trusted {
+        // A list may come in several lines, in order (RFC 9110, 5.3).
+        let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+        lines.filter(|line| !line.is_empty()).for_each(|line| text.extend([line, ", "]));
     }
     text.extend(entry.iter().copied());
     text

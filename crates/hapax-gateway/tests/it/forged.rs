@@ -265,3 +265,22 @@ async fn an_api_key_stays_here_however_much_space_is_before_it_a5() {
         assert!(!arrived.head.contains(&world.alice), "{}", arrived.head);
     }
 }
+
+#[tokio::test]
+async fn all_that_a_trusted_peer_says_about_those_before_it_goes_on_h11() {
+    let world = World::with(|settings| settings.auth.trusted = vec!["127.0.0.1/32".parse().unwrap()]).await;
+    let said = [
+        ("x-forwarded-for", "192.0.2.1"),
+        ("forwarded", "for=192.0.2.1"),
+        ("x-forwarded-for", "192.0.2.2, 192.0.2.3"),
+        ("forwarded", "for=192.0.2.2, for=192.0.2.3"),
+        ("x-forwarded-for", ""),
+    ];
+    assert_eq!(world.ask("POST /open", &world.alice, &said, "hello").await.status, 201);
+    let arrived = world.service.last();
+    assert_eq!(arrived.header("x-forwarded-for").unwrap(), "192.0.2.1, 192.0.2.2, 192.0.2.3, 127.0.0.1");
+    assert_eq!(
+        arrived.header("forwarded").unwrap(),
+        "for=192.0.2.1, for=192.0.2.2, for=192.0.2.3, for=127.0.0.1;host=\"edge.example\";proto=http"
+    );
+}
