@@ -1,4 +1,4 @@
-//! The head of an answer of HTTP/1, as it is written. What frames its body is written from the body that is at hand, and from
+//! The head of an answer of HTTP/1, as it is written, and which answers have no body in any version. What frames its body is written from the body that is at hand, and from
 //! nothing that a handler said. Without I/O.
 
 use std::cell::Cell;
@@ -103,7 +103,7 @@ pub(super) fn write(
 }
 
 /// Whether an answer with this status may say how long its body would be (RFC 9110, 8.6).
-fn may_measure(status: StatusCode) -> bool {
+pub(super) fn may_measure(status: StatusCode) -> bool {
     !matches!(status.as_u16(), 100..200 | 204)
 }
 

@@ -15,6 +15,7 @@ use tokio::task::unconstrained;
 use tokio::time::{sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use super::answer::To;
 use super::body::Incoming;
 use super::pulse::Pulse;
 use super::slots::Slot;
@@ -49,8 +50,11 @@ pub(super) async fn serve<H: Handler>(
     let shared = Arc::clone(&site);
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         let (site, handler, pulse) = (Arc::clone(&shared), Arc::clone(&handler), Arc::clone(&requests));
-        let request = request.map(Incoming::h2);
-        async move { Ok::<_, Infallible>(service::answer(site, handler, pulse, request, peer).await) }
+        let (to, request) = (To::new(request.method(), false, true), request.map(Incoming::h2));
+        async move {
+            let response = service::answer(site, handler, pulse, request, peer).await;
+            Ok::<_, Infallible>(service::framed(to, response))
+        }
     });
     let connection = Box::pin(http2().serve_connection(TokioIo::new(stream), service));
     drive(connection, &pulse, &stop, |connection| connection.as_mut().graceful_shutdown()).await;

@@ -11,14 +11,17 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hapax_tower::{Code, Problem};
+use http::header::CONTENT_LENGTH;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 
+use super::answer::{To, may_measure};
 use super::body::Incoming;
 use super::pulse::{Busy, Pulse};
 use super::{Handler, Peer, Site};
+use crate::http1::sending::Left;
 use crate::limits;
 
 /// Serves one request.
@@ -49,6 +52,23 @@ pub(super) async fn answer<H: Handler>(
             response.map(|body| Served { body: Either::Right(Full::new(body)), busy })
         }
     }
+}
+
+/// An answer as HTTP/2 sends it, where nobody else sees to it that what has no body has none. A head alone still says how long
+/// the rest would be.
+pub(super) fn framed<B>(to: To, response: Response<Served<B>>) -> Response<Served<B>>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+{
+    let length = response.body().size_hint();
+    if to.left(response.status(), &length) != Left::Nothing {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    if let Some(length @ 1..) = length.exact().filter(|_| may_measure(head.status)) {
+        head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    Response::from_parts(head, Served { body: Either::Right(Full::default()), busy: body.busy })
 }
 
 /// What is beyond our bounds although it can be read.

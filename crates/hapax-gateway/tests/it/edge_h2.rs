@@ -228,6 +228,31 @@ async fn lengths_and_trailers_of_http2_are_held_to_what_was_said_a5_h11() {
 }
 
 #[tokio::test]
+async fn what_the_edge_itself_answers_to_a_head_is_a_head_alone_h11() {
+    let world = World::start().await;
+    world.charge("k-1", "{}", &[]).await;
+    let mut sender = client(world.connect().await).await;
+    for (path, who, status) in [
+        ("/nowhere", &world.alice, 404),
+        ("/charges/1", &String::new(), 401),
+        ("/charges/by-idempotency-key/k-1", &world.alice, 201),
+        ("/charges/by-idempotency-key/never", &world.alice, 404),
+        ("/.well-known/hapax/errors/not-found", &world.alice, 200),
+        ("/charges/1", &world.alice, 201),
+    ] {
+        let request = |method: &str| {
+            let request = Request::builder().method(method).uri(format!("http://edge.example{path}"));
+            request.header("authorization", format!("Bearer {who}")).body(Full::default()).unwrap()
+        };
+        let whole = ask(&mut sender, request("GET")).await;
+        let head = ask(&mut sender, request("HEAD")).await;
+        assert_eq!((head.status().as_u16(), head.body().len()), (status, 0), "{path}");
+        assert_eq!(head.headers().get("content-length"), whole.headers().get("content-length"), "{path}");
+        assert_eq!(head.headers()["content-length"], whole.body().len().to_string(), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn cookies_that_come_in_pieces_arrive_in_one_line_h11() {
     let world = World::start().await;
     let fields = [&GET[..], &[("cookie", "a=1"), ("cookie", "b=2"), ("cookie", "c=3")]].concat();
