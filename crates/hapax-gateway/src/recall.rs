@@ -87,7 +87,7 @@ pub(crate) async fn answer<L: Ledger, R: Registry>(
     };
     for identity in identities {
         match shared.protect.executor().recall(identity.claim_id(), bound).await {
-            Ok(Some(done)) => return Ok(shared.protect.replay(&identity, &done)),
+            Ok(Some(done)) => return Ok(shared.protect.replay(&identity, &seen.method, &done)),
             Ok(None) => {}
             Err(error) => return Err(Problem::from(&error)),
         }

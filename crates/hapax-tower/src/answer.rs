@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use hapax_core::Error;
-use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
+use http::{Method, StatusCode};
 
 /// The first byte of a kept answer. To be raised with every change of the format.
 const VERSION: u8 = 1;
@@ -40,11 +40,14 @@ impl Answer {
     }
 }
 
-/// The bytes that are kept of a service's answer: without what is for the first caller alone, and with its body or none.
-pub(crate) fn keep(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> Bytes {
+/// The bytes that are kept of a service's answer to a request with this method: without what is for the first caller alone,
+/// and with its body or none.
+pub(crate) fn keep(method: &Method, status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> Bytes {
     let (name, value) = (BODY_NOT_KEPT, HeaderValue::from_static("true"));
     let is_for_others = |(name, value): &(&HeaderName, &HeaderValue)| match **name {
         SET_COOKIE => false,
+        // Of a body that does not come along only the service knows how long it is.
+        CONTENT_LENGTH if is_head_alone(method, status) => true,
         // Written anew with every answer, unless it is right.
         CONTENT_LENGTH => has_body(status) && body.is_some_and(|body| is_length(value, body.len() as u64)),
         _ => true,
@@ -197,6 +200,11 @@ pub fn remove_ours(headers: &mut HeaderMap) {
     ours.iter().for_each(|name| drop(headers.remove(name)));
 }
 
+/// Whether an answer says how long a body is that it does not have (RFC 9110, 8.6).
+pub(crate) fn is_head_alone(method: &Method, status: StatusCode) -> bool {
+    status == StatusCode::NOT_MODIFIED || (*method == Method::HEAD && has_body(status))
+}
+
 /// Answers of these statuses have no body, and so no length of it.
 pub(crate) fn has_body(status: StatusCode) -> bool {
     status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED
@@ -243,16 +251,17 @@ mod tests {
 
     #[test]
     fn a_length_is_kept_only_where_it_is_true_and_the_cookie_never_h3() {
-        let kept = |status: u16, lines: &[(&str, &'static str)], body: Option<&[u8]>| {
+        let kept_of = |method: Method, status: u16, lines: &[(&str, &'static str)], body: Option<&[u8]>| {
             let mut headers = HeaderMap::new();
             for (name, value) in lines {
                 let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
                 headers.append(name, HeaderValue::from_static(value));
             }
-            let bytes = keep(StatusCode::from_u16(status).unwrap(), &headers, body);
+            let bytes = keep(&method, StatusCode::from_u16(status).unwrap(), &headers, body);
             let headers = Answer::decode(&bytes).unwrap().headers;
             headers.keys().map(|name| name.to_string()).collect::<Vec<_>>()
         };
+        let kept = |status, lines: &[_], body| kept_of(Method::POST, status, lines, body);
         let length = |value| [("content-length", value), ("set-cookie", "a"), ("x-a", "1")];
         assert_eq!(kept(200, &length("4"), Some(b"body")), ["content-length", "x-a"]);
         for wrong in ["5", "04", "+4", "4 ", "4, 4", ""] {
@@ -261,6 +270,10 @@ mod tests {
         assert_eq!(kept(200, &length("0"), Some(b"")), ["content-length", "x-a"]);
         assert_eq!(kept(204, &length("0"), Some(b"")), ["x-a"]);
         assert_eq!(kept(200, &length("4"), None), ["x-a", "idempotency-body-not-kept"]);
+        // Where nothing comes along that it could be compared with.
+        assert_eq!(kept_of(Method::HEAD, 200, &length("4"), Some(b"")), ["content-length", "x-a"]);
+        assert_eq!(kept_of(Method::HEAD, 204, &length("4"), Some(b"")), ["x-a"]);
+        assert_eq!(kept(304, &length("4"), Some(b"")), ["content-length", "x-a"]);
     }
 
     #[test]

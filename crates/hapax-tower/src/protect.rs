@@ -17,7 +17,7 @@ use hapax_core::{
 };
 use hapax_exec::{Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use httpdate::HttpDate;
 
 use crate::answer::{self, Answer, DERIVED, EXPIRES, REPLAYED};
@@ -176,16 +176,16 @@ impl<L: Ledger> Protect<L> {
     {
         let Identified { asked, fingerprint, identity } = asked;
         let prefer = Prefer::of(&asked.headers);
-        let derived = asked.key.is_none();
+        let (derived, method) = (asked.key.is_none(), asked.method.clone());
         let (operations, rule) = (asked.operations.clone(), asked.rule.clone());
         let early = operations.as_deref().filter(|_| prefer.respond_async);
         let call = self.call(&asked, identity.clone(), fingerprint, prefer, reconcile);
         let mut todo = Some((asked, held, send));
         let mut answered = match (self.executor.enter(call, || todo = None).await, todo) {
             (Ok(Entered::Held(turn)), Some((_, held, send))) => {
-                self.carry_out(turn, &identity, &rule, early, held, alive, send).await
+                self.carry_out(turn, &identity, method, &rule, early, held, alive, send).await
             }
-            (Ok(Entered::Done(done)), _) => self.replay(&identity, &done),
+            (Ok(Entered::Done(done)), _) => self.replay(&identity, &method, &done),
             (Ok(_), _) => self.problem(Problem::new(Code::Internal)),
             (Err(error), todo) => match (early, error.reason(), error.operation_id()) {
                 (Some(prefix), Reason::InProgress, Some(id)) => self.accepted(Some(id), prefix),
@@ -207,6 +207,7 @@ impl<L: Ledger> Protect<L> {
         &self,
         turn: Box<Held<L>>,
         identity: &Identity,
+        method: Method,
         rule: &Arc<Rule>,
         early: Option<&str>,
         held: G,
@@ -225,6 +226,7 @@ impl<L: Ledger> Protect<L> {
         let running = {
             let (executor, shared) = (self.executor.clone(), self.shared.clone());
             let (progress, rule, claim) = (progress.clone(), rule.clone(), identity.claim_id());
+            let method = method.clone();
             async move {
                 let work = |attempt: Attempt| async move {
                     let mut held = held;
@@ -233,7 +235,7 @@ impl<L: Ledger> Protect<L> {
                     match send(attempt).await {
                         Ok(response) => {
                             let sealing = shared.seal.as_deref().map(|seal| (seal, claim));
-                            take(response, &rule, sealing, &progress, &mut held).await
+                            take(response, &method, &rule, sealing, &progress, &mut held).await
                         }
                         Err(error) if error.paused => Ended::Doubt(Doubt::Paused, error.cause),
                         Err(SendError { executed: Executed::No, cause, .. }) => Ended::NotRun(cause),
@@ -247,7 +249,7 @@ impl<L: Ledger> Protect<L> {
         };
         let attended = Attended::new(running, progress.clone(), self.shared.calls.clone());
         match wait(attended, &progress, rule.timeout, early).await {
-            Waited::Done(Ok(done)) => self.hand_out(identity, done, progress.take_first()),
+            Waited::Done(Ok(done)) => self.hand_out(identity, &method, done, progress.take_first()),
             Waited::Done(Err(error)) => self.explain(rule, None, identity, &error, progress.take_first()),
             Waited::TooLong(operation_id) => self.problem(
                 Problem::new(Code::UpstreamTimeout).about(operation_id).retry_after(limits::RETRY_AFTER),
@@ -309,9 +311,15 @@ impl<L: Ledger> Protect<L> {
     }
 
     /// There is an outcome: the first caller gets its answer as it came, everybody else what is kept.
-    fn hand_out<B>(&self, identity: &Identity, done: Done, first: Option<First<B>>) -> Answered<B> {
+    fn hand_out<B>(
+        &self,
+        identity: &Identity,
+        method: &Method,
+        done: Done,
+        first: Option<First<B>>,
+    ) -> Answered<B> {
         let own = first.filter(|first| done.how == How::Executed && first.kept.as_ref() == Some(&done.value));
-        let Some(mut first) = own else { return self.replay(identity, &done) };
+        let Some(mut first) = own else { return self.replay(identity, method, &done) };
         stamp(first.response.headers_mut(), done.operation_id, done.keep_until);
         Answered {
             response: first.response,
@@ -320,8 +328,8 @@ impl<L: Ledger> Protect<L> {
         }
     }
 
-    /// What is kept, as an answer. Also for callers who ask for it by name (H7).
-    pub fn replay<B>(&self, identity: &Identity, done: &Done) -> Answered<B> {
+    /// What is kept, as an answer to a request with this method. Also for callers who ask for it by name (H7).
+    pub fn replay<B>(&self, identity: &Identity, method: &Method, done: &Done) -> Answered<B> {
         // There are no bytes, but the key is used up until a time all the same.
         let not_kept = |problem: Problem| {
             let mut answered = self.problem(problem.about(done.operation_id));
@@ -355,7 +363,10 @@ impl<L: Ledger> Protect<L> {
         *response.headers_mut() = answer.headers;
         let headers = response.headers_mut();
         headers.insert(REPLAYED, HeaderValue::from_static("true"));
-        if answer::has_body(answer.status) && !headers.contains_key(CONTENT_LENGTH) {
+        // What a `HEAD` left behind says how long a body is that nobody has.
+        let is_measured =
+            headers.get(CONTENT_LENGTH).is_some_and(|value| answer::is_length(value, length as u64));
+        if answer::has_body(answer.status) && *method != Method::HEAD && !is_measured {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         stamp(headers, done.operation_id, done.keep_until);
@@ -434,7 +445,7 @@ impl Shared {
     fn outcome_of(&self, response: Response<Bytes>, claim: ClaimId) -> Outcome {
         let (mut head, body) = response.into_parts();
         answer::clean(&mut head.headers);
-        let encoded = answer::keep(head.status, &head.headers, Some(&body));
+        let encoded = answer::keep(&Method::GET, head.status, &head.headers, Some(&body));
         Outcome::Succeeded(match &self.seal {
             Some(seal) => seal.seal(&claim, &encoded),
             None => encoded,

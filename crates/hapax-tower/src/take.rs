@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use bytes::{Bytes, BytesMut};
 use hapax_core::{ClaimId, Doubt, OperationId, Outcome};
 use hapax_exec::Ended;
-use http::{Response, response};
+use http::{Method, Response, response};
 use http_body_util::BodyExt as _;
 
 use crate::answer;
@@ -63,9 +63,10 @@ pub(crate) struct First<B> {
     pub(crate) kept: Option<Outcome>,
 }
 
-/// Takes a service's answer: judges it, keeps what is to be kept, and lays the first caller's answer aside.
+/// Takes a service's answer to a request with this method: judges it, keeps what is to be kept, and lays the first caller's answer aside.
 pub(crate) async fn take<B>(
     response: Response<B>,
+    method: &Method,
     rule: &Rule,
     sealing: Option<(&Seal, ClaimId)>,
     progress: &Progress<B>,
@@ -99,7 +100,7 @@ where
         _ => Outcome::Succeeded(bytes),
     };
     let keep = |head: &response::Parts, body: Option<&[u8]>| {
-        let encoded = answer::keep(head.status, &head.headers, body);
+        let encoded = answer::keep(method, head.status, &head.headers, body);
         match sealing {
             Some((seal, claim)) => seal.seal(&claim, &encoded),
             None => encoded,

@@ -16,6 +16,7 @@ mod misbehaving;
 mod passing;
 mod paths;
 mod raw;
+mod recalls;
 mod reconcile;
 mod refusals;
 mod refusals_load;

@@ -1,7 +1,7 @@
 //! A service that writes down what arrives, byte by byte, and answers as the header `x-do` says:
 //! `status=N`, `hold` (until the test lets it go), `length=N` (a body of that length), `chunked`, `close`, `cut` (no answer), `half` (half an answer),
 //! `garbage` (no HTTP), `head=N` (a header of that length), `outcome=WORD`, `binary`, `cors` (lets another
-//! origin in). Several are separated by `;`. A `GET` is answered as `x-ask` says, if that is there.
+//! origin in), `expose` (lets scripts read two headers). Several are separated by `;`. A `GET` is answered as `x-ask` says, if that is there.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -218,13 +218,22 @@ async fn answer(stream: &mut TcpStream, arrived: &Arrived, number: usize, held: 
             "access-control-allow-origin: https://evil.example\r\naccess-control-allow-credentials: true\r\n",
         );
     }
+    if is_told("expose") {
+        head.push_str("access-control-expose-headers: x-custom, etag\r\n");
+    }
     if is_told("close") {
         head.push_str("connection: close\r\n");
     }
     let bodiless = status == "204" || status == "304";
     let mut bytes = head.into_bytes();
+    let head_only = arrived.line().starts_with("HEAD");
     if bodiless {
+        if status == "304" && tell("length").is_some() {
+            bytes.extend_from_slice(format!("content-length: {}\r\n", body.len()).as_bytes());
+        }
         bytes.extend_from_slice(b"\r\n");
+    } else if is_told("chunked") && head_only {
+        bytes.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n");
     } else if is_told("chunked") {
         bytes.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n");
         for chunk in body.chunks(1000) {
@@ -240,7 +249,7 @@ async fn answer(stream: &mut TcpStream, arrived: &Arrived, number: usize, held: 
             let _ = stream.write_all(&bytes).await;
             return false;
         }
-        if !arrived.line().starts_with("HEAD") {
+        if !head_only {
             bytes.extend_from_slice(&body);
         }
     }

@@ -1,0 +1,79 @@
+//! Outcomes that are asked for by name (H7), and answers of which only the head came or went.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hapax_core::{Policy, Recipe};
+use hapax_gateway::settings::{Level, Route};
+use hapax_tower::Rule;
+use http::{Method, Request};
+use http_body_util::Full;
+
+use crate::edge_h2;
+use crate::world::{World, key_of_level};
+
+/// A `GET` that takes a key, whose requests are not compared.
+async fn world_with_pages() -> World {
+    World::with(|settings| {
+        let rule = Rule { policy: Policy::Accepted, recipe: Recipe::none(), ..Rule::new("page").unwrap() };
+        let page = Route {
+            method: Method::GET,
+            path: "/pages".into(),
+            policy: Policy::Accepted,
+            rule: Some(Arc::new(rule)),
+            ..settings.routes[0].clone()
+        };
+        settings.routes.push(page);
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_length_of_what_was_not_sent_is_the_services_own_on_retries_too_h3() {
+    let world = world_with_pages().await;
+    for (number, (line, told, length)) in [
+        ("HEAD /pages", "length=5", Some("5")),
+        ("HEAD /pages", "length=0", Some("0")),
+        ("HEAD /pages", "chunked", None),
+        ("HEAD /pages", "status=304;length=7", Some("7")),
+        ("GET /pages", "status=304;length=7", Some("7")),
+        ("GET /pages", "status=304", None),
+        ("GET /pages", "status=204", None),
+        ("GET /pages", "length=9", Some("9")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let key = format!("k-{number}");
+        let headers = [("idempotency-key", key.as_str()), ("x-do", told)];
+        let first = world.ask(line, &world.alice, &headers, "").await;
+        let again = world.ask(line, &world.alice, &headers, "").await;
+        assert_eq!((first.is_replay(), again.is_replay()), (false, true), "{line} {told}");
+        assert_eq!(first.header("content-length"), length, "{line} {told}");
+        assert_eq!(again.without_marks(), first.without_marks(), "{line} {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_kept_head_is_a_whole_answer_to_whoever_asks_for_more_h3() {
+    let world = world_with_pages().await;
+    let headers = [("idempotency-key", "k-1"), ("x-do", "length=5")];
+    assert_eq!(
+        world.ask("HEAD /pages", &world.alice, &headers, "").await.header("content-length"),
+        Some("5")
+    );
+    let mut sender = edge_h2::client(world.connect().await).await;
+    for line in ["/pages", "/pages/by-idempotency-key/k-1"] {
+        let got = world.ask(&format!("GET {line}"), &world.alice, &headers[..1], "").await;
+        assert_eq!((got.is_replay(), got.header("content-length")), (true, Some("0")), "{line}");
+        let request = Request::get(format!("http://edge.example{line}"))
+            .header("authorization", format!("Bearer {}", world.alice))
+            .header("idempotency-key", "k-1");
+        let got = edge_h2::ask(&mut sender, request.body(Full::<Bytes>::default()).unwrap()).await;
+        assert_eq!(
+            (&got.headers()["content-length"], got.body().len()),
+            (&"0".parse().unwrap(), 0),
+            "{line}"
+        );
+    }
+}
