@@ -29,7 +29,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::answer::{EPOCH, IDEMPOTENCY_KEY, IGNORED};
+use crate::answer::{EPOCH, IDEMPOTENCY_KEY, IGNORED, remove_ours};
 use crate::asked::Asked;
 use crate::body::Body;
 use crate::key::{self, Found};
@@ -154,6 +154,9 @@ impl<L: Ledger> IdempotencyLayer<L> {
             Err(problem) => return Ok(self.protect.problem(problem).response),
         };
         head.headers.remove(IDEMPOTENCY_KEY);
+        if !self.behind_an_edge {
+            remove_ours(&mut head.headers);
+        }
         let ignored = found == Found::Ignored;
         let (told, width, key) = match found {
             Found::Key(key) => (None, Width::Subject, Some(key)),
@@ -162,6 +165,7 @@ impl<L: Ledger> IdempotencyLayer<L> {
         };
         if key.is_none() && (ignored || self.rule.derived.is_none()) {
             let mut response = service.call(Request::from_parts(head, body)).await?.map(Body::stream);
+            remove_ours(response.headers_mut());
             if ignored {
                 response.headers_mut().insert(IGNORED, HeaderValue::from_static("true"));
             }

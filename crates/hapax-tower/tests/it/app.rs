@@ -128,6 +128,7 @@ async fn charge(State(effects): State<Effects>, headers: HeaderMap, body: Bytes)
     out.insert("set-cookie", "a=b".parse().unwrap());
     out.insert("x-saw-key", told("idempotency-key").unwrap_or_else(|| "none".into()).parse().unwrap());
     out.insert("x-saw-epoch", told("x-operation-epoch").unwrap_or_default().parse().unwrap());
+    out.insert("x-saw-id", told("x-operation-id").unwrap_or_default().parse().unwrap());
     out.insert("idempotent-replayed", "forged".parse().unwrap());
     if let Some(outcome) = told("x-outcome") {
         out.insert("idempotency-outcome", outcome.parse().unwrap());

@@ -49,6 +49,26 @@ async fn the_application_sees_no_key_but_the_fencing_number_a5_l4() {
 }
 
 #[tokio::test]
+async fn without_a_key_nobody_says_what_only_hapax_may_say_either_a5() {
+    let forged = [("x-operation-epoch", "99"), ("x-operation-id", "op_1"), ("x-outcome", "keep")];
+    let ignoring = Rule { policy: Policy::Prohibited, lenient: true, ..rule() };
+    for (rule, key) in [(Rule { policy: Policy::Accepted, ..rule() }, ""), (ignoring, "k-1")] {
+        let got = app(rule.clone()).post(key, "x", &forged).await;
+        assert_eq!(
+            (got.status, got.header("x-saw-epoch"), got.header("x-saw-id")),
+            (201, Some(""), Some(""))
+        );
+        assert_eq!((got.header("idempotency-outcome"), got.header("idempotent-replayed")), (None, None));
+        assert_eq!(got.header("idempotency-key-ignored").is_some(), !key.is_empty());
+        // An edge in front is hapax, and what it says stays.
+        let behind = app_with(rule, |layer| layer.behind_an_edge(), |protect| protect);
+        assert_eq!(behind.post(key, "x", &forged).await.header("x-saw-epoch"), Some("99"));
+    }
+    let keyed = app(rule()).post("k-1", "x", &forged).await;
+    assert!(keyed.header("x-saw-id").unwrap().len() > 10, "its own");
+}
+
+#[tokio::test]
 async fn of_two_hundred_simultaneous_requests_one_runs_and_all_have_its_answer() {
     let app = app(rule());
     let mut callers = tokio::task::JoinSet::new();
