@@ -18,8 +18,12 @@ pub(crate) enum Found {
         /// Of which run.
         operation_id: OperationId,
     },
-    /// It was given back, or is gone.
+    /// There is nothing, or not any more.
     Free,
+    /// It had been given back before it was looked at.
+    Released(OperationId),
+    /// It was held, and then it was given back, or gone.
+    GivenBack(OperationId),
     /// The bound was reached first.
     StillHeld(OperationId),
 }
@@ -35,9 +39,10 @@ pub(crate) async fn wait<L: Ledger>(ledger: &L, claim: ClaimId, bound: Duration)
     let wait = async {
         loop {
             watch.changed().await;
-            let found = read(ledger, claim).await?;
-            if !matches!(found, Found::StillHeld(_)) {
-                return Ok(found);
+            match read(ledger, claim).await? {
+                Found::StillHeld(_) => {}
+                Found::Free | Found::Released(_) => return Ok(Found::GivenBack(holder)),
+                found => return Ok(found),
             }
         }
     };
@@ -48,7 +53,8 @@ async fn read<L: Ledger>(ledger: &L, claim: ClaimId) -> Result<Found, Error> {
     Ok(match ledger.peek(claim).await? {
         Some(View::Settled(kept)) => Found::Settled(kept),
         Some(View::InDoubt { reason, operation_id, .. }) => Found::InDoubt { doubt: reason, operation_id },
-        Some(View::Released { .. }) | None => Found::Free,
+        Some(View::Released { operation_id }) => Found::Released(operation_id),
+        None => Found::Free,
         Some(View::Held { operation_id, .. }) => Found::StillHeld(operation_id),
     })
 }

@@ -159,10 +159,20 @@ impl<L: Ledger> Executor<L> {
 
     /// What is kept for a claim, for a caller who lost the answer (H7). `None` where nothing was settled and nobody is at it.
     /// Nothing is run. A claim that is held is waited for at most this long.
-    pub async fn recall(&self, claim: ClaimId, bound: Duration) -> Result<Option<Done>, Error> {
+    ///
+    /// An attempt that fails meanwhile is an error, as for all who wait (L9). One that failed before is known to whoever asks
+    /// for this `operation`; to others the key is free.
+    pub async fn recall(
+        &self,
+        claim: ClaimId,
+        operation: Option<OperationId>,
+        bound: Duration,
+    ) -> Result<Option<Done>, Error> {
         match attach::wait(&self.ledger, claim, bound).await? {
             Found::Settled(kept) => Ok(Some(done(kept, How::Replayed))),
-            Found::Free => Ok(None),
+            Found::Released(failed) if operation == Some(failed) => Err(given_back(failed)),
+            Found::Released(_) | Found::Free => Ok(None),
+            Found::GivenBack(failed) => Err(given_back(failed)),
             Found::InDoubt { doubt, operation_id } => {
                 Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
             }
@@ -190,9 +200,7 @@ impl<L: Ledger> Executor<L> {
             Found::InDoubt { doubt, .. } => {
                 Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
             }
-            Found::Free => {
-                Err(Error::new(Reason::AttemptFailed { executed: Executed::Unknown }).about(operation_id))
-            }
+            Found::Free | Found::Released(_) | Found::GivenBack(_) => Err(given_back(operation_id)),
             Found::StillHeld(_) => Err(Error::new(Reason::InProgress).about(operation_id)),
         }
     }
@@ -444,6 +452,11 @@ enum Asked {
 fn request(identity: &Identity, call: &Call) -> ClaimRequest {
     let fresh = ClaimRequest::new(identity.clone(), call.fingerprint);
     ClaimRequest { leaves: call.leaves.clone(), terms: call.terms.clone(), ..fresh }
+}
+
+/// Whoever ran it could not, and gave it back.
+fn given_back(operation_id: OperationId) -> Error {
+    Error::new(Reason::AttemptFailed { executed: Executed::Unknown }).about(operation_id)
 }
 
 fn changed_hands() -> Error {

@@ -74,10 +74,11 @@ pub(crate) async fn answer<L: Ledger, R: Registry>(
     headers: &HeaderMap,
     seen: &mut Seen,
 ) -> Result<Answer, Problem> {
-    let (identities, wait) = match target {
-        Target::RecallKey { routes, key, wait } => (by_key(caller, &routes, &key, seen)?, wait),
+    let (identities, operation, wait) = match target {
+        Target::RecallKey { routes, key, wait } => (by_key(caller, &routes, &key, seen)?, None, wait),
         Target::RecallOperation { id, wait } => {
-            (vec![by_operation(shared, plan, caller, &id, seen).await?], wait)
+            let (identity, id) = by_operation(shared, plan, caller, &id, seen).await?;
+            (vec![identity], Some(id), wait)
         }
         _ => return Err(Problem::new(Code::NotFound)),
     };
@@ -86,7 +87,7 @@ pub(crate) async fn answer<L: Ledger, R: Registry>(
         false => std::time::Duration::ZERO,
     };
     for identity in identities {
-        match shared.protect.executor().recall(identity.claim_id(), bound).await {
+        match shared.protect.executor().recall(identity.claim_id(), operation, bound).await {
             Ok(Some(done)) => return Ok(shared.protect.replay(&identity, &seen.method, &done)),
             Ok(None) => {}
             Err(error) => return Err(Problem::from(&error)),
@@ -126,7 +127,7 @@ async fn by_operation<L: Ledger, R: Registry>(
     caller: &Caller,
     id: &str,
     seen: &mut Seen,
-) -> Result<Identity, Problem> {
+) -> Result<(Identity, OperationId), Problem> {
     let not_found = || Problem::new(Code::NotFound);
     let Caller::Known(principal) = caller else { return Err(Problem::from(&AuthError::Missing)) };
     let id = OperationId::from_str(id).map_err(|_| not_found())?;
@@ -141,7 +142,7 @@ async fn by_operation<L: Ledger, R: Registry>(
         // What may not be seen is looked for as long as what is not there.
         if width.is_some_and(|width: Width| identity.scope().narrowed(width) == scope.narrowed(width)) {
             seen.scope = Some(scope);
-            return Ok(identity);
+            return Ok((identity, id));
         }
     }
     Err(not_found())

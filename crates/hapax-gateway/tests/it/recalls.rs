@@ -77,3 +77,36 @@ async fn a_kept_head_is_a_whole_answer_to_whoever_asks_for_more_h3() {
         );
     }
 }
+
+#[tokio::test]
+async fn the_status_of_an_attempt_that_failed_says_so_l9_h6() {
+    let world = World::start().await;
+    let key = [("idempotency-key", "k-1"), ("x-do", "hold;cut"), ("prefer", "respond-async")];
+    let accepted = world.ask("POST /orders/1/notes", &world.alice, &key, "x").await;
+    assert_eq!(accepted.status, 202);
+    let by_operation = format!("GET {}", accepted.header("location").unwrap());
+    let by_key = "GET /orders/1/notes/by-idempotency-key/k-1";
+    let (first, second, ()) = tokio::join!(
+        world.ask(&by_operation, &world.alice, &[], ""),
+        world.ask(by_key, &world.alice, &[], ""),
+        async {
+            world.service.reached(1).await;
+            // Both wait by then, which nothing shows.
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            world.service.let_go();
+        }
+    );
+    for got in [&first, &second] {
+        assert_eq!((got.status, got.code().as_str()), (503, "attempt-failed"), "{}", got.text());
+        assert_eq!(got.header("x-operation-id"), accepted.header("x-operation-id"));
+        assert!(got.header("retry-after").is_some());
+    }
+    // Later, too, and to its own caller alone.
+    let later = world.ask(&by_operation, &world.alice, &[], "").await;
+    assert_eq!((later.status, later.code().as_str()), (503, "attempt-failed"), "{}", later.text());
+    assert_eq!(world.ask(&by_operation, &world.bob, &[], "").await.code(), "not-found");
+    assert_eq!(world.ask(by_key, &world.alice, &[], "").await.code(), "not-found", "the key is free");
+    assert_eq!(world.service.count(), 1);
+    assert_eq!(world.ask("POST /orders/1/notes", &world.alice, &key[..1], "x").await.status, 201);
+    assert_eq!(world.ask(&by_operation, &world.alice, &[], "").await.status, 201);
+}
