@@ -139,3 +139,22 @@ async fn a_method_out_of_reach_does_not_hide_what_another_one_kept_h7() {
     let got = world.ask("GET /charges/by-idempotency-key/k-1", &root, &[], "").await;
     assert_eq!(got.text(), put.text());
 }
+
+#[tokio::test]
+async fn a_key_may_stand_in_a_path_with_escapes_h7() {
+    let world = World::start().await;
+    let first = world.charge("a~b", "{}", &[]).await;
+    assert_eq!(first.status, 201);
+    for escaped in ["a~b", "a%7Eb", "a%7eb", "%61%7E%62"] {
+        let line = format!("GET /charges/by-idempotency-key/{escaped}");
+        let got = world.ask(&line, &world.alice, &[], "").await;
+        assert_eq!((got.status, got.text()), (201, first.text()), "{escaped}");
+    }
+    // Once, and into nothing but a key.
+    for other in ["a%7Eb%20", "%22a~b%22", "a%C3%A4b", "%74-acme", "a%7Ec", "a%2Bb"] {
+        let line = format!("GET /charges/by-idempotency-key/{other}");
+        assert_eq!(world.ask(&line, &world.alice, &[], "").await.code(), "not-found", "{other}");
+    }
+    let line = "GET /charges/by-idempotency-key/a%257Eb";
+    assert_eq!(world.ask(line, &world.alice, &[], "").await.code(), "path-malformed");
+}
