@@ -127,6 +127,8 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const PEER_SHARE: usize = 2;
 /// The longest head of a request, in bytes.
 pub(crate) const HEAD: usize = 32 << 10;
+/// What is beyond this bound HTTP/2 refuses without a word; up to there, what is too long is told so.
+pub(crate) const H2_HEAD: u32 = 2 * HEAD as u32;
 /// Fields in the head of a request; they are found on the stack.
 pub(crate) const FIELDS: usize = 100;
 /// The longest target of a request, in bytes.
