@@ -260,7 +260,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         };
         let sent = tokio::select! {
             sent = sent => sent,
-            () = Pace::still_for(pace.as_deref(), route.upstream.timeout) => {
+            () = Pace::still_for(pace.as_deref(), route.timeout()) => {
                 return Err(Problem::new(Code::UpstreamTimeout));
             }
         };

@@ -374,6 +374,19 @@ async fn a_service_that_takes_too_long_ends_the_wait_on_open_routes_too_h5() {
     assert_eq!(world.ask("POST /open", &world.alice, &[], "x").await.status, 201);
 }
 
+#[tokio::test]
+async fn a_routes_time_out_ends_the_wait_without_a_key_too_h5() {
+    let world = World::with(|settings| {
+        change_rule(settings, "note", |rule| rule.timeout = Duration::from_millis(300));
+    })
+    .await;
+    for headers in [&[("x-do", "hold")][..], &[("x-do", "hold"), (KEY, "k-1")]] {
+        let asked = world.ask("POST /orders/1/notes", &world.alice, headers, "x");
+        let got = timeout(Duration::from_secs(5), asked).await.expect("the route's, not the service's");
+        check(&world, &got, 504, "upstream-timeout").await;
+    }
+}
+
 async fn faulty(
     change: impl Fn(&mut hapax_gateway::settings::Settings),
     spool: bool,
