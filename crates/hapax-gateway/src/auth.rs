@@ -76,8 +76,10 @@ pub enum AuthError {
     Missing,
     /// There are credentials, and they are not valid.
     Invalid(Cow<'static, str>),
-    /// Nobody can say at the moment whether they are valid.
+    /// What hapax itself keeps cannot be looked at, so that nobody can say at the moment whether they are valid.
     Unavailable(Cow<'static, str>),
+    /// Somebody outside who must be asked whether they are valid gives no answer.
+    Unreachable(Cow<'static, str>),
 }
 
 impl AuthError {
@@ -89,6 +91,10 @@ impl AuthError {
         AuthError::Unavailable(detail.into())
     }
 
+    fn unreachable(detail: impl Into<Cow<'static, str>>) -> Self {
+        AuthError::Unreachable(detail.into())
+    }
+
     /// A part of a credential that is not what it must be.
     fn unfit(error: &Error) -> Self {
         AuthError::Invalid(format!("{error:#}").into())
@@ -98,7 +104,9 @@ impl AuthError {
     pub fn detail(&self) -> Option<&str> {
         match self {
             AuthError::Missing => None,
-            AuthError::Invalid(detail) | AuthError::Unavailable(detail) => Some(detail),
+            AuthError::Invalid(detail) | AuthError::Unavailable(detail) | AuthError::Unreachable(detail) => {
+                Some(detail)
+            }
         }
     }
 }
@@ -108,7 +116,9 @@ impl fmt::Display for AuthError {
         f.write_str(match self {
             AuthError::Missing => "credentials are required",
             AuthError::Invalid(_) => "the credentials are not valid",
-            AuthError::Unavailable(_) => "the credentials cannot be checked at the moment; nothing was done",
+            AuthError::Unavailable(_) | AuthError::Unreachable(_) => {
+                "the credentials cannot be checked at the moment; nothing was done"
+            }
         })
     }
 }
@@ -122,8 +132,12 @@ impl From<&AuthError> for Problem {
             AuthError::Missing => (Code::Unauthenticated, Some("Bearer")),
             AuthError::Invalid(_) => (Code::Unauthenticated, Some("Bearer error=\"invalid_token\"")),
             AuthError::Unavailable(_) => (Code::LedgerUnavailable, None),
+            AuthError::Unreachable(_) => (Code::UpstreamUnreachable, None),
         };
-        let problem = Problem::new(code).detail(error.to_string());
+        let mut problem = Problem::new(code).detail(error.to_string());
+        if code == Code::UpstreamUnreachable {
+            problem = problem.with("executed", "no");
+        }
         match challenge {
             Some(challenge) => problem.header(WWW_AUTHENTICATE, HeaderValue::from_static(challenge)),
             None => problem,
@@ -206,7 +220,8 @@ impl<R: Registry> Authenticator<R> {
         if api_key::is_like(credential.as_bytes()) {
             // Even where no API keys are taken, an outside service is not told one.
             let keys = self.api_keys.as_ref().ok_or_else(nobody_knows)?;
-            return self.take_turn(digest, limits::REGISTRY_WAIT, keys.verify(credential)).await;
+            let late = AuthError::unavailable("API keys were not looked up in time");
+            return self.take_turn(digest, limits::REGISTRY_WAIT, late, keys.verify(credential)).await;
         }
         match (&self.tokens, &self.verifier) {
             (Some(tokens), verifier) if verifier.is_none() || jwt::is_like(credential) => {
@@ -215,17 +230,20 @@ impl<R: Registry> Authenticator<R> {
             }
             (_, Some(verifier)) => {
                 verifier.is_not_refused(&digest)?;
-                self.take_turn(digest, verifier.timeout(), verifier.verify(credential, digest)).await
+                let late = AuthError::unreachable("the verifying service did not answer in time");
+                self.take_turn(digest, verifier.timeout(), late, verifier.verify(credential, digest)).await
             }
             _ => Err(nobody_knows()),
         }
     }
 
-    /// Asks somebody else about a credential: one request at a time for each, and none for longer than `longest`.
+    /// Asks somebody else about a credential: one request at a time for each, and none for longer than `longest`, or it is
+    /// `late`.
     async fn take_turn(
         &self,
         digest: Digest,
         longest: Duration,
+        late: AuthError,
         asking: impl Future<Output = Result<Verified, AuthError>>,
     ) -> Result<Principal, AuthError> {
         let asked = timeout(longest, async {
@@ -235,9 +253,7 @@ impl<R: Registry> Authenticator<R> {
                 None => Ok(self.remember(digest, asking.await?)),
             }
         });
-        asked.await.unwrap_or_else(|_| {
-            Err(AuthError::unavailable("nobody answered in time who knows this credential"))
-        })
+        asked.await.unwrap_or(Err(late))
     }
 
     fn remember(&self, digest: Digest, verified: Verified) -> Principal {
@@ -262,6 +278,9 @@ fn bearer(headers: &HeaderMap) -> Result<&str, AuthError> {
     let Some(credential) = shown(line.as_bytes()) else {
         return Err(AuthError::invalid("the authorization scheme is not Bearer"));
     };
+    if line.contains('\t') {
+        return Err(AuthError::invalid("only spaces may stand before the credential"));
+    }
     if credential.len() > limits::CREDENTIAL {
         return Err(AuthError::invalid("the credential is too long"));
     }
@@ -271,7 +290,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, AuthError> {
     }
 }
 
-/// What a line of `Authorization` shows behind `Bearer`, without the space around it.
+/// What a line of `Authorization` shows behind `Bearer`, without the space around it, whatever space that is.
 fn shown(line: &[u8]) -> Option<&[u8]> {
     let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
     let (scheme, credential) = line.split_at(end);

@@ -50,7 +50,8 @@ impl Cors {
         headers.append(VARY, HeaderValue::from_static("origin"));
         let Some(origin) = self.allows(asked) else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+        // Beside what the service lets scripts read.
+        headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
         if self.credentials {
             headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
         }

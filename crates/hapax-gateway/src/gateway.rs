@@ -83,19 +83,21 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         Ok(())
     }
 
-    /// Takes nothing new, waits for what is running, with or without a caller, then ends (H11). Says whether all came to its
-    /// end within the time.
+    /// Takes nothing new, closes what is idle, waits for what is running, with or without a caller, then ends (H11). Says
+    /// whether all came to its end within the time.
     pub async fn drain(&self, within: Duration) -> bool {
         self.shared.admission.drain();
-        let deadline = tokio::time::Instant::now() + within;
-        let calls = self.shared.protect.calls().clone();
-        let idle = tokio::time::timeout_at(deadline, calls.idle()).await.is_ok();
-        let left = deadline.saturating_duration_since(tokio::time::Instant::now());
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match running {
-            Some(running) => running.drain(left).await == Drained::default() && idle,
-            None => idle,
-        }
+        // Whoever waits for calls without a caller needs no connections: clients are told to go elsewhere at once.
+        let ending = async {
+            match running {
+                Some(running) => running.drain(within).await == Drained::default(),
+                None => true,
+            }
+        };
+        let calls = tokio::time::timeout(within, self.shared.protect.calls().idle());
+        let (ended, idle) = tokio::join!(ending, calls);
+        ended && idle.is_ok()
     }
 }
 

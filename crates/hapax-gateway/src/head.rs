@@ -159,6 +159,20 @@ fn path(uri: &Uri) -> Result<(), Problem> {
     Ok(())
 }
 
+/// What a segment of a path that was checked means: an escape of what needs none is the same segment (RFC 3986, 2.3).
+pub(crate) fn unescaped(segment: &str) -> Vec<u8> {
+    let mut rest = segment.as_bytes();
+    let mut plain = Vec::with_capacity(rest.len());
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escape = tail.split_at_checked(2).filter(|_| byte == b'%');
+        let decoded = escape.and_then(|(digits, tail)| Some((hex(digits)?, tail)));
+        let (byte, tail) = decoded.unwrap_or((byte, tail));
+        plain.push(byte);
+        rest = tail;
+    }
+    plain
+}
+
 fn hex(digits: &[u8]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     u8::try_from(digit(digits[0])? << 4 | digit(digits[1])?).ok()

@@ -42,6 +42,11 @@ pub(crate) const ANSWERS_AT_HAND: usize = 32;
 pub(crate) const RECONCILE: Duration = Duration::from_secs(5);
 /// The longest answer to that question.
 pub(crate) const RECONCILED: usize = 1 << 20;
+/// The silence in a tunnel after which the kernel asks whether the other end is still there; then how often, and how many times
+/// before it is not.
+pub(crate) const TUNNEL_SILENCE: Duration = Duration::from_secs(60);
+pub(crate) const TUNNEL_PROBE: Duration = Duration::from_secs(15);
+pub(crate) const TUNNEL_PROBES: u32 = 4;
 /// The longest head of a service's answer, in bytes.
 pub(crate) const ANSWER_HEAD: usize = 64 << 10;
 /// The longest trailers of a message, in bytes.
@@ -122,6 +127,8 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const PEER_SHARE: usize = 2;
 /// The longest head of a request, in bytes.
 pub(crate) const HEAD: usize = 32 << 10;
+/// What is beyond this bound HTTP/2 refuses without a word; up to there, what is too long is told so.
+pub(crate) const H2_HEAD: u32 = 2 * HEAD as u32;
 /// Fields in the head of a request; they are found on the stack.
 pub(crate) const FIELDS: usize = 100;
 /// The longest target of a request, in bytes.

@@ -51,7 +51,7 @@ pub(crate) async fn pass(
     };
     let sent = tokio::select! {
         sent = sent => sent,
-        () = Pace::still_for(pace.as_deref(), route.upstream.timeout) => return Err(too_late(&head.method)),
+        () = Pace::still_for(pace.as_deref(), route.timeout()) => return Err(too_late(&head.method)),
     };
     let mut response = sent.map_err(|failed| {
         let too_slow = pace.is_some_and(|pace| pace.was_too_slow());

@@ -14,10 +14,10 @@ use http::header::HeaderMap;
 use http::request;
 
 use crate::auth::{AuthError, Principal};
-use crate::limits;
 use crate::route::Target;
 use crate::settings::{Level, Route};
 use crate::stack::{Answer, Plan, Seen, Shared};
+use crate::{head, limits};
 
 /// Who asks.
 pub(crate) enum Caller {
@@ -96,20 +96,29 @@ pub(crate) async fn answer<L: Ledger, R: Registry>(
     Err(Problem::new(Code::NotFound))
 }
 
-/// The claims that this key of this caller can have here: one for each route with this path, whatever its method, and for each
-/// name that it had (K6).
+/// The claims that this key of this caller can have here: one for each route with this path that the caller reaches, whatever
+/// its method, and for each name that it had (K6).
 fn by_key(
     caller: &Caller,
     routes: &Arc<[Arc<Route>]>,
     key: &str,
     seen: &mut Seen,
 ) -> Result<Vec<Identity>, Problem> {
-    // What cannot be a key was never one: the same answer as for a key that is not there.
-    let key = hapax_core::key::from_header(key.as_bytes()).map_err(|_| Problem::new(Code::NotFound))?;
+    // What cannot be a key was never one: the same answer as for a key that is not there. Nor is one in quotes, as in a header.
+    let text = head::unescaped(key);
+    let key = hapax_core::key::from_header(&text).ok().filter(|key| key.as_str().as_bytes() == text);
+    let key = key.ok_or_else(|| Problem::new(Code::NotFound))?;
     seen.key = Some(key.clone());
-    let mut identities = Vec::with_capacity(routes.len());
+    let (mut identities, mut refused) = (Vec::with_capacity(routes.len()), None);
     for (route, rule) in routes.iter().filter_map(|route| Some((route, route.rule.as_ref()?))) {
-        let scope = caller.scope(route.level)?;
+        let scope = match caller.scope(route.level) {
+            Ok(scope) => scope,
+            // Another method of this path may be within reach.
+            Err(problem) => {
+                refused = Some(problem);
+                continue;
+            }
+        };
         seen.scope = Some(scope.clone());
         let present = std::iter::once((rule.width, &rule.operation));
         let former = rule.formerly.iter().map(|former| (former.width, &former.operation));
@@ -117,7 +126,10 @@ fn by_key(
             Identity::new(Source::Header, scope.clone(), width, operation.clone(), key.clone())
         }));
     }
-    Ok(identities)
+    match refused {
+        Some(problem) if identities.is_empty() => Err(problem),
+        _ => Ok(identities),
+    }
 }
 
 /// The claim behind an operation id, if it is this caller's under the width it was kept with and the route's present one (K8).

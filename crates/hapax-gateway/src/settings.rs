@@ -212,6 +212,13 @@ pub struct Route {
     pub reconcile: Option<String>,
 }
 
+impl Route {
+    /// How long a caller waits here, with a key or without: as the route says, or else its service.
+    pub fn timeout(&self) -> Duration {
+        self.rule.as_ref().map_or(self.upstream.timeout, |rule| rule.timeout)
+    }
+}
+
 /// Whom a route belongs to, and how far a principal reaches (K4, A6); further is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {

@@ -5,9 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Buf;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
+
+use crate::limits;
 
 /// A socket to a client or to a service.
 pub(crate) enum Socket {
@@ -19,6 +22,16 @@ impl Socket {
     /// A socket under TLS, after its handshake.
     pub(crate) fn tls(stream: impl Into<TlsStream<TcpStream>>) -> Self {
         Socket::Tls(Box::new(stream.into()))
+    }
+
+    /// Lets the kernel ask now and then whether the other end is still there, where nobody here would notice.
+    pub(crate) fn look_after(&self) {
+        let asking = TcpKeepalive::new()
+            .with_time(limits::TUNNEL_SILENCE)
+            .with_interval(limits::TUNNEL_PROBE)
+            .with_retries(limits::TUNNEL_PROBES);
+        // Without it a tunnel is no worse than before.
+        let _ = SockRef::from(self.tcp()).set_tcp_keepalive(&asking);
     }
 
     /// The socket itself.

@@ -50,6 +50,9 @@ impl Asked {
                 let client = self.client;
                 tokio::spawn(async move {
                     let Some(mut client) = client.switched().await else { return };
+                    // Either side may be silent for as long as it likes, but not gone.
+                    client.look_after();
+                    service.look_after();
                     // However it ends, both connections are closed.
                     let _ = tokio::io::copy_bidirectional(&mut client, &mut service).await;
                 });

@@ -24,7 +24,9 @@ impl Prefer {
         let mut prefer = Prefer::default();
         let lines = headers.get_all(PREFER).iter().filter_map(|line| line.to_str().ok());
         for preference in lines.flat_map(|line| line.split(',')) {
-            let (name, value) = preference.split(';').next().unwrap_or_default().split_once('=').unzip();
+            // Behind a semicolon are parameters, none of which means anything here.
+            let preference = preference.split(';').next().unwrap_or_default();
+            let (name, value) = preference.split_once('=').unzip();
             let name = name.unwrap_or(preference).trim();
             if name.eq_ignore_ascii_case("respond-async") {
                 prefer.respond_async = true;
@@ -58,6 +60,9 @@ mod tests {
         assert_eq!(of(&["Wait = 3", "RESPOND-ASYNC"]), (Some(3), true));
         assert_eq!(of(&["wait=5, wait=50"]), (Some(5), false));
         assert_eq!(of(&["wait=0; x=1"]), (Some(0), false));
+        assert_eq!(of(&["respond-async; foo=1, wait=2;foo"]), (Some(2), true));
+        assert_eq!(of(&["respond-async ;foo", "other; respond-async"]), (None, true));
+        assert_eq!(of(&["other; respond-async", "other; wait=3"]), (None, false));
         assert_eq!(of(&["wait=-1", "handling=strict"]), (None, false));
         assert_eq!(of(&["wait=99999999"]), (Some(600), false));
     }

@@ -190,7 +190,7 @@ pub(crate) mod range {
 
     pub(crate) const THREADS: RangeInclusive<i64> = 1..=1_024;
     pub(crate) const CONNECTIONS: RangeInclusive<i64> = 1..=1_000_000;
-    pub(crate) const DETACHED: RangeInclusive<i64> = 0..=1_000_000;
+    pub(crate) const DETACHED: RangeInclusive<i64> = 1..=1_000_000;
     pub(crate) const ATTEMPTS: RangeInclusive<i64> = 1..=10;
     pub(crate) const TENANT: RangeInclusive<i64> = 0..=u32::MAX as i64;
 }

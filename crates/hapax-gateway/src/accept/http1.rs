@@ -136,10 +136,11 @@ where
                 self.timed = true;
                 self.pulse.head_begins();
             }
-            if self.come.is_empty() && stop.is_stopped() {
+            let filled = fill(&mut self.stream, cx, &mut self.come);
+            // What has come by then is answered.
+            if filled.is_pending() && self.come.is_empty() && stop.is_stopped() {
                 return Poll::Ready(false);
             }
-            let filled = fill(&mut self.stream, cx, &mut self.come);
             if filled.is_pending() && self.come.is_empty() {
                 // Woken for nothing, as it is now and then while nothing comes: then it needs no room.
                 if waits {

@@ -91,7 +91,7 @@ fn http2() -> http2::Builder<TokioExecutor> {
         .max_concurrent_streams(limits::STREAMS)
         .max_pending_accept_reset_streams(limits::PENDING_RESETS)
         .max_local_error_reset_streams(limits::ERROR_RESETS)
-        .max_header_list_size(limits::HEAD as u32)
+        .max_header_list_size(limits::H2_HEAD)
         .initial_stream_window_size(limits::STREAM_WINDOW)
         .initial_connection_window_size(limits::CONNECTION_WINDOW)
         .max_send_buf_size(limits::CONNECTION_BUFFER)

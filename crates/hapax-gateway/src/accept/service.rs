@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hapax_tower::{Code, Problem};
 use http::header::CONTENT_LENGTH;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
@@ -71,10 +71,12 @@ where
     Response::from_parts(head, Served { body: Either::Right(Full::default()), busy: body.busy })
 }
 
-/// What is beyond our bounds although it can be read.
+/// What is beyond our bounds although it can be read. HTTP/1 has been held to the length of a head where it was read.
 fn too_large(request: &Request<Incoming>) -> bool {
+    let (headers, old) = (request.headers(), request.version() < Version::HTTP_2);
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    target > limits::TARGET || request.headers().len() > limits::FIELDS
+    let length = || headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
+    target > limits::TARGET || headers.len() > limits::FIELDS || (!old && length() > limits::HEAD)
 }
 
 fn note(site: &Site, panic: &(dyn Any + Send)) {

@@ -175,10 +175,10 @@ impl FetchedKeys {
         match (self.current(), failure) {
             (Some((keys, _)), _) if keys.has(algorithm, id) => Ok(keys),
             (_, Some(why)) => {
-                Err(AuthError::Unavailable(format!("the keys of tokens cannot be fetched: {why}").into()))
+                Err(AuthError::unreachable(format!("the keys of tokens cannot be fetched: {why}")))
             }
             (Some(_), None) => Err(AuthError::invalid("no key of the issuer fits this token")),
-            (None, None) => Err(AuthError::unavailable("the keys of tokens are too old")),
+            (None, None) => Err(AuthError::unreachable("the keys of tokens are too old")),
         }
     }
 

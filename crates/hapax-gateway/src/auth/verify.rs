@@ -100,5 +100,5 @@ fn principal(said: &Value) -> Result<Principal, AuthError> {
 }
 
 fn unanswered(why: impl std::fmt::Display) -> AuthError {
-    AuthError::Unavailable(format!("the verifying service gave no answer: {why}").into())
+    AuthError::unreachable(format!("the verifying service gave no answer: {why}"))
 }

@@ -45,6 +45,11 @@ fn is_invalid<T>(result: &Result<T, AuthError>) -> bool {
     matches!(result, Err(AuthError::Invalid(_)))
 }
 
+/// Somebody outside who must be asked gave no answer.
+fn is_unreachable<T>(result: &Result<T, AuthError>) -> bool {
+    matches!(result, Err(AuthError::Unreachable(_)))
+}
+
 fn is_unavailable<T>(result: &Result<T, AuthError>) -> bool {
     matches!(result, Err(AuthError::Unavailable(_)))
 }

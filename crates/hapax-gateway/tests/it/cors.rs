@@ -116,3 +116,17 @@ async fn what_the_service_grants_does_not_count_where_the_edge_decides_p7() {
     let got = plain.ask("POST /open", &plain.alice, &[("origin", SHOP), ("x-do", "cors")], "").await;
     assert_eq!(got.header("access-control-allow-origin"), Some("https://evil.example"));
 }
+
+#[tokio::test]
+async fn what_the_service_lets_scripts_read_stays_so_p7() {
+    let world = world(&[SHOP], false).await;
+    for _ in 0..2 {
+        let got = world.charge("k-1", "{}", &[("origin", SHOP), ("x-do", "expose")]).await;
+        let exposed = got.all("access-control-expose-headers").join(", ");
+        for name in ["x-custom", "etag", "x-operation-id", "idempotent-replayed"] {
+            assert!(exposed.split(", ").any(|exposed| exposed == name), "{name} in {exposed}");
+        }
+    }
+    let got = world.charge("k-1", "{}", &[("origin", "https://evil.example"), ("x-do", "expose")]).await;
+    assert!(!got.all("access-control-expose-headers").join(", ").contains("x-operation-id"));
+}

@@ -291,6 +291,22 @@ async fn a_service_cannot_say_in_a_trailer_what_only_hapax_may_say_a5() {
 }
 
 #[tokio::test]
+async fn a_head_that_is_too_long_over_http2_is_a_problem_too_h1() {
+    let world = World::start().await;
+    let mut sender = client(world.connect().await).await;
+    let long = Request::get("http://edge.example/charges/1")
+        .header("authorization", format!("Bearer {}", world.alice))
+        .header("x-long", "x".repeat(40_000))
+        .body(Full::default())
+        .unwrap();
+    let refused = ask(&mut sender, long).await;
+    assert_eq!(refused.status(), 431);
+    assert_eq!(refused.headers()["content-type"], "application/problem+json");
+    let problem: serde_json::Value = serde_json::from_slice(refused.body()).unwrap();
+    assert_eq!((problem["code"].as_str(), world.service.count()), (Some("head-too-large"), 0));
+}
+
+#[tokio::test]
 async fn rapid_resets_start_little_and_harm_nobody_else_h11() {
     let world = World::start().await;
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();

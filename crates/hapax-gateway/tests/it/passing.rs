@@ -90,6 +90,37 @@ async fn a_websocket_echoes_through_the_edge_h11() {
     assert_eq!(rest(&mut service).await, "", "the end passes, too");
 }
 
+/// Whether the kernel sees to it that the other end of this connection is still there.
+#[cfg(target_os = "linux")]
+fn is_watched(local: u16, remote: u16) -> bool {
+    let port = |address: &str| u16::from_str_radix(address.split(':').nth(1).unwrap(), 16).unwrap();
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let mut rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let row = rows.find(|row| port(row[1]) == local && port(row[2]) == remote).expect("a connection");
+    row[5].starts_with("02:")
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_tunnel_whose_peer_has_vanished_comes_to_its_end_h11() {
+    let (world, listener) = world().await;
+    let mut client = world.connect().await;
+    write(&mut client, &websocket(&world, &[])).await;
+    let mut service = raw::accept(&listener).await;
+    head(&mut service).await;
+    write(&mut service, SWITCH).await;
+    head(&mut client).await;
+    // What passes shows that the tunnel stands.
+    write(&mut client, "hello").await;
+    assert_eq!(exactly(&mut service, 5).await, "hello");
+    let port = |address: std::io::Result<std::net::SocketAddr>| address.unwrap().port();
+    let clients = (world.gateway.address().port(), port(client.local_addr()));
+    let services = (port(service.peer_addr()), port(service.local_addr()));
+    for (local, remote) in [clients, services] {
+        crate::accept::until("the kernel looks after it", || is_watched(local, remote)).await;
+    }
+}
+
 #[tokio::test]
 async fn what_a_client_sends_behind_the_body_of_its_websocket_arrives_h11() {
     let (world, listener) = world().await;

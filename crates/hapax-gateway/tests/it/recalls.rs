@@ -110,3 +110,51 @@ async fn the_status_of_an_attempt_that_failed_says_so_l9_h6() {
     assert_eq!(world.ask("POST /orders/1/notes", &world.alice, &key[..1], "x").await.status, 201);
     assert_eq!(world.ask(&by_operation, &world.alice, &[], "").await.status, 201);
 }
+
+#[tokio::test]
+async fn a_method_out_of_reach_does_not_hide_what_another_one_kept_h7() {
+    let world = World::with(|settings| {
+        for method in [Method::PUT, Method::DELETE] {
+            let operation = format!("charge.{}", method.as_str().to_ascii_lowercase());
+            let above = Route {
+                level: Level::Platform,
+                rule: Some(Arc::new(Rule::new(&operation).unwrap())),
+                method,
+                ..settings.routes[0].clone()
+            };
+            settings.routes.insert(0, above);
+        }
+    })
+    .await;
+    let first = world.charge("k-1", "{}", &[]).await;
+    let got = world.ask("GET /charges/by-idempotency-key/k-1", &world.alice, &[], "").await;
+    assert_eq!((got.status, got.is_replay(), got.text()), (201, true, first.text()));
+    let got = world.ask("GET /charges/by-idempotency-key/k-2", &world.alice, &[], "").await;
+    assert_eq!(got.code(), "not-found");
+    let got = world.ask("GET /tenant/by-idempotency-key/k-1", &world.alice, &[], "").await;
+    assert_eq!(got.code(), "forbidden", "none is left");
+    let root = key_of_level(&world.store, "acme", "web", "user:root", Level::Platform).await;
+    let put = world.ask("PUT /charges", &root, &[("idempotency-key", "k-1")], "{}").await;
+    assert_eq!((put.status, put.is_replay()), (201, false));
+    let got = world.ask("GET /charges/by-idempotency-key/k-1", &root, &[], "").await;
+    assert_eq!(got.text(), put.text());
+}
+
+#[tokio::test]
+async fn a_key_may_stand_in_a_path_with_escapes_h7() {
+    let world = World::start().await;
+    let first = world.charge("a~b", "{}", &[]).await;
+    assert_eq!(first.status, 201);
+    for escaped in ["a~b", "a%7Eb", "a%7eb", "%61%7E%62"] {
+        let line = format!("GET /charges/by-idempotency-key/{escaped}");
+        let got = world.ask(&line, &world.alice, &[], "").await;
+        assert_eq!((got.status, got.text()), (201, first.text()), "{escaped}");
+    }
+    // Once, and into nothing but a key.
+    for other in ["a%7Eb%20", "%22a~b%22", "a%C3%A4b", "%74-acme", "a%7Ec", "a%2Bb"] {
+        let line = format!("GET /charges/by-idempotency-key/{other}");
+        assert_eq!(world.ask(&line, &world.alice, &[], "").await.code(), "not-found", "{other}");
+    }
+    let line = "GET /charges/by-idempotency-key/a%257Eb";
+    assert_eq!(world.ask(line, &world.alice, &[], "").await.code(), "path-malformed");
+}

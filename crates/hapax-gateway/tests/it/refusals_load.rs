@@ -11,11 +11,13 @@ use hapax_gateway::settings::Upstream;
 use hapax_store::{Options, Store};
 use hapax_testkit::faulty::Faulty;
 use hapax_testkit::port::Port;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::accept::until;
+use crate::edge_h2;
 use crate::raw::{self, PATIENCE};
 use crate::refusals::check;
 use crate::world::client::read_answer;
@@ -298,17 +300,37 @@ async fn an_edge_that_is_about_to_end_takes_nothing_new_h11() {
     .await;
     let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "hold")], "x").await;
     assert_eq!(slow.status, 504);
+    // A connection that is idle, one on which a request has begun to come, and one of HTTP/2.
+    let mut idle = world.connect().await;
+    let ask = world.request("GET /nowhere", &world.alice, &[], "");
+    idle.write_all(ask.as_bytes()).await.unwrap();
+    assert_eq!(read_answer(&mut idle, false).await.unwrap().status, 404);
+    let mut begun = world.connect().await;
+    begun.write_all(ask.as_bytes()).await.unwrap();
+    assert_eq!(read_answer(&mut begun, false).await.unwrap().status, 404);
+    let ask = world.request("POST /raw", &world.alice, &[(KEY, "k-2")], "x");
+    let (now, later) = ask.split_at(30);
+    begun.write_all(now.as_bytes()).await.unwrap();
+    let mut sender = edge_h2::client(world.connect().await).await;
+    let charge = |key| edge_h2::charge(&world.alice, key, "{}");
+    assert_eq!(edge_h2::ask(&mut sender, charge("k-3")).await.status(), 201);
+    let arrived = world.service.count();
     let asks = async {
-        for (line, headers) in
-            [("POST /raw", &[(KEY, "k-2")][..]), ("POST /open", &[]), ("GET /charges", &[])]
-        {
-            check(&world, &world.ask(line, &world.alice, headers, "").await, 503, "draining").await;
-        }
+        assert_eq!(raw::rest(&mut idle).await, "", "it is closed at once");
+        begun.write_all(later.as_bytes()).await.unwrap();
+        let got = read_answer(&mut begun, false).await.unwrap();
+        check(&world, &got, 503, "draining").await;
+        assert_eq!(got.header("connection"), Some("close"));
+        assert!(
+            tokio::net::TcpStream::connect(world.gateway.address()).await.is_err(),
+            "nothing is accepted"
+        );
+        until("HTTP/2 is told to go", || sender.is_closed()).await;
         world.service.let_go();
     };
     let (clean, ()) = tokio::join!(world.gateway.drain(PATIENCE), asks);
     assert!(clean, "what went on without a caller came to its end");
-    assert_eq!(world.service.count(), 1);
+    assert_eq!(world.service.count(), arrived);
 }
 
 #[tokio::test]
@@ -350,6 +372,19 @@ async fn a_service_that_takes_too_long_ends_the_wait_on_open_routes_too_h5() {
         check(&world, &got, 504, "upstream-timeout").await;
     }
     assert_eq!(world.ask("POST /open", &world.alice, &[], "x").await.status, 201);
+}
+
+#[tokio::test]
+async fn a_routes_time_out_ends_the_wait_without_a_key_too_h5() {
+    let world = World::with(|settings| {
+        change_rule(settings, "note", |rule| rule.timeout = Duration::from_millis(300));
+    })
+    .await;
+    for headers in [&[("x-do", "hold")][..], &[("x-do", "hold"), (KEY, "k-1")]] {
+        let asked = world.ask("POST /orders/1/notes", &world.alice, headers, "x");
+        let got = timeout(Duration::from_secs(5), asked).await.expect("the route's, not the service's");
+        check(&world, &got, 504, "upstream-timeout").await;
+    }
 }
 
 async fn faulty(

@@ -89,8 +89,11 @@ fn a_refusal_tells_a_stranger_nothing_but_what_to_do_h1() {
         AuthError::Missing,
         AuthError::Invalid("the secret detail".into()),
         AuthError::Unavailable("the secret detail".into()),
+        AuthError::Unreachable("the secret detail".into()),
     ];
-    for (refusal, status) in refusals.iter().zip([401, 401, 503]) {
+    let codes = ["unauthenticated", "unauthenticated", "ledger-unavailable", "upstream-unreachable"];
+    for ((refusal, status), code) in refusals.iter().zip([401, 401, 503, 502]).zip(codes) {
+        assert_eq!(Problem::from(refusal).code().as_str(), code);
         let response = Problem::from(refusal).response("/errors/");
         assert_eq!(response.status().as_u16(), status);
         assert_eq!(response.headers().contains_key("www-authenticate"), status == 401);

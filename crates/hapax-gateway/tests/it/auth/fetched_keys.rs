@@ -57,10 +57,10 @@ async fn an_issuer_that_is_away_at_the_start_is_no_error_and_found_later_a1() {
     let service = Outside::start().await;
     service.say(500, "");
     let authenticator = open(&settings(&service)).await;
-    assert!(is_unavailable(&ask(&authenticator, &token(&signer)).await));
+    assert!(is_unreachable(&ask(&authenticator, &token(&signer)).await));
     assert_eq!(service.asked(), 1, "not again at once");
     service.say(200, jwks(&[&signer]));
-    assert!(is_unavailable(&ask(&authenticator, &token(&signer)).await));
+    assert!(is_unreachable(&ask(&authenticator, &token(&signer)).await));
     later(PAUSE).await;
     assert!(ask(&authenticator, &token(&signer)).await.is_ok());
 }
@@ -78,10 +78,10 @@ async fn keys_are_kept_for_a_day_while_the_issuer_is_away_a1() {
         later(Duration::from_secs(6 * 60)).await;
         assert!(ask(&authenticator, &token(&known)).await.is_ok());
         let refused = ask(&authenticator, &token(&unknown)).await;
-        assert!(is_unavailable(&refused), "its key may be a new one: {refused:?}");
+        assert!(is_unreachable(&refused), "its key may be a new one: {refused:?}");
     }
     later(Duration::from_secs(24 * 60 * 60)).await;
-    assert!(is_unavailable(&ask(&authenticator, &token(&known)).await));
+    assert!(is_unreachable(&ask(&authenticator, &token(&known)).await));
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn an_issuer_that_never_answers_is_not_waited_for_a1() {
     service.take(Duration::from_secs(3600));
     let began = tokio::time::Instant::now();
     let authenticator = open(&settings(&service)).await;
-    assert!(is_unavailable(&ask(&authenticator, &token(&signer)).await));
+    assert!(is_unreachable(&ask(&authenticator, &token(&signer)).await));
     assert!(began.elapsed() <= Duration::from_secs(6), "{:?}", began.elapsed());
 }
 

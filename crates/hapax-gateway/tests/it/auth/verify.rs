@@ -104,7 +104,7 @@ async fn without_an_answer_nobody_comes_in_a7() {
     ] {
         service.say(status, &body);
         let refused = ask(&authenticator, "some_key").await;
-        assert!(is_unavailable(&refused), "{status} {refused:?}");
+        assert!(is_unreachable(&refused), "{status} {refused:?}");
     }
     service.say(200, valid());
     assert!(ask(&authenticator, "some_key").await.is_ok(), "a failure is not remembered");
@@ -117,11 +117,11 @@ async fn a_service_that_is_away_or_slow_lets_nobody_in_a7() {
     let _held = service.hold().await;
     let mut hasty = settings(&service);
     hasty.verify.as_mut().unwrap().timeout = Duration::from_secs(1);
-    assert!(is_unavailable(&ask(&open(&hasty).await, "some_key").await));
+    assert!(is_unreachable(&ask(&open(&hasty).await, "some_key").await));
     let nobody = Port::reserve().unwrap();
     let mut away = settings(&service);
     away.verify.as_mut().unwrap().url = format!("http://{}/", nobody.address());
-    assert!(is_unavailable(&ask(&open(&away).await, "some_key").await));
+    assert!(is_unreachable(&ask(&open(&away).await, "some_key").await));
 }
 
 #[tokio::test]

@@ -92,6 +92,7 @@ fn a_value_of_another_type_is_refused() {
     one("[routes]\n", "1:1", &["`routes` cannot be a table", "[[routes]]"]);
     one("[auth.trusted_headers]\nfrom = \"10.0.0.0/8\"\n", "2:8", &["an array of strings"]);
     one("[tenants]\nheld = 1.5\n", "2:8", &["`held` cannot be a float"]);
+    one("[edge]\nmax_detached = 0\n", "2:16", &["`max_detached` cannot be 0", "use 1 to"]);
     one("[tenants]\nheld = -1\n", "2:8", &["`held` cannot be -1", "use 0 to"]);
     one("[tenants]\nheld = 99999999999999999999\n", "2:8", &["beyond 64 bits"]);
     one("upstreams = { a = \"http://h\" }\n", "1:19", &["`a` cannot be a string", "[upstreams.a]"]);
