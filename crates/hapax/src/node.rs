@@ -4,6 +4,7 @@
 
 mod answers;
 mod desk;
+mod ledger;
 mod secrets;
 mod watch;
 
@@ -28,6 +29,7 @@ use crate::log;
 
 pub(crate) use answers::KeptAnswers;
 pub(crate) use desk::RegistryDesk;
+use ledger::Health;
 
 /// What a node is made of.
 pub(crate) struct Parts {
@@ -69,14 +71,15 @@ impl Node {
         let protect = Protect::new(executor, leaf_key).sealed(parts.seal.clone());
         let (settings, changed) = signal::channel(parts.settings.clone());
         let gateway = Arc::new(Gateway::start(parts.settings, protect, store.clone()).await?);
-        let state = admin_state(&store, tokens.clone(), &gateway, parts.seal, &settings);
+        let health = Arc::new(Health::default());
+        let state = admin_state(&store, tokens.clone(), &gateway, parts.seal, &settings, &health);
         let (admin_stop, stopped) = oneshot::channel();
         let admin = tokio::spawn(admin::serve(listener, state, async {
             // The node is gone: then there is nothing to serve either.
             let _ = stopped.await;
         }));
-        let doubts = watch::doubts(store.clone(), gateway.clone(), changed);
-        let watching = tokio::spawn(async { tokio::join!(doubts, log::tell_gaps()).0 });
+        let looking = watch::look(store.clone(), gateway.clone(), changed, health);
+        let watching = tokio::spawn(async { tokio::join!(looking, log::tell_gaps()).0 });
         Ok(Node { store, gateway, admin_address, admin_stop, admin, watching, settings, tokens })
     }
 
@@ -127,6 +130,7 @@ fn admin_state(
     gateway: &Arc<Gateway<Store, Store>>,
     seal: Option<Arc<Seal>>,
     settings: &signal::Sender<Settings>,
+    health: &Arc<Health>,
 ) -> AdminState {
     let keys = Arc::new(RegistryDesk::new(store.clone()));
     let mut state = AdminState::new(store.clone(), tokens, keys, Arc::new(KeptAnswers::new(seal)));
@@ -148,14 +152,10 @@ fn admin_state(
         metrics.set_log_lines_dropped(log::left_out());
         metrics.render()
     });
-    let admitting = gateway.admission().clone();
+    let (admitting, health) = (gateway.admission().clone(), health.clone());
     state.ready = Arc::new(move || {
-        let reasons = if admitting.is_draining() {
-            vec!["this instance is about to end".to_owned()]
-        } else {
-            Vec::new()
-        };
-        Readiness { reasons }
+        let ending = admitting.is_draining().then(|| "this instance is about to end".to_owned());
+        Readiness { reasons: ending.into_iter().chain(health.in_the_way()).collect() }
     });
     state
 }
