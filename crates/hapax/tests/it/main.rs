@@ -22,3 +22,4 @@ mod postgres_server;
 mod probe;
 mod rig;
 mod serve;
+mod why;
