@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::Error;
+use hapax_tower::Code;
 use http::{Request, Response};
 use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -66,6 +67,9 @@ pub trait Handler: Send + Sync + 'static {
         request: Request<Incoming>,
         peer: Peer,
     ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
+
+    /// Hears of what was refused because it cannot be read as a request, or is larger than any may be. It has been answered.
+    fn refused(&self, _peer: Peer, _code: Code) {}
 }
 
 /// Where a handler lives.

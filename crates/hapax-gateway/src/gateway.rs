@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hapax_core::{Error, Ledger, Registry};
-use hapax_tower::{Body, Protect};
+use hapax_tower::{Body, Code, Protect};
 use http::{Request, Response};
 
 use crate::accept::{self, Drained, Handler, Peer, Running};
@@ -110,5 +110,9 @@ impl<L: Ledger, R: Registry> Handler for Stack<L, R> {
         peer: Peer,
     ) -> impl Future<Output = Response<Body<Incoming>>> + Send + 'static {
         Stack::answer_any(self, request, peer)
+    }
+
+    fn refused(&self, peer: Peer, code: Code) {
+        self.note_refused(peer, code);
     }
 }

@@ -118,6 +118,7 @@ pub struct Metrics {
     answered: Family<Answered, Counter>,
     latency: Histogram,
     in_doubt: Gauge,
+    ledger_up: Gauge,
     ledger_failures: Counter,
     contradicted: Counter,
     log_lines_dropped: Counter,
@@ -137,6 +138,7 @@ impl Default for Metrics {
             answered: Family::default(),
             latency: Histogram::new(exponential_buckets(0.000_25, 2.0, 18)),
             in_doubt: Gauge::default(),
+            ledger_up: Gauge::default(),
             ledger_failures: Counter::default(),
             contradicted: Counter::default(),
             log_lines_dropped: Counter::default(),
@@ -174,6 +176,11 @@ impl Default for Metrics {
             metrics.in_doubt.clone(),
         );
         registry.register(
+            "hapax_ledger_up",
+            "Whether the ledger took claims when it was asked last",
+            metrics.ledger_up.clone(),
+        );
+        registry.register(
             "hapax_ledger_failures",
             "Requests refused because the ledger was away",
             metrics.ledger_failures.clone(),
@@ -206,6 +213,11 @@ impl Metrics {
     /// How many claims are in doubt, as was counted just now.
     pub fn set_in_doubt(&self, count: u64) {
         self.in_doubt.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Whether the ledger takes claims, as was asked just now.
+    pub fn set_ledger_up(&self, up: bool) {
+        self.ledger_up.set(up.into());
     }
 
     /// How many lines the log lacks so far; never fewer than before.

@@ -67,7 +67,7 @@ pub(crate) fn page(code: Code) -> Answer {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
-    Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None }
+    Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None, cause: None }
 }
 
 #[cfg(test)]

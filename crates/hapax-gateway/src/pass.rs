@@ -3,6 +3,8 @@
 //! Nothing protects such a request. Where it may have arrived, nobody is told to send it again, unless its method says that
 //! twice is the same as once.
 
+use std::time::Duration;
+
 use hapax_core::Scope;
 use hapax_exec::How;
 use hapax_tower::{Answered, Body, Code, Event, Problem};
@@ -51,7 +53,9 @@ pub(crate) async fn pass(
     };
     let sent = tokio::select! {
         sent = sent => sent,
-        () = Pace::still_for(pace.as_deref(), route.timeout()) => return Err(too_late(&head.method)),
+        () = Pace::still_for(pace.as_deref(), route.timeout()) => {
+            return Err(too_late(route.timeout(), &head.method));
+        }
     };
     let mut response = sent.map_err(|failed| {
         let too_slow = pace.is_some_and(|pace| pace.was_too_slow());
@@ -61,29 +65,31 @@ pub(crate) async fn pass(
         hapax_tower::answer::remove_hop_by_hop(response.headers_mut(), &[]);
     }
     hapax_tower::answer::remove_ours(response.headers_mut());
-    Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None })
+    Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None, cause: None })
 }
 
 /// The service has not answered in time; whether it will do what was asked is not known.
-fn too_late(method: &Method) -> Problem {
-    let problem = Problem::new(Code::UpstreamTimeout);
+fn too_late(timeout: Duration, method: &Method) -> Problem {
+    let problem = Problem::new(Code::UpstreamTimeout).because(format!("no answer within {timeout:?}"));
     unprotected(problem, "the service has not answered yet", Reached::Perhaps, method)
 }
 
 /// The service has not answered, and will not.
 fn unanswered(failed: &Failed, too_slow: bool, method: &Method) -> Problem {
-    let (code, what) = match (failed.kind, failed.reached) {
-        (FailedKind::RequestBody, _) if too_slow => (Code::RequestTimeout, "the body came too slowly"),
+    let what = match (failed.kind, failed.reached) {
+        (FailedKind::RequestBody, reached) if too_slow => {
+            let problem = Problem::new(Code::RequestTimeout);
+            return unprotected(problem, "the body came too slowly", reached, method);
+        }
         (FailedKind::RequestBody, _) => {
             return Problem::new(Code::RequestMalformed).detail("the body cannot be read");
         }
-        (_, Reached::No) => (Code::UpstreamUnreachable, "the service could not be reached"),
-        (FailedKind::Malformed, _) => {
-            (Code::UpstreamUnreachable, "the service was reached, and its answer cannot be read")
-        }
-        _ => (Code::UpstreamUnreachable, "the service was reached, and broke off before it had answered"),
+        (_, Reached::No) => "the service could not be reached",
+        (FailedKind::Malformed, _) => "the service was reached, and its answer cannot be read",
+        _ => "the service was reached, and broke off before it had answered",
     };
-    unprotected(Problem::new(code), what, failed.reached, method)
+    let problem = Problem::new(Code::UpstreamUnreachable).because(&*failed.cause);
+    unprotected(problem, what, failed.reached, method)
 }
 
 /// What can be said of another attempt where nothing was kept.

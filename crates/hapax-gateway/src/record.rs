@@ -1,8 +1,9 @@
 //! Step 8, the second half: one log line and the counters of a request (O1, O2).
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hapax_core::{Ledger, Policy, Width};
 use hapax_exec::How;
@@ -10,18 +11,20 @@ use hapax_tower::{Code, Event};
 use http::Request;
 
 use crate::metrics::{COMPLETED, Counters};
-use crate::stack::{Answer, Seen, Shared};
+use crate::settings::Route;
+use crate::stack::{Answer, Place, Seen, Shared};
 
 /// The endpoint of what no route was found for.
 static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "_none".into());
+/// The endpoint of whoever asks for an outcome.
+static RECALL: LazyLock<Arc<str>> = LazyLock::new(|| "recall".into());
 
 impl Seen {
     pub(crate) fn new<B>(request: &Request<B>, peer: SocketAddr) -> Self {
         Seen {
             began: Instant::now(),
             method: request.method().clone(),
-            endpoint: NOWHERE.clone(),
-            policy: None,
+            place: Place::Nowhere,
             scope: None,
             key: None,
             ignored: false,
@@ -29,12 +32,31 @@ impl Seen {
             peer,
         }
     }
+
+    fn endpoint(&self) -> &Arc<str> {
+        match &self.place {
+            Place::Nowhere => &NOWHERE,
+            Place::Recall => &RECALL,
+            Place::Route(route) => &route.path,
+        }
+    }
+
+    fn route(&self) -> Option<&Route> {
+        match &self.place {
+            Place::Route(route) => Some(route),
+            Place::Nowhere | Place::Recall => None,
+        }
+    }
+
+    fn policy(&self) -> Option<Policy> {
+        self.route().map(|route| route.policy)
+    }
 }
 
 impl<L: Ledger, R> Shared<L, R> {
     /// What is counted about this request.
     fn counters(&self, seen: &Seen) -> Arc<Counters> {
-        self.metrics.counters(seen.scope.as_ref(), &seen.endpoint)
+        self.metrics.counters(seen.scope.as_ref(), seen.endpoint())
     }
 
     pub(crate) fn count_key_problem(&self, seen: &Seen, code: Code) {
@@ -52,7 +74,7 @@ impl<L: Ledger, R> Shared<L, R> {
     }
 
     pub(crate) fn count_unkeyed(&self, seen: &Seen) {
-        if seen.policy == Some(Policy::Accepted) {
+        if seen.policy() == Some(Policy::Accepted) {
             self.metrics.key_missing(&self.counters(seen), "accepted");
         }
     }
@@ -83,24 +105,51 @@ impl<L: Ledger, R> Shared<L, R> {
             (None, Event::Problem(Code::LedgerUnavailable)) => self.metrics.ledger_failed(),
             _ => {}
         }
-        tracing::info!(
-            target: "hapax::request",
-            method = %seen.method,
-            endpoint = &*seen.endpoint,
-            status,
-            event = word(answered.event),
-            took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-            peer = %seen.peer,
-            tenant = seen.scope.as_ref().map(|scope| scope.tenant().as_str()),
-            project = seen.scope.as_ref().and_then(|scope| scope.project()).map(|project| project.as_str()),
-            operation_id = answered.operation_id.map(tracing::field::display),
-            idempotency_case = seen.key.as_ref().map(|_| "A"),
-            idempotency_source = seen.key.as_ref().map(|_| "header"),
-            idempotency_policy = seen.policy.map(Policy::as_str),
-            idempotency_key_namespaced = self.namespaced(seen),
-            restate_cache_hit = hit.is_some(),
-            "request"
-        );
+        macro_rules! line {
+            ($say:ident, $($more:tt)*) => {
+                tracing::$say!(
+                    target: "hapax::request",
+                    method = %seen.method,
+                    endpoint = &**seen.endpoint(),
+                    status,
+                    event = word(answered.event),
+                    took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+                    peer = %seen.peer,
+                    tenant = seen.scope.as_ref().map(|scope| scope.tenant().as_str()),
+                    project = seen.scope.as_ref().and_then(|scope| scope.project()).map(|project| project.as_str()),
+                    operation_id = answered.operation_id.map(tracing::field::display),
+                    idempotency_case = seen.key.as_ref().map(|_| "A"),
+                    idempotency_source = seen.key.as_ref().map(|_| "header"),
+                    idempotency_policy = seen.policy().map(Policy::as_str),
+                    idempotency_key_namespaced = self.namespaced(seen),
+                    restate_cache_hit = hit.is_some(),
+                    $($more)*
+                    "request"
+                )
+            };
+        }
+        match (blame(answered), seen.route()) {
+            (Some(cause), Some(route)) => line!(warn, upstream = route.upstream.name, cause = &*cause,),
+            _ => line!(info,),
+        }
+    }
+
+    /// Counts and logs what was refused before there was a request to speak of.
+    pub(crate) fn record_refused(&self, peer: SocketAddr, code: Code) {
+        let (event, status) = (code.as_str(), code.status().as_u16());
+        self.metrics.answered(&self.metrics.counters(None, &NOWHERE), event, status, Duration::ZERO);
+        tracing::info!(target: "hapax::request", endpoint = &**NOWHERE, status, event, %peer, "request");
+    }
+}
+
+/// What the service behind has done wrong, if it has.
+fn blame(answered: &Answer) -> Option<Cow<'_, str>> {
+    let status = answered.response.status();
+    match answered.event {
+        Event::Outcome(How::Executed | How::PassedThrough) | Event::Released if status.is_server_error() => {
+            Some(format!("the service answered {}", status.as_u16()).into())
+        }
+        _ => answered.cause.as_deref().map(Cow::from),
     }
 }
 

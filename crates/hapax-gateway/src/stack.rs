@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use hapax_core::{Identity, Key, Ledger, Policy, Registry, Scope, View, Width};
+use hapax_core::{Identity, Key, Ledger, Registry, Scope, View, Width};
 use hapax_exec::How;
 use hapax_tower::answer::{IGNORED, OUTCOME};
 use hapax_tower::key::{self, Found};
@@ -25,7 +25,7 @@ use crate::auth::Authenticator;
 use crate::forward::{self, Came, Inbound};
 use crate::metrics::{Counters, Metrics};
 use crate::route::{NoMatch, Table, Target};
-use crate::settings::{Settings, TenantLimits, Upstream};
+use crate::settings::{Route, Settings, TenantLimits, Upstream};
 use crate::upstream::{Incoming, Pool};
 use crate::{accept, head, limits, pages, pass, read, recall};
 
@@ -55,12 +55,21 @@ pub(crate) struct Stack<L, R> {
     tasks: Tasks,
 }
 
+/// Where a request goes.
+pub(crate) enum Place {
+    /// Nowhere, as far as is known.
+    Nowhere,
+    /// To an outcome that is kept.
+    Recall,
+    /// To a service.
+    Route(Arc<Route>),
+}
+
 /// What is known about a request so far, for the log line and the counters.
 pub(crate) struct Seen {
     pub(crate) began: Instant,
     pub(crate) method: Method,
-    pub(crate) endpoint: Arc<str>,
-    pub(crate) policy: Option<Policy>,
+    pub(crate) place: Place,
     pub(crate) scope: Option<Scope>,
     pub(crate) key: Option<Key>,
     /// A key was sent where it has no effect, which the caller is told whatever the answer is (P1).
@@ -100,6 +109,11 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         response
     }
 
+    /// Counts and logs what was refused before there was a request to answer.
+    pub(crate) fn note_refused(&self, peer: Peer, code: Code) {
+        self.shared.record_refused(peer.addr, code);
+    }
+
     async fn answer(
         &self,
         plan: &Arc<Plan<R>>,
@@ -131,12 +145,11 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let route = match target {
             Target::Route(route) => route,
             recalled => {
-                seen.endpoint = "recall".into();
+                seen.place = Place::Recall;
                 return recall::answer(shared, plan, &caller, recalled, &head.headers, seen).await;
             }
         };
-        seen.endpoint = route.path.clone();
-        seen.policy = Some(route.policy);
+        seen.place = Place::Route(route.clone());
         let found = key::find(&head.headers, route.policy, route.lenient, trusted)
             .inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
         seen.ignored = found == Found::Ignored;
@@ -219,7 +232,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             *response.headers_mut() = headers;
         }
         response.headers_mut().insert(ALLOW, allow);
-        Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None })
+        Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None, cause: None })
     }
 }
 
@@ -260,12 +273,7 @@ impl Pools {
             return Ok(pool.clone());
         }
         let pool = Pool::new(upstream.clone()).map_err(|error| {
-            tracing::error!(
-                upstream = upstream.name,
-                error = format!("{error:#}"),
-                "a service cannot be used"
-            );
-            Problem::new(Code::UpstreamUnreachable).with("executed", "no")
+            Problem::new(Code::UpstreamUnreachable).with("executed", "no").because(format!("{error:#}"))
         })?;
         pools.retain(|(known, _)| known.name != upstream.name);
         pools.push((upstream.clone(), pool.clone()));

@@ -229,6 +229,7 @@ pub struct Problem {
     retry_after: Option<Duration>,
     more: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    cause: Option<String>,
 }
 
 impl Problem {
@@ -244,6 +245,7 @@ impl Problem {
             retry_after,
             more: Map::new(),
             headers: Vec::new(),
+            cause: None,
         }
     }
 
@@ -287,6 +289,18 @@ impl Problem {
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
+    }
+
+    /// Why the service behind is to blame, for the log: callers could learn from it what stands behind.
+    #[must_use]
+    pub fn because(mut self, cause: impl Into<String>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// Takes out why the service behind is to blame, if it is.
+    pub(crate) fn take_cause(&mut self) -> Option<String> {
+        self.cause.take()
     }
 
     /// The code.
@@ -370,6 +384,10 @@ impl From<&hapax_exec::Error> for Problem {
         let mut problem = Problem::new(code).about(error.operation_id());
         if let (Retry::SameKey(after), true) = (error.retry(), code.tells_when()) {
             problem = problem.retry_after(after);
+        }
+        // Any other cause is the ledger's.
+        if let Reason::AttemptFailed { .. } | Reason::OutcomeUnknown { doubt: Some(_) } = error.reason() {
+            problem.cause = error.cause().map(str::to_owned);
         }
         problem
     }

@@ -65,6 +65,8 @@ pub struct Answered<B> {
     pub event: Event,
     /// The operation.
     pub operation_id: Option<OperationId>,
+    /// Why there is no answer of the service, where it is to blame; for the log, and not for callers.
+    pub cause: Option<String>,
 }
 
 /// Why a service's answer did not come.
@@ -252,7 +254,10 @@ impl<L: Ledger> Protect<L> {
             Waited::Done(Ok(done)) => self.hand_out(identity, &method, done, progress.take_first()),
             Waited::Done(Err(error)) => self.explain(rule, None, identity, &error, progress.take_first()),
             Waited::TooLong(operation_id) => self.problem(
-                Problem::new(Code::UpstreamTimeout).about(operation_id).retry_after(limits::RETRY_AFTER),
+                Problem::new(Code::UpstreamTimeout)
+                    .about(operation_id)
+                    .retry_after(limits::RETRY_AFTER)
+                    .because(format!("no answer within {:?}", rule.timeout)),
             ),
             Waited::Early(operation_id, prefix) => self.accepted(operation_id, prefix),
         }
@@ -325,6 +330,7 @@ impl<L: Ledger> Protect<L> {
             response: first.response,
             event: Event::Outcome(done.how),
             operation_id: done.operation_id,
+            cause: None,
         }
     }
 
@@ -370,7 +376,7 @@ impl<L: Ledger> Protect<L> {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         stamp(headers, done.operation_id, done.keep_until);
-        Answered { response, event: Event::Outcome(done.how), operation_id: done.operation_id }
+        Answered { response, event: Event::Outcome(done.how), operation_id: done.operation_id, cause: None }
     }
 
     /// There is no outcome for this caller.
@@ -386,7 +392,7 @@ impl<L: Ledger> Protect<L> {
         if let (Some(mut first), Reason::AttemptFailed { .. }) = (first, error.reason()) {
             stamp(first.response.headers_mut(), error.operation_id(), None);
             let operation_id = error.operation_id();
-            return Answered { response: first.response, event: Event::Released, operation_id };
+            return Answered { response: first.response, event: Event::Released, operation_id, cause: None };
         }
         if let Reason::Mismatch { leaves } = error.reason() {
             // With a wider scope the first caller may have been somebody else, who is not explained to others (H10).
@@ -418,13 +424,19 @@ impl<L: Ledger> Protect<L> {
             headers.insert(LOCATION, place);
         }
         stamp(headers, operation_id, None);
-        Answered { response, event: Event::Async, operation_id }
+        Answered { response, event: Event::Async, operation_id, cause: None }
     }
 
     /// A problem as an answer.
-    pub fn problem<B>(&self, problem: Problem) -> Answered<B> {
+    pub fn problem<B>(&self, mut problem: Problem) -> Answered<B> {
         let (event, operation_id) = (Event::Problem(problem.code()), problem.operation_id());
-        Answered { response: problem.response(&self.shared.docs).map(Body::whole), event, operation_id }
+        let cause = problem.take_cause();
+        Answered {
+            response: problem.response(&self.shared.docs).map(Body::whole),
+            event,
+            operation_id,
+            cause,
+        }
     }
 }
 

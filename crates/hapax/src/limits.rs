@@ -110,8 +110,14 @@ pub(crate) const DISK_WANTED: u64 = 1024 * 1024 * 1024;
 pub(crate) const FILES_NEEDED: u64 = 256;
 /// File descriptors that the default number of connections needs: one to the caller and one to the service each.
 pub(crate) const FILES_WANTED: u64 = 41_000;
-/// How often claims in doubt are counted.
-pub(crate) const DOUBTS_EVERY: Duration = Duration::from_secs(5);
+/// How often the ledger is asked whether it takes claims, and claims in doubt are counted.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often it is asked while it does not.
+pub(crate) const LOOK_EVERY_AWAY: Duration = Duration::from_secs(1);
+/// How long it may take to answer that: longer than a store tries by itself, so that it is the store that says why.
+pub(crate) const LEDGER_ANSWERS: Duration = Duration::from_secs(8);
+/// How many such questions in a row must fail before an instance says that it cannot serve.
+pub(crate) const LEDGER_FAILURES: u32 = 2;
 /// Pages of claims in doubt that are counted by tenant; with more, those beyond are not.
 pub(crate) const DOUBT_PAGES: usize = 20;
 

@@ -5,6 +5,7 @@
 mod answers;
 mod desk;
 mod keeping;
+mod ledger;
 mod secrets;
 mod watch;
 
@@ -31,6 +32,7 @@ pub(crate) use answers::KeptAnswers;
 pub(crate) use desk::RegistryDesk;
 pub(crate) use keeping::Classes;
 use keeping::{Keeping, Known};
+use ledger::Health;
 
 /// What a node is made of.
 pub(crate) struct Parts {
@@ -75,15 +77,17 @@ impl Node {
         let known = Known::read(&store, parts.settings, parts.classes).await?;
         let gateway = Arc::new(Gateway::start(known.settings(), protect, store.clone()).await?);
         let keeping = Arc::new(Keeping::new(store.clone(), gateway.clone(), known));
-        let state = admin_state(&store, tokens.clone(), &gateway, parts.seal, &keeping);
+        let health = Arc::new(Health::default());
+        let state = admin_state(&store, tokens.clone(), &gateway, parts.seal, &keeping, &health);
         let (admin_stop, stopped) = oneshot::channel();
         let admin = tokio::spawn(admin::serve(listener, state, async {
             // The node is gone: then there is nothing to serve either.
             let _ = stopped.await;
         }));
-        let doubts = watch::doubts(store.clone(), gateway.clone(), keeping.settings().subscribe());
+        let looking = watch::look(store.clone(), gateway.clone(), keeping.settings().subscribe(), health);
         let follows = keeping.clone();
-        let watching = tokio::spawn(async move { tokio::join!(doubts, follows.watch(), log::tell_gaps()).0 });
+        let watching =
+            tokio::spawn(async move { tokio::join!(looking, follows.watch(), log::tell_gaps()).0 });
         Ok(Node { store, gateway, admin_address, admin_stop, admin, watching, keeping, tokens })
     }
 
@@ -139,6 +143,7 @@ fn admin_state(
     gateway: &Arc<Gateway<Store, Store>>,
     seal: Option<Arc<Seal>>,
     keeping: &Arc<Keeping>,
+    health: &Arc<Health>,
 ) -> AdminState {
     let keys = Arc::new(RegistryDesk::new(store.clone()));
     let mut state = AdminState::new(store.clone(), tokens, keys, Arc::new(KeptAnswers::new(seal)));
@@ -162,14 +167,10 @@ fn admin_state(
         metrics.set_log_lines_dropped(log::left_out());
         metrics.render()
     });
-    let admitting = gateway.admission().clone();
+    let (admitting, health) = (gateway.admission().clone(), health.clone());
     state.ready = Arc::new(move || {
-        let reasons = if admitting.is_draining() {
-            vec!["this instance is about to end".to_owned()]
-        } else {
-            Vec::new()
-        };
-        Readiness { reasons }
+        let ending = admitting.is_draining().then(|| "this instance is about to end".to_owned());
+        Readiness { reasons: ending.into_iter().chain(health.in_the_way()).collect() }
     });
     state
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use hapax_tower::Problem;
 use http::{Request, Response, StatusCode};
 use http_body::{Body, SizeHint};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -19,7 +20,7 @@ use tokio::sync::oneshot;
 use super::answer::{self, GO_AHEAD, To};
 use super::body::{Flow, Incoming};
 use super::pulse::Pulse;
-use super::request::{Head, Reader, Refused};
+use super::request::{Head, Reader};
 use super::stream::Stream;
 use super::{Handler, Peer, Site, Stop, service};
 use crate::http1::framing::Framing;
@@ -55,7 +56,11 @@ pub(super) async fn serve<H: Handler>(
             Ok(Some(head)) => head,
             Ok(None) if conn.more(&site.stop).await => continue,
             Ok(None) => return,
-            Err(refused) => return conn.refuse(refused, &site.docs).await,
+            Err(refused) => {
+                let problem = refused.problem();
+                handler.refused(peer, problem.code());
+                return conn.refuse(problem, &site.docs).await;
+            }
         };
         let (request, facts) = conn.begin(head);
         let (shared, handler, busy) = (Arc::clone(site), Arc::clone(handler), Arc::clone(pulse));
@@ -319,8 +324,8 @@ where
     }
 
     /// Says why nothing more is read from this client, and ends.
-    async fn refuse(mut self, refused: Refused, docs: &str) {
-        let (head, body) = refused.problem().response(docs).into_parts();
+    async fn refuse(mut self, problem: Problem, docs: &str) {
+        let (head, body) = problem.response(docs).into_parts();
         let to = To::new(&http::Method::GET, false, false);
         let length = SizeHint::with_exact(body.len() as u64);
         let out = self.sending.head();

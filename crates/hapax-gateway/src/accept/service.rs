@@ -36,7 +36,10 @@ pub(super) async fn answer<H: Handler>(
 ) -> Response<Served<H::Body>> {
     let busy = pulse.request_begins();
     let answered = match too_large(&request) {
-        true => Err(Code::HeadTooLarge),
+        true => {
+            handler.refused(peer, Code::HeadTooLarge);
+            Err(Code::HeadTooLarge)
+        }
         false => {
             let running = pin!(async move { pin!(handler.handle(request, peer)).await });
             Caught(running).await.map_err(|panic| {

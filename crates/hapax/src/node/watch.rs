@@ -1,4 +1,5 @@
-//! What a node looks at from time to time: claims in doubt, which have a bound and an alert of their own (H12).
+//! What a node looks at from time to time: whether its ledger takes claims, and claims in doubt, which have a bound and an alert
+//! of their own (H12).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,31 +11,45 @@ use hapax_store::Store;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::limits;
+use super::ledger::{self, Health};
+use crate::{limits, when};
 
-/// Counts claims in doubt every few seconds: for the gauge, and for each tenant's bound where there is one.
-pub(super) async fn doubts(
+/// Asks the ledger every few seconds whether it takes claims, and how many are in doubt: for `/readyz`, for the gauges, and for
+/// each tenant's bound where there is one.
+pub(super) async fn look(
     store: Store,
     gateway: Arc<Gateway<Store, Store>>,
     settings: watch::Receiver<Settings>,
+    health: Arc<Health>,
 ) {
     let mut told = 0;
     loop {
-        tokio::time::sleep(limits::DOUBTS_EVERY).await;
-        let Ok(counts) = store.count(&Filter::default()).await else { continue };
-        gateway.metrics().set_in_doubt(counts.in_doubt);
-        if counts.in_doubt > told {
-            tracing::warn!(
-                in_doubt = counts.in_doubt,
-                "nobody knows the outcome of some claims: see `hapax claims list --state in_doubt`"
-            );
+        gateway.metrics().set_ledger_up(health.is_up());
+        // A first failure is given time to pass; from then on it is the way back that is waited for.
+        let away = health.in_the_way().is_some();
+        tokio::time::sleep(if away { limits::LOOK_EVERY_AWAY } else { limits::LOOK_EVERY }).await;
+        health.note(&ledger::ask(&store).await, when::now());
+        if !health.is_up() {
+            continue;
         }
-        told = counts.in_doubt;
+        let Ok(counts) = store.count(&Filter::default()).await else { continue };
+        tell_doubts(&gateway, counts.in_doubt, &mut told);
         let bounded = settings.borrow().tenants.in_doubt > 0;
         if bounded && let Some(of_tenants) = by_tenant(&store).await {
             gateway.admission().set_in_doubt(of_tenants);
         }
     }
+}
+
+fn tell_doubts(gateway: &Gateway<Store, Store>, in_doubt: u64, told: &mut u64) {
+    gateway.metrics().set_in_doubt(in_doubt);
+    if in_doubt > *told {
+        tracing::warn!(
+            in_doubt,
+            "nobody knows the outcome of some claims: see `hapax claims list --state in_doubt`"
+        );
+    }
+    *told = in_doubt;
 }
 
 async fn by_tenant(store: &Store) -> Option<HashMap<Tenant, u64>> {

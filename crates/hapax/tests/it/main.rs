@@ -24,3 +24,4 @@ mod retention_cli;
 mod rig;
 mod serve;
 mod strangers;
+mod why;

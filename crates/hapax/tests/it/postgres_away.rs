@@ -53,6 +53,35 @@ async fn without_its_ledger_the_edge_does_nothing_and_loses_nothing_l14_l15() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_without_its_ledger_says_so_and_why_until_it_is_back_l14_o1_m2() {
+    let mut server = Server::start(&[]);
+    let ground = Ground::at(server.url()).await;
+    let edge = ground.serve().await;
+    let up = async |wanted: &str| {
+        let metrics = edge.ask("GET /metrics", "").await.text();
+        metrics.lines().any(|line| line == format!("hapax_ledger_up {wanted}"))
+    };
+    let ready = edge.ask("GET /readyz", "").await;
+    assert_eq!((ready.status, up("1").await), (200, true), "{ready:?}");
+    server.fall();
+    eventually("it says that it cannot serve", async || edge.ask("GET /readyz", "").await.status == 503)
+        .await;
+    let reasons = edge.ask("GET /readyz", "").await.json()["reasons"].clone();
+    let reason = reasons[0].as_str().unwrap();
+    assert!(reason.starts_with("the ledger has taken no claims since 20"), "{reason}");
+    assert!(up("0").await);
+    assert_eq!(edge.ask("GET /healthz", "").await.status, 200, "the process lives");
+    server.rise(&[]);
+    eventually("it can serve again", async || edge.ask("GET /readyz", "").await.status == 200).await;
+    assert!(up("1").await);
+    edge.tells("the ledger takes claims again").await;
+    let told = edge.told();
+    let away: Vec<&str> = told.lines().filter(|line| line.contains("the ledger takes no claims")).collect();
+    assert!(away.len() == 1 && away[0].contains("WARN") && away[0].contains("cause="), "{away:?}");
+    assert_eq!(edge.post("/charges", "after", "{}", "").await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spooled_outcome_outlives_its_process_too_l15() {
     let mut server = Server::start(&[]);
     let mut ground = Ground::at(server.url()).await;

@@ -1,0 +1,166 @@
+//! Whether the ledger takes new claims: asked every few seconds, told by `/readyz`, by a gauge and by the log (L14, O1, M2).
+//!
+//! One question without an answer is a lost connection, which every instance may have at the same moment; if all of them said
+//! then that they cannot serve, nobody would be left who can. So an instance is ready until two in a row have failed, and again
+//! with the first answer.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use hapax_core::registry::DocumentId;
+use hapax_core::{Error, Kind, Registry, Timestamp};
+
+use crate::{limits, when};
+
+/// A document that nobody writes, and a version that it will never have.
+const NOBODYS: (&str, &str, u64) = ("probe", "ledger", u32::MAX as u64);
+
+/// Asks as a claim does, for a write: whoever cannot write may still be able to read. The ledger refuses it only after it has
+/// seen that it could have been carried out, because there is nothing to replace; so nothing is written.
+pub(super) async fn ask(registry: &impl Registry) -> Result<(), Error> {
+    let (kind, id, version) = NOBODYS;
+    let id = DocumentId::new(kind, id)?;
+    let asked = tokio::time::timeout(limits::LEDGER_ANSWERS, registry.put(&id, version, Bytes::new())).await;
+    match asked {
+        Ok(Err(error)) if error.kind() == Kind::Conflict => Ok(()),
+        Ok(Err(error)) => Err(error),
+        Ok(Ok(_)) => Err(Error::internal("the ledger replaced what was not there")),
+        Err(_) => Err(Error::unavailable("the ledger does not answer in time")),
+    }
+}
+
+/// What the ledger has answered lately.
+#[derive(Debug, Default)]
+pub(super) struct Health(Mutex<Option<Away>>);
+
+/// The ledger does not take claims.
+#[derive(Debug)]
+struct Away {
+    since: Timestamp,
+    /// How many questions in a row have failed.
+    failed: u32,
+    /// The last failure, as anybody may know it.
+    why: String,
+}
+
+impl Health {
+    /// Notes what came of a question; a change is told in the log, once.
+    pub(super) fn note(&self, asked: &Result<(), Error>, now: Timestamp) {
+        let mut away = self.away();
+        match (asked, &mut *away) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(former)) => {
+                tracing::info!(away_since = when::utc(former.since), "the ledger takes claims again");
+                *away = None;
+            }
+            (Err(error), Some(away)) => {
+                away.failed = away.failed.saturating_add(1);
+                away.why = error.message().to_owned();
+            }
+            (Err(error), None) => {
+                let cause = format!("{error:#}");
+                tracing::warn!(cause, "the ledger takes no claims: requests with a key are refused");
+                *away = Some(Away { since: now, failed: 1, why: error.message().to_owned() });
+            }
+        }
+    }
+
+    /// Whether the last question was answered.
+    pub(super) fn is_up(&self) -> bool {
+        self.away().is_none()
+    }
+
+    /// Why this instance cannot serve; `None` where it can.
+    pub(super) fn in_the_way(&self) -> Option<String> {
+        let away = self.away();
+        let away = away.as_ref().filter(|away| away.failed >= limits::LEDGER_FAILURES)?;
+        let since = when::utc(away.since).unwrap_or_default();
+        Some(format!("the ledger has taken no claims since {since}: {}", away.why))
+    }
+
+    fn away(&self) -> MutexGuard<'_, Option<Away>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_store::embedded::{Embedded, Quota};
+    use hapax_store::memory::Memory;
+    use hapax_store::{Lifecycle as _, Options};
+    use hapax_testkit::lines::Lines;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_micros(second * 1_000_000)
+    }
+
+    #[test]
+    fn one_lost_connection_takes_nobody_out_of_rotation_and_the_log_tells_each_change_once_m2() {
+        let (lines, _listening) = Lines::listen();
+        let health = Health::default();
+        let lost = Err(Error::unavailable("the database cannot be reached").with_detail("refused"));
+        for (asked, up, ready) in [
+            (&Ok(()), true, true),
+            (&lost, false, true),
+            (&Ok(()), true, true),
+            (&lost, false, true),
+            (&lost, false, false),
+            (&lost, false, false),
+            (&Ok(()), true, true),
+            (&lost, false, true),
+        ] {
+            health.note(asked, at(0));
+            assert_eq!((health.is_up(), health.in_the_way().is_none()), (up, ready), "{asked:?}");
+        }
+        let told = lines.told();
+        assert_eq!(told.matches("WARN").count(), 3, "{told}");
+        assert_eq!(told.matches("takes claims again").count(), 2, "{told}");
+        assert!(told.contains("cannot be reached") && told.contains("refused"), "{told}");
+    }
+
+    #[test]
+    fn what_is_in_the_way_has_its_cause_and_since_when_but_no_detail_m2() {
+        let health = Health::default();
+        for second in [0, 60] {
+            health.note(&Err(Error::unavailable("the disk is full").with_detail("/secret")), at(second));
+        }
+        let reason = health.in_the_way().unwrap();
+        assert_eq!(
+            reason,
+            "the ledger has taken no claims since 1970-01-01T00:00:00.000000Z: the disk is full"
+        );
+    }
+
+    #[tokio::test]
+    async fn asking_writes_nothing_and_hears_of_a_store_that_takes_no_claims_b5() {
+        let memory = Memory::open(Options::default());
+        ask(&memory).await.unwrap();
+        assert_eq!(memory.list_documents(NOBODYS.0, None, 10).await.unwrap(), []);
+
+        let folder = tempfile::tempdir().unwrap();
+        let quota = Quota { bytes: Some(1 << 20) };
+        let store = Embedded::open_within(folder.path(), Options::default(), quota).unwrap();
+        ask(&store).await.unwrap();
+        let (mut kept, mut length) = (Vec::new(), 20_000);
+        for number in 0..1_000 {
+            if ask(&store).await.is_err() {
+                break;
+            }
+            let id = DocumentId::new("filler", number.to_string()).unwrap();
+            match store.put(&id, 0, Bytes::from(vec![7; length])).await {
+                Ok(version) => kept.push((id, version)),
+                // What is left is filled up with less.
+                Err(_) => length = 1_000,
+            }
+        }
+        let told = ask(&store).await.unwrap_err();
+        assert!(told.message().contains("no room"), "{told:#}");
+        for (id, version) in kept {
+            store.delete(&id, version).await.unwrap();
+        }
+        ask(&store).await.unwrap();
+        store.close().await.unwrap();
+    }
+}

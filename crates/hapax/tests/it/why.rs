@@ -1,0 +1,122 @@
+//! What the log says of requests that failed: because of which service, and why (O2); and of what is no request (O1).
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+
+use crate::rig::caller::{ALICE, send};
+use crate::rig::{Ground, Hapax, Kind};
+
+/// Routes to services that fail, each in its own way: with a key and without one.
+async fn ground() -> (Ground, hapax_testkit::port::Port) {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    let gone = hapax_testkit::port::Port::reserve().unwrap();
+    let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (service, silent, sealed) =
+        (ground.service.address(), deaf.local_addr().unwrap(), plain.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = plain.accept().await {
+            let _ = stream.write_all(b"HTTP/1.1 400 No TLS\r\n\r\n").await;
+        }
+    });
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((stream, _)) = deaf.accept().await {
+            open.push(stream);
+        }
+    });
+    for (name, url, more) in [
+        ("gone", format!("http://127.0.0.1:{}", gone.number()), ""),
+        ("nowhere", "http://nowhere.invalid".to_owned(), ""),
+        ("sealed", format!("https://{sealed}"), ""),
+        ("silent", format!("http://{silent}"), "timeout = \"300ms\"\n"),
+        ("odd", format!("http://{service}"), ""),
+    ] {
+        ground.sections += &format!("[upstreams.{name}]\nurl = \"{url}\"\n{more}");
+        for (method, policy, operation) in [
+            ("POST", "REQUIRED_A", format!("operation = \"{name}\"\n")),
+            ("GET", "PROHIBITED", String::new()),
+        ] {
+            ground.routes += &format!(
+                "[[routes]]\nmethod = \"{method}\"\npath = \"/{name}\"\npolicy = \"{policy}\"\nupstream = \"{name}\"\n{operation}"
+            );
+        }
+    }
+    (ground, gone)
+}
+
+/// A line of the log about a request to this path with this method, with this in it.
+async fn line(edge: &Hapax, method: &str, path: &str, part: &str) -> String {
+    let parts = [&format!("method={method} "), &format!("endpoint=\"{path}\""), part];
+    let find = || {
+        let told = edge.told();
+        let found = told.lines().rfind(|line| parts.iter().all(|part| line.contains(part)));
+        found.map(str::to_owned)
+    };
+    crate::rig::process::eventually(&format!("{parts:?} in {}", edge.told()), async || find().is_some())
+        .await;
+    find().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_request_is_a_warning_that_names_the_service_and_the_cause_o2() {
+    let (ground, _gone) = ground().await;
+    let edge = ground.serve().await;
+    let key = |key: &'static str| [("idempotency-key", key), ("x-do", "")];
+    for (name, cause) in [
+        ("gone", "refused"),
+        ("nowhere", "lookup"),
+        ("sealed", "no connection to sealed: "),
+        ("silent", "no answer within 300ms"),
+    ] {
+        edge.send(ALICE, &format!("POST /{name}"), &key("k"), "").await;
+        edge.send(ALICE, &format!("GET /{name}"), &[], "").await;
+        for method in ["POST", "GET"] {
+            let line = line(&edge, method, &format!("/{name}"), cause).await;
+            assert!(line.contains("WARN") && line.contains(&format!("upstream=\"{name}\"")), "{line}");
+            assert!(line.contains("cause=\""), "{line}");
+        }
+    }
+    for (does, cause, event) in [
+        ("cut", "the connection ended before the answer did", "unknown"),
+        ("status=502", "the service answered 502", "unknown"),
+        ("status=503", "the service answered 503", "released"),
+        ("status=500", "the service answered 500", "executed"),
+    ] {
+        edge.post("/odd", &does.replace('=', "-"), "", does).await;
+        edge.send(ALICE, "GET /odd", &[("x-do", does)], "").await;
+        for method in ["POST", "GET"] {
+            let line = line(&edge, method, "/odd", &format!("cause=\"{cause}")).await;
+            assert!(line.contains("WARN") && line.contains("upstream=\"odd\""), "{does}: {line}");
+            assert!(method == "GET" || line.contains(event), "{does}: {line}");
+        }
+    }
+    // Nobody is to blame for a retry, nor for an answer of another kind.
+    edge.post("/odd", "status-500", "", "").await;
+    edge.send(ALICE, "GET /charges", &[("x-do", "status=404")], "").await;
+    let (retry, answer) = ("event=\"replayed\"", "status=404");
+    for line in [line(&edge, "POST", "/odd", retry).await, line(&edge, "GET", "/charges", answer).await] {
+        assert!(line.contains("INFO") && !line.contains("upstream="), "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_read_as_a_request_is_counted_and_logged_o1_o2() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    let long = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "y".repeat(100_000));
+    let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(300));
+    let target = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "t".repeat(20_000));
+    for (bytes, status) in [("\0\u{1}\r\n\r\n", 400), (&long, 431), (&many, 431), (&target, 431)] {
+        let got = send(edge.edge, bytes.as_bytes()).await.expect("a refusal");
+        assert_eq!(got.status, status, "{:?}", &bytes[..bytes.len().min(40)]);
+    }
+    let metrics = edge.ask("GET /metrics", "").await.text();
+    for (event, status, count) in [("request-malformed", 400, 1), ("head-too-large", 431, 3)] {
+        let line = format!(
+            "hapax_requests_total{{endpoint=\"_none\",event=\"{event}\",status=\"{status}\"}} {count}"
+        );
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+        edge.tells(&format!("endpoint=\"_none\" status={status} event=\"{event}\" peer=127.0.0.1:")).await;
+    }
+}
