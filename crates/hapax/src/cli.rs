@@ -10,6 +10,7 @@ pub(crate) mod probe;
 mod remote;
 pub(crate) mod say;
 pub(crate) mod serve;
+pub(crate) mod store;
 
 use std::process::ExitCode;
 

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Subcommand};
-use hapax_core::Kind;
 use hapax_store::{Lifecycle as _, Options, Store};
 use serde_json::{Value, json};
 
 use super::remote::{Remote, Server, encoded};
-use super::{Failed, say};
+use super::{Failed, say, store};
 use crate::admin::{Asking, KeyDesk, key_json};
 use crate::limits;
 
@@ -110,11 +109,13 @@ impl Place {
         if url == "memory:" {
             return Err(Failed::misuse("a memory store forgets the key when this command ends: use --admin"));
         }
-        let store = Store::open(url, Options::default()).await.map_err(|error| match error.kind() {
-            Kind::Unavailable if url.starts_with("embedded:") => Failed::unavailable(format!(
-                "{error:#}; if a server has it open, leave --store out and ask the server (--admin URL)"
-            )),
-            _ => error.into(),
+        let store = store::open(url, Options::default()).await.map_err(|failed| {
+            match failed.code == 3 && url.starts_with("embedded:") {
+                true => {
+                    failed.and("if a server has it open, leave --store out and ask the server (--admin URL)")
+                }
+                false => failed,
+            }
         })?;
         Ok(Desk::Store(store.clone(), open(store)))
     }

@@ -8,7 +8,7 @@ use hapax_store::{Options, Store};
 use hapax_tower::Seal;
 
 use crate::admin::{AdminTokens, Role};
-use crate::cli::{Failed, say};
+use crate::cli::{Failed, say, store};
 use crate::config::recipes::check_recipes;
 use crate::config::{self, Config};
 use crate::log;
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
         tracing::warn!("outcomes are kept unencrypted: see [seal]");
     }
     let options = Options { term: config.store.lease, ..Options::default() };
-    let store = Store::open(&config.store.url, options).await?;
+    let store = store::open(&config.store.url, options).await?;
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());
     check_recipes(&store, &store, &config).await?;
     let node = Node::start(store.clone(), parts(&config)?).await?;

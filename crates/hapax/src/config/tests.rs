@@ -287,10 +287,7 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
         // What a reload does change.
         ("[edge]\ndrain_timeout = \"7s\"\nbody_rate = \"7B\"\nmax_buffered = \"7MiB\"\nmax_detached = 7", ""),
         ("[edge]\noperations_prefix = \"/o\"\nmax_request_body = \"7B\"\n[edge.cors]\norigins = [\"*\"]", ""),
-        (
-            "[admin]\ntoken_env = \"SHORT\"\n[auth.api_keys]\n[tenants]\nheld = 7\n[retention]\nx = \"1h\"",
-            "",
-        ),
+        ("[admin]\ntoken_env = \"SHORT\"\n[auth.api_keys]\n[tenants]\nheld = 7\n[retention]\nx = \"1h\"", ""),
         (&with_route("policy = \"REQUIRED_A\""), ""),
     ] {
         let changed = folder.load(text).unwrap_or_else(|mistakes| panic!("{mistakes}"));

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::claims_cli::told;
 use crate::doctor::{doctor, level};
 use crate::office::call;
-use crate::rig::Database;
+use crate::rig::{Database, Ground};
 
 /// A database in which hapax has worked.
 async fn used() -> Database {
@@ -135,4 +135,19 @@ async fn claims_are_read_in_the_database_without_a_server_m2() {
     assert_eq!(listed.code, 0, "{}", listed.err);
     let page: Value = serde_json::from_str(&listed.out).unwrap();
     assert_eq!((&page["claims"][0]["key"], &page["claims"][1]), (&"order-1".into(), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_had_is_exit_code_3_m2() {
+    let missing = Ground::at(format!("{}_missing", Database::fresh().await.url)).await;
+    let config = missing.write("hapax").display().to_string();
+    for args in [
+        &["serve", "--config", &config][..],
+        &["claims", "list", "--store", &missing.store],
+        &["keys", "list", "--store", &missing.store],
+    ] {
+        let told = missing.run(args).await;
+        assert_eq!(told.code, 3, "{args:?}: {}", told.err);
+        assert!(told.err.contains("does not exist"), "{args:?}: {}", told.err);
+    }
 }

@@ -6,8 +6,8 @@ use hapax_store::{Lifecycle as _, Options, Store};
 use serde_json::Value;
 
 use crate::admin::{self, Which};
-use crate::cli::Failed;
 use crate::cli::remote::{Remote, Server, encoded};
+use crate::cli::{Failed, store};
 
 /// Where claims are read.
 pub(super) enum Source {
@@ -24,12 +24,12 @@ impl Source {
         match store.map(|url| (url, url.split_once(':'))) {
             None => Remote::new(server).map(Source::Server),
             Some((_, Some(("embedded", path)))) if !path.is_empty() => {
-                Ok(Source::Reader(Embedded::open_read_only(path)?))
+                Ok(Source::Reader(Embedded::open_read_only(path).map_err(store::not_had)?))
             }
             Some((url, Some(("postgres" | "postgresql", _)))) => {
                 // Only to read: what is due is left to the servers.
                 let options = Options { sweeper: false, ..Options::default() };
-                Ok(Source::Shared(Store::open(url, options).await?))
+                Ok(Source::Shared(store::open(url, options).await?))
             }
             Some((_, Some(("memory", _)))) => Err(Failed::misuse(
                 "a memory store lives in its server's memory: ask the server, without --store",
