@@ -34,7 +34,7 @@ pub(crate) enum Command {
     /// Forget a settled claim: the next request with its key is a new one.
     Purge(decide::Plain),
     /// Destroy a claim's answer, also what was set aside, or those of everything that a subject has asked for; used keys
-    /// stay used up.
+    /// stay used up, free ones free.
     Erase(erase::Erase),
 }
 
