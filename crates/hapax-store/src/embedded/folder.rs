@@ -22,6 +22,15 @@ impl Folder {
         Folder(path)
     }
 
+    /// A folder that has a store.
+    pub(super) fn with_store(path: PathBuf) -> Result<Self, Error> {
+        let folder = Folder(path);
+        match folder.database().is_file() {
+            true => Ok(folder),
+            false => Err(Error::unavailable(format!("there is no store in {}", folder.0.display()))),
+        }
+    }
+
     /// Makes the folder where there is none, durably.
     pub(super) fn create(path: PathBuf) -> Result<Self, Error> {
         let folder = Folder(path);

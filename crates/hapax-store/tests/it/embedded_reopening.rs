@@ -380,3 +380,16 @@ async fn a_report_that_is_sent_again_changes_nothing() {
     assert!(matches!(again, hapax_core::Ending::AlreadySettled(_)));
     assert_eq!(store.count(&Filter::default()).await.unwrap(), Counts { settled: 1, ..Counts::default() });
 }
+
+#[test]
+fn a_store_that_is_not_there_is_made_only_where_that_is_wanted_b1() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in [folder.path().to_owned(), folder.path().join("data")] {
+        let refused = Embedded::open(&path, Options { create: false, ..Options::default() }).unwrap_err();
+        assert_eq!(refused.kind(), hapax_core::Kind::Unavailable);
+        assert!(refused.message().contains(&format!("there is no store in {}", path.display())), "{refused}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made");
+    drop(Embedded::open(folder.path(), Options::default()).unwrap());
+    drop(Embedded::open(folder.path(), Options { create: false, ..Options::default() }).unwrap());
+}

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::claims_cli::told;
 use crate::doctor::{doctor, level};
 use crate::office::call;
-use crate::rig::{Database, Ground};
+use crate::rig::{self, Database, Ground};
 
 /// A database in which hapax has worked.
 async fn used() -> Database {
@@ -149,5 +149,47 @@ async fn a_database_that_cannot_be_had_is_exit_code_3_m2() {
         let told = missing.run(args).await;
         assert_eq!(told.code, 3, "{args:?}: {}", told.err);
         assert!(told.err.contains("does not exist"), "{args:?}: {}", told.err);
+    }
+}
+
+#[tokio::test]
+async fn whoever_only_looks_leaves_a_database_as_it_is_m2() {
+    let empty = Database::fresh().await;
+    for args in [
+        &["claims", "count", "--store", &empty.url][..],
+        &["claims", "list", "--store", &empty.url],
+        &["keys", "list", "--store", &empty.url],
+        &["keys", "revoke", "hpx_0", "--store", &empty.url],
+    ] {
+        let refused = told(rig::hapax(args)).await;
+        assert_eq!(refused.code, 3, "{args:?}: {}", refused.err);
+        for part in ["there is no store", empty.name(), "makes no store"] {
+            assert!(refused.err.contains(part), "{args:?}: {}", refused.err);
+        }
+    }
+    empty.run("DO $$ BEGIN ASSERT to_regnamespace('hapax') IS NULL; END $$").await;
+    let used = used().await;
+    used.run("DELETE FROM hapax.sessions").await;
+    for args in [
+        &["claims", "count", "--store", &used.url][..],
+        &["claims", "list", "--store", &used.url],
+        &["keys", "list", "--store", &used.url],
+        &["doctor", "--store", &used.url],
+        &[
+            "keys",
+            "create",
+            "--tenant",
+            "acme",
+            "--project",
+            "p",
+            "--subject",
+            "service:ci",
+            "--store",
+            &used.url,
+        ],
+    ] {
+        let done = told(rig::hapax(args)).await;
+        assert_eq!(done.code, 0, "{args:?}: {}", done.err);
+        used.run("DO $$ BEGIN ASSERT NOT EXISTS (SELECT FROM hapax.sessions); END $$").await;
     }
 }

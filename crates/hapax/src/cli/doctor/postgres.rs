@@ -7,8 +7,8 @@
 use std::time::{Duration, SystemTime};
 
 use hapax_core::{AttemptId, Filter, Inspect as _};
+use hapax_store::Lifecycle as _;
 use hapax_store::postgres::{Postgres, SCHEMA_VERSION};
-use hapax_store::{Lifecycle as _, Options};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row};
@@ -57,7 +57,7 @@ fn unreachable(why: &str) -> Check {
     )
 }
 
-/// Opening the store would migrate or refuse where something is wrong.
+/// Where something is wrong, reading the store would say the same once more.
 fn sound(checks: &[Check]) -> bool {
     checks.iter().any(|check| check.what == "schema" && check.level == super::Level::Ok)
         && checks.iter().all(|check| check.level != super::Level::Fail)
@@ -272,11 +272,10 @@ async fn notifications(
     })
 }
 
-/// What the store says when it is opened as a server would.
+/// What is in the store. It is only read, so that nothing of the doctor stays there.
 async fn contents(url: &str) -> Check {
-    let options = Options { sweeper: false, ..Options::default() };
     let counted = async {
-        let store = Postgres::open(url, options).await?;
+        let store = Postgres::open_read_only(url).await?;
         let counts = store.count(&Filter::default()).await;
         store.close().await?;
         counts
