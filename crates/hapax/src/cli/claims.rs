@@ -9,6 +9,7 @@ mod source;
 mod tell;
 
 use clap::{Args as ClapArgs, Subcommand};
+use hapax_core::OperationId;
 use hapax_core::limits::MAX_PAGE;
 use serde_json::{Value, json};
 
@@ -129,6 +130,11 @@ pub(crate) async fn run(command: Command) -> Result<(), Failed> {
     }
 }
 
+/// An operation id. What is none is told here: as a part of a path it would ask for something else.
+fn checked(id: &str) -> Result<String, Failed> {
+    Ok(id.parse::<OperationId>()?.to_string())
+}
+
 impl Shelf {
     fn which(self) -> Which {
         let Shelf { tenant, project, operation } = self;
@@ -184,7 +190,7 @@ async fn gathered(
 impl Show {
     async fn run(self) -> Result<(), Failed> {
         let source = Source::open(&self.place.server, self.place.store.as_deref()).await?;
-        let claim = source.show(&self.operation_id, self.outcome).await?;
+        let claim = source.show(&checked(&self.operation_id)?, self.outcome).await?;
         source.close().await?;
         match self.place.json {
             true => say::json(&claim),

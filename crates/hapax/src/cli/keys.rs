@@ -219,19 +219,23 @@ impl List {
             return Err(Failed::misuse("--limit takes 1 to 1000"));
         }
         let desk = self.place.open(open, Access::Look).await?;
-        let (keys, next) = desk.gathered(self.after, self.limit).await?;
+        let (keys, next) = desk.gathered(self.after.clone(), self.limit).await?;
         let page = json!({"keys": keys, "next": next});
         desk.close().await?;
         match self.place.json {
             true => say::json(&page),
-            false => tell(&page),
+            false => tell(&page, self.after.as_deref()),
         }
     }
 }
 
-fn tell(page: &Value) -> Result<(), Failed> {
+fn tell(page: &Value, after: Option<&str>) -> Result<(), Failed> {
     let names = ["id", "tenant", "project", "subject", "level", "expires_at", "label"];
     let keys = page["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if let (true, Some(after)) = (keys.is_empty(), after) {
+        say::note(format!("no keys after {}", say::clean(after)));
+        return Ok(());
+    }
     if keys.is_empty() {
         say::note("no keys yet; `hapax keys create --tenant T --project P --subject service:ci` makes one");
         return Ok(());
@@ -247,6 +251,9 @@ fn tell(page: &Value) -> Result<(), Failed> {
 
 impl Revoke {
     async fn run(self, open: Option<OpenDesk>) -> Result<(), Failed> {
+        if self.id.is_empty() {
+            return Err(Failed::misuse("name the key by its id, as `hapax keys list` shows it"));
+        }
         let desk = self.place.open(open, Access::Change).await?;
         let revoked = match &desk {
             Desk::Server(remote) => {

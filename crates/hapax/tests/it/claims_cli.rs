@@ -237,6 +237,13 @@ async fn misuse_is_told_apart_from_no_and_from_unavailable_m2() {
         &["claims", "erase", "--subject", "user:a", "--reason", "r"],
         &["claims", "erase", "--tenant", "acme", "--subject", "user:a", "--epoch", "1.1", "--reason", "r"],
         &["claims", "show", "op_7"],
+        &["claims", "show", ""],
+        &["claims", "purge", "", "--reason", "r", "--epoch", "1.1"],
+        &["claims", "list", "--subject", "al"],
+        &["claims", "list", "--tenant", "NOPE!"],
+        &["claims", "list", "--project", "_none"],
+        &["claims", "count", "--operation", ""],
+        &["keys", "revoke", ""],
         &["claims", "list", "--state", "lost"],
         &["claims", "list", "--age", "long"],
         &["claims", "list", "--limit", "0"],
@@ -245,6 +252,11 @@ async fn misuse_is_told_apart_from_no_and_from_unavailable_m2() {
         let refused = run(&office, args).await;
         assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{args:?}: {}", refused.err);
     }
+    let formless = run(&office, &["claims", "list", "--subject", "al"]).await;
+    assert!(formless.err.contains("user:ID"), "{}", formless.err);
+    let nameless = run(&office, &["claims", "show", ""]).await;
+    assert!(nameless.err.contains("an operation id is `op_`"), "{}", nameless.err);
+    assert_eq!(run(&office, &["claims", "list", "--project", "_tenant", "--subject", "_any"]).await.code, 0);
     let absent = run(&office, &["claims", "show", "op_00000000000000000000000000000000"]).await;
     assert_eq!((absent.code, absent.out.as_str()), (1, ""));
     let wrong = told(hapax(&office, "wrong", &["claims", "list"])).await;

@@ -30,6 +30,8 @@ async fn a_key_is_made_in_the_fixed_form_listed_and_revoked_m2() {
         "{}",
         listed.out
     );
+    let beyond = run(&office, &["keys", "list", "--after", "zz"]).await;
+    assert!(beyond.code == 0 && beyond.err.contains("no keys after zz"), "{}", beyond.err);
     let plain =
         run(&office, &["keys", "create", "--tenant", "acme", "--subject", "service:a", "--level", "tenant"])
             .await;
