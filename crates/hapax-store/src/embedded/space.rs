@@ -6,9 +6,10 @@
 //! batch is tried again without its claims.
 
 use std::fs::{self, OpenOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use hapax_core::Error;
 use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
@@ -16,6 +17,21 @@ use super::fault::Fault;
 use super::folder::Folder;
 use super::schema::pragma;
 use crate::limits;
+
+/// A store that cannot be opened because the disk is full: this is how much it lacks.
+pub(super) fn no_room(file: &Path) -> Error {
+    let folder = file.parent().unwrap_or(file);
+    let needed = (limits::SPACE_RESERVE + limits::BALLAST_BYTES) >> 20;
+    let free = free(folder).map_or_else(|| "too little".to_owned(), |free| format!("{} KiB", free >> 10));
+    Error::unavailable(format!(
+        "there is no room for the store in {}: {free} is free there; make room for {needed} MiB at least",
+        folder.display()
+    ))
+}
+
+fn free(folder: &Path) -> Option<u64> {
+    statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}
 
 /// How much an embedded store may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,6 +133,6 @@ impl Space {
 
     fn disk_room(&self) -> u64 {
         // What cannot be found out is found out when a write fails.
-        statvfs(&self.folder).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+        free(&self.folder).unwrap_or(u64::MAX)
     }
 }

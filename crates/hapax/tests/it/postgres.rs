@@ -193,3 +193,22 @@ async fn whoever_only_looks_leaves_a_database_as_it_is_m2() {
         used.run("DO $$ BEGIN ASSERT NOT EXISTS (SELECT FROM hapax.sessions); END $$").await;
     }
 }
+
+#[tokio::test]
+async fn a_role_that_cannot_make_the_schema_is_told_before_it_serves_m6() {
+    let database = Database::fresh().await;
+    let role = format!("{}_guest", database.name());
+    database.run(&format!("CREATE ROLE {role} LOGIN")).await;
+    let (_, rest) = database.url.split_once('@').unwrap();
+    let guest = format!("postgres://{role}@{rest}");
+    let told = doctor(&["--store", &guest, "--json"]).await;
+    assert_eq!((told.code, level(&told, "schema").as_str()), (1, "fail"), "{}", told.out);
+    assert!(
+        told.out.contains(&format!("GRANT CREATE ON DATABASE {} TO {role}", database.name())),
+        "{}",
+        told.out
+    );
+    database.run(&format!("GRANT CREATE ON DATABASE {} TO {role}", database.name())).await;
+    let told = doctor(&["--store", &guest, "--json"]).await;
+    assert_eq!((told.code, level(&told, "schema").as_str()), (0, "warn"), "{}", told.out);
+}

@@ -227,16 +227,30 @@ async fn connections(client: &Client) -> Result<Check, Trouble> {
 async fn schema(client: &Client) -> Result<Check, Trouble> {
     let there = client.query_one("SELECT to_regclass('hapax.schema_version') IS NOT NULL", &[]).await?;
     if !there.try_get::<_, bool>(0)? {
-        return Ok(Check::warn(
-            "schema",
-            "there is none yet",
-            "`hapax serve` makes it; check the URL if there should be one",
-        ));
+        let sql = "SELECT has_database_privilege(current_database(), 'CREATE'), quote_ident(current_database()), \
+                   quote_ident(current_user)";
+        let row = client.query_one(sql, &[]).await?;
+        return Ok(no_schema(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
     }
     let sql =
         "SELECT coalesce(max(version), 0), coalesce(max(oldest_compatible), 0) FROM hapax.schema_version";
     let row: Row = client.query_one(sql, &[]).await?;
     Ok(schema_is(row.try_get(0)?, row.try_get(1)?))
+}
+
+fn no_schema(may_make_it: bool, database: &str, role: &str) -> Check {
+    match may_make_it {
+        true => Check::warn(
+            "schema",
+            "there is none yet",
+            "`hapax serve` makes it; check the URL if there should be one",
+        ),
+        false => Check::fail(
+            "schema",
+            "there is none yet, and this role cannot make it",
+            format!("GRANT CREATE ON DATABASE {database} TO {role}, or serve with another role once"),
+        ),
+    }
 }
 
 fn schema_is(version: i32, oldest: i32) -> Check {
