@@ -118,6 +118,7 @@ impl Embedded {
             false => Folder::with_store(path.into())?,
         };
         let lock = folder.lock()?;
+        folder.keep_private();
         let mark = folder.mark()?;
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
         folder.make_database(clock.now())?;

@@ -5,7 +5,7 @@
 //! the case that somebody else fills the disk: when a write finds no room, the ballast is given up and the
 //! batch is tried again without its claims.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 use super::fault::Fault;
-use super::folder::Folder;
+use super::folder::{Folder, own_file};
 use super::schema::pragma;
 use crate::limits;
 
@@ -122,7 +122,7 @@ impl Space {
     }
 
     fn take_ballast(&mut self) -> bool {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.ballast);
+        let file = own_file().open(&self.ballast);
         let taken = file
             .is_ok_and(|file| fallocate(&file, FallocateFlags::empty(), 0, limits::BALLAST_BYTES).is_ok());
         if !taken {

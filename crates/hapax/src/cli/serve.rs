@@ -27,6 +27,7 @@ pub(crate) struct Args {
 /// where it does not come to its end, that is an error.
 pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let config = load(&args)?;
+    store::keep_private();
     let _writing = log::start(&config.log);
     let mut signals = Signals::listen()?;
     tell_notices(&config);

@@ -7,6 +7,8 @@ use hapax_core::Error;
 use hapax_store::embedded::{Embedded, EmbeddedReader};
 use hapax_store::postgres::Postgres;
 use hapax_store::{Options, Store};
+use rustix::fs::Mode;
+use rustix::process::umask;
 
 use super::Failed;
 
@@ -47,4 +49,9 @@ fn named_not_had(error: Error) -> Failed {
         return failed.and("if that is a server, leave --store out and ask it (--admin URL)");
     }
     failed
+}
+
+/// From now on what this process makes is its user's alone: what a service answered is in the store and in the spool (B9).
+pub(crate) fn keep_private() {
+    umask(Mode::RWXG | Mode::RWXO);
 }
