@@ -102,7 +102,7 @@ struct Running {
 }
 
 impl Embedded {
-    /// Opens the store in a folder for writing; makes both where there are none. Blocks for as long as the
+    /// Opens the store in a folder for writing; makes both where there are none, unless the options say otherwise. Blocks for as long as the
     /// disk takes.
     ///
     /// All former sessions end: what they held has lapsed (B6). Refused while another process has the store
@@ -113,8 +113,12 @@ impl Embedded {
 
     /// Like [`Embedded::open`], with a bound on the room it may take (B5).
     pub fn open_within(path: impl Into<PathBuf>, options: Options, quota: Quota) -> Result<Embedded, Error> {
-        let folder = Folder::create(path.into())?;
+        let folder = match options.create {
+            true => Folder::create(path.into())?,
+            false => Folder::with_store(path.into())?,
+        };
         let lock = folder.lock()?;
+        folder.keep_private();
         let mark = folder.mark()?;
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
         folder.make_database(clock.now())?;

@@ -12,6 +12,8 @@ use crate::limits;
 pub struct Options {
     /// How long one renewal of the session lasts (L4).
     pub term: Duration,
+    /// Whether a store that is not there is made, and one of an older hapax is brought up to date. Where not, it is refused.
+    pub create: bool,
     /// Whether the store renews its session by itself. A test that wants sessions to lapse does not.
     pub heartbeat: bool,
     /// Whether the store sweeps by itself.
@@ -39,6 +41,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             term: limits::SESSION_TERM,
+            create: true,
             heartbeat: true,
             sweeper: true,
             notify: true,

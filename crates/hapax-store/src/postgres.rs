@@ -67,7 +67,7 @@ use desk::Resend;
 use failure::Failure;
 use link::{Database, Link};
 use queue::closed_error;
-use session::{Beat, Standing};
+use session::{Beat, Known, Standing};
 use shared::Shared;
 
 /// Beats that are asked for at once.
@@ -120,11 +120,22 @@ impl Postgres {
     /// Opens a store on the database at `postgres://user:password@host:port/database`, creating or migrating
     /// its schema, and starts a session.
     ///
-    /// Refuses a server that would lose what it has confirmed, and a schema made for a newer hapax.
+    /// Refuses a server that would lose what it has confirmed, and a schema made for a newer hapax; and any other schema than
+    /// its own where the options say that nothing is made.
     pub async fn open(url: &str, options: Options) -> Result<Postgres, Error> {
+        Self::open_as(url, options, false).await
+    }
+
+    /// Opens a store for reading, beside the processes that write it. Changes nothing and has no session, so that a role which
+    /// may only read is enough, and a replica answers, too. Whatever would write is refused.
+    pub async fn open_read_only(url: &str) -> Result<Postgres, Error> {
+        Self::open_as(url, Options { table_entries: 0, ..Options::default() }, true).await
+    }
+
+    async fn open_as(url: &str, options: Options, reading: bool) -> Result<Postgres, Error> {
         let address = Address::parse(url)?;
         let (ready, opened) = oneshot::channel();
-        start_thread("hapax-postgres", move |runtime| live(&runtime, address, options, ready))?;
+        start_thread("hapax-postgres", move |runtime| live(&runtime, address, options, reading, ready))?;
         opened.await.unwrap_or_else(|_| Err(closed_error()))
     }
 }
@@ -144,12 +155,16 @@ fn live(
     runtime: &Runtime,
     address: Address,
     options: Options,
+    reading: bool,
     ready: oneshot::Sender<Result<Postgres, Error>>,
 ) {
     LocalSet::new().block_on(runtime, async {
-        let shared = match set_up(address, options).await {
-            Ok((shared, renewals)) => start(&shared, renewals).map(|()| shared),
-            Err(error) => Err(error),
+        let shared = match reading {
+            true => set_up_reading(address, options).await.inspect(start_reading),
+            false => match set_up(address, options).await {
+                Ok((shared, renewals)) => start(&shared, renewals).map(|()| shared),
+                Err(error) => Err(error),
+            },
         };
         // Whoever opened it may have gone; then the door closes behind the handle that nobody took.
         match shared {
@@ -181,13 +196,34 @@ async fn always_a_timer() {
 async fn set_up(address: Address, options: Options) -> Result<(Arc<Shared>, mpsc::Receiver<Beat>), Error> {
     let mut link = Link::open_bare(&address, None).await?;
     schema::check_server(&mut link).await.map_err(Failure::into_error)?;
-    schema::migrate(&mut link).await.map_err(Failure::into_error)?;
-    let database = Arc::new(Database::new(address));
+    let ready = match options.create {
+        true => schema::migrate(&mut link).await,
+        false => schema::find(&mut link, address.name()).await,
+    };
+    ready.map_err(Failure::into_error)?;
+    let database = Arc::new(Database::new(address, false));
     let mut link = Link::open(&database, None).await?;
     let known = session::open(&mut link, options.term, options.clock.as_ref()).await;
     let standing = Standing::new(known.map_err(Failure::into_error)?, options.term, options.clock.clone());
     let (renewals, asked) = mpsc::channel(BEATS_WAITING);
     Ok((Arc::new(Shared::new(options, database, standing, renewals)), asked))
+}
+
+/// Without a session, and with nobody who could be granted anything.
+async fn set_up_reading(address: Address, options: Options) -> Result<Arc<Shared>, Error> {
+    let database = Arc::new(Database::new(address, true));
+    let mut link = Link::open(&database, None).await?;
+    schema::find(&mut link, database.address.name()).await.map_err(Failure::into_error)?;
+    let standing = Standing::new(Known::nobody(), options.term, None);
+    let (renewals, _) = mpsc::channel(1);
+    let shared = Arc::new(Shared::new(options, database, standing, renewals));
+    shared.batches.close();
+    Ok(shared)
+}
+
+fn start_reading(shared: &Arc<Shared>) {
+    tokio::task::spawn_local(desk::serve(shared.clone()));
+    tokio::task::spawn_local(read::serve(shared.clone()));
 }
 
 fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Beat>) -> Result<(), Error> {
@@ -350,9 +386,13 @@ impl Lifecycle for Postgres {
 
     async fn close(&self) -> Result<(), Error> {
         let shared = self.shared.clone();
-        let ended =
-            self.shared.ask(Resend::Always, async move |link: &mut Link| session::end(&shared, link).await);
-        let result = ended.await;
+        let result = match shared.database.reading {
+            true => Ok(()),
+            false => {
+                let end = async move |link: &mut Link| session::end(&shared, link).await;
+                self.shared.ask(Resend::Always, end).await
+            }
+        };
         self.shared.close();
         result
     }

@@ -11,6 +11,7 @@ mod remote;
 pub(crate) mod retention;
 pub(crate) mod say;
 pub(crate) mod serve;
+pub(crate) mod store;
 
 use std::process::ExitCode;
 

@@ -20,7 +20,7 @@ use http::Method;
 use tokio::net::TcpListener;
 
 use crate::admin::{AdminTokens, KeyDesk as _, KeyLevel, NewKey, Role};
-use crate::cli::Failed;
+use crate::cli::{Failed, store};
 use crate::node::{Classes, Node, Parts, RegistryDesk};
 use crate::signals::Signals;
 use service::Service;
@@ -47,6 +47,7 @@ pub struct Args {
 /// Runs the demo until Ctrl-C.
 pub async fn run(args: Args) -> Result<(), Failed> {
     let mut signals = Signals::listen()?;
+    store::keep_private();
     // Held until the end: dropping it deletes the folder.
     let temporary = match &args.data {
         Some(_) => None,

@@ -1,9 +1,9 @@
 //! The folder of an embedded store: its files, the lock that one writer holds, and the mark of what was
 //! committed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use hapax_core::{Error, Timestamp};
@@ -11,6 +11,18 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::fault::damaged;
 use super::schema;
+
+/// What is kept is nobody's but its user's (B9): modes of a folder and of files that are made here.
+const OWN_FOLDER: u32 = 0o700;
+/// See [`OWN_FOLDER`].
+const OWN_FILE: u32 = 0o600;
+
+/// Opens a file of the store, or makes it.
+pub(super) fn own_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(OWN_FILE);
+    options
+}
 
 /// The folder.
 #[derive(Clone, Debug)]
@@ -22,12 +34,21 @@ impl Folder {
         Folder(path)
     }
 
+    /// A folder that has a store.
+    pub(super) fn with_store(path: PathBuf) -> Result<Self, Error> {
+        let folder = Folder(path);
+        match folder.database().is_file() {
+            true => Ok(folder),
+            false => Err(Error::unavailable(format!("there is no store in {}", folder.0.display()))),
+        }
+    }
+
     /// Makes the folder where there is none, durably.
     pub(super) fn create(path: PathBuf) -> Result<Self, Error> {
         let folder = Folder(path);
         let cannot = |error| folder.cannot("the store's folder cannot be used", error);
         if !folder.0.is_dir() {
-            fs::create_dir_all(&folder.0).map_err(cannot)?;
+            DirBuilder::new().recursive(true).mode(OWN_FOLDER).create(&folder.0).map_err(cannot)?;
             if let Some(parent) = folder.0.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 File::open(parent).and_then(|parent| parent.sync_all()).map_err(cannot)?;
             }
@@ -69,9 +90,23 @@ impl Folder {
                 _ => {}
             }
         }
+        // SQLite gives its other files the mode of this one.
+        own_file().open(&new).map_err(cannot)?;
         schema::make(&new, now)?;
         fs::rename(new, self.database()).map_err(cannot)?;
         self.sync()
+    }
+
+    /// Closes to others what an earlier hapax left open to them. A folder stays as its user made it.
+    pub(super) fn keep_private(&self) {
+        for name in ["hapax.db", "hapax.db-wal", "hapax.db-shm", "hapax.lock", "hapax.mark", "hapax.ballast"]
+        {
+            let file = self.0.join(name);
+            if fs::metadata(&file).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
+                // By somebody who may write the file and does not own it, this cannot be done; the store works all the same.
+                let _ = fs::set_permissions(&file, Permissions::from_mode(OWN_FILE));
+            }
+        }
     }
 
     /// Makes the names of the files durable.
@@ -84,11 +119,7 @@ impl Folder {
     /// Takes the lock that only one process has.
     pub(super) fn lock(&self) -> Result<Lock, Error> {
         let path = self.0.join("hapax.lock");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
+        let mut file = own_file()
             .open(&path)
             .map_err(|error| self.cannot("the store's lock cannot be opened", error))?;
         if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -108,11 +139,7 @@ impl Folder {
     /// Opens the mark.
     pub(super) fn mark(&self) -> Result<Mark, Error> {
         let path = self.0.join("hapax.mark");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
+        let file = own_file()
             .open(&path)
             .map_err(|error| self.cannot("the store's mark cannot be opened", error))?;
         Ok(Mark { file })

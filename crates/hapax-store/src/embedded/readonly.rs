@@ -31,11 +31,7 @@ pub struct EmbeddedReader {
 
 impl EmbeddedReader {
     pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
-        let folder = Folder::new(path);
-        let database = folder.database();
-        if !database.is_file() {
-            return Err(Error::unavailable(format!("there is no store in {}", folder.path().display())));
-        }
+        let database = Folder::with_store(path)?.database();
         let conn = schema::open_reader(&database)?;
         let meta = schema::check_version(&conn).map_err(|fault| schema::opening_fault(&database, fault))?;
         drop(conn);

@@ -9,6 +9,7 @@ use super::fault::{Fault, damaged};
 use super::finder::Entry;
 use super::recent::Told;
 use super::rows::unsigned;
+use super::space;
 use super::sum::Sum;
 use crate::limits;
 
@@ -255,6 +256,9 @@ fn opening(path: &Path, error: rusqlite::Error) -> Error {
 
 /// The same error, with the file it is about.
 pub(super) fn opening_fault(path: &Path, fault: Fault) -> Error {
+    if let Fault::Full = fault {
+        return space::no_room(path);
+    }
     let error = fault.for_reader();
     let detail = format!("{}: {}", path.display(), error.detail().unwrap_or_default());
     error.with_detail(detail)

@@ -8,17 +8,33 @@
 //! ballast, for the case that somebody else fills the disk: when a write finds no room, the ballast is given up and the batch is
 //! tried again without its claims.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use hapax_core::Error;
 use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 use super::fault::Fault;
-use super::folder::Folder;
+use super::folder::{Folder, own_file};
 use super::schema::pragma;
 use crate::limits;
+
+/// A store that cannot be opened because the disk is full: this is how much it lacks.
+pub(super) fn no_room(file: &Path) -> Error {
+    let folder = file.parent().unwrap_or(file);
+    let needed = (limits::SPACE_RESERVE + limits::BALLAST_BYTES) >> 20;
+    let free = free(folder).map_or_else(|| "too little".to_owned(), |free| format!("{} KiB", free >> 10));
+    Error::unavailable(format!(
+        "there is no room for the store in {}: {free} is free there; make room for {needed} MiB at least",
+        folder.display()
+    ))
+}
+
+fn free(folder: &Path) -> Option<u64> {
+    statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}
 
 /// How much an embedded store may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -176,7 +192,7 @@ impl Space {
     }
 
     fn take_ballast(&mut self) -> bool {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.ballast);
+        let file = own_file().open(&self.ballast);
         let taken = file
             .is_ok_and(|file| fallocate(&file, FallocateFlags::empty(), 0, limits::BALLAST_BYTES).is_ok());
         if !taken {

@@ -34,6 +34,9 @@ const SET_UP: &str = "\
 /// For connections that write nothing which a crash may not take away.
 pub(super) const CARELESS: &str = "SET synchronous_commit = off";
 
+/// For connections that write nothing at all; also a replica answers them.
+const READING: &str = "SET default_transaction_read_only = on";
+
 /// Parameters of a statement.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -46,13 +49,17 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects to a database that has hapax's schema, and makes sure of its incarnation (L4). Hands on what
+    /// Connects to a database that has hapax's schema, and makes sure of its incarnation (L4), unless it is only read. Hands on what
     /// other connections notify of.
     pub(super) async fn open(
         database: &Database,
         notifications: Option<mpsc::Sender<Notification>>,
     ) -> Result<Link, Error> {
         let mut link = Self::open_bare(&database.address, notifications).await?;
+        if database.reading {
+            link.run(READING).await.map_err(Failure::into_error)?;
+            return Ok(link);
+        }
         let incarnation = link.incarnation().await.map_err(Failure::into_error)?;
         if database.incarnation.swap(incarnation, Ordering::SeqCst) != incarnation {
             database.shelves.clear();
@@ -187,11 +194,13 @@ pub(super) struct Database {
     pub(super) address: Address,
     pub(super) shelves: Shelves,
     incarnation: AtomicI16,
+    /// Whether it is only read.
+    pub(super) reading: bool,
 }
 
 impl Database {
-    pub(super) fn new(address: Address) -> Database {
-        Database { address, shelves: Shelves::default(), incarnation: AtomicI16::new(0) }
+    pub(super) fn new(address: Address, reading: bool) -> Database {
+        Database { address, shelves: Shelves::default(), incarnation: AtomicI16::new(0), reading }
     }
 }
 

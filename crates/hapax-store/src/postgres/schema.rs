@@ -46,8 +46,7 @@ pub(super) async fn migrate(link: &mut Link) -> Result<(), Failure> {
 
 async fn migrate_locked(link: &mut Link) -> Result<(), Failure> {
     link.begin(LOCK, &[]).await?;
-    let there = link.query_one("SELECT to_regclass('hapax.schema_version') IS NOT NULL", &[]).await?;
-    if !get::<bool>(&there, 0)? {
+    if !is_there(link).await? {
         link.run(
             "CREATE SCHEMA IF NOT EXISTS hapax;
              CREATE TABLE hapax.schema_version (
@@ -57,12 +56,40 @@ async fn migrate_locked(link: &mut Link) -> Result<(), Failure> {
         )
         .await?;
     }
-    let row = link
-        .query_one(
-            "SELECT coalesce(max(version), 0), coalesce(max(oldest_compatible), 0) FROM hapax.schema_version",
-            &[],
-        )
-        .await?;
+    for next in version(link).await?..SCHEMA_VERSION {
+        link.run(MIGRATIONS[next.unsigned_abs() as usize]).await?;
+        let insert = "INSERT INTO hapax.schema_version (version, oldest_compatible) VALUES ($1, $2)";
+        link.query(insert, &[&(next + 1), &OLDEST_COMPATIBLE]).await?;
+    }
+    Ok(())
+}
+
+/// Makes sure that the schema is there and that this hapax can use it as it is. Changes nothing.
+pub(super) async fn find(link: &mut Link, database: &str) -> Result<(), Failure> {
+    if !is_there(link).await? {
+        return Err(Error::unavailable(format!("there is no store in PostgreSQL at {database}")).into());
+    }
+    let (found, known) = (version(link).await?, SCHEMA_VERSION);
+    if found < known {
+        return Err(Error::unavailable(format!(
+            "the store in PostgreSQL at {database} has version {found} of the schema, and this hapax knows version {known}: \
+             the next `hapax serve` migrates it"
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+async fn is_there(link: &mut Link) -> Result<bool, Failure> {
+    let there = link.query_one("SELECT to_regclass('hapax.schema_version') IS NOT NULL", &[]).await?;
+    Ok(get(&there, 0)?)
+}
+
+/// The schema's version, unless it is too new.
+async fn version(link: &mut Link) -> Result<i32, Failure> {
+    let sql =
+        "SELECT coalesce(max(version), 0), coalesce(max(oldest_compatible), 0) FROM hapax.schema_version";
+    let row = link.query_one(sql, &[]).await?;
     let (version, oldest): (i32, i32) = (get(&row, 0)?, get(&row, 1)?);
     let known = SCHEMA_VERSION;
     if oldest > known {
@@ -72,12 +99,7 @@ async fn migrate_locked(link: &mut Link) -> Result<(), Failure> {
         ))
         .into());
     }
-    for next in version..known {
-        link.run(MIGRATIONS[next.unsigned_abs() as usize]).await?;
-        let insert = "INSERT INTO hapax.schema_version (version, oldest_compatible) VALUES ($1, $2)";
-        link.query(insert, &[&(next + 1), &OLDEST_COMPATIBLE]).await?;
-    }
-    Ok(())
+    Ok(version)
 }
 
 /// Refuses a server that would lose what it has confirmed (M6).

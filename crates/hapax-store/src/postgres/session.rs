@@ -4,6 +4,7 @@
 //! The same beat carries the memory table: it extends how long the table may answer and brings what it must
 //! forget (B7).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::failure::Failure;
 use super::link::{Line, Link};
+use super::queue::closed_error;
 use super::row::{Uuid, get, micros, unreadable};
 use super::shared::Shared;
 use crate::clock::boot_time;
@@ -44,11 +46,13 @@ pub(super) struct Standing {
     known: RwLock<Known>,
     term: Duration,
     clock: Option<Arc<dyn Clock>>,
+    /// Whether it was ended: then it is not renewed, and no other one takes its place.
+    ended: AtomicBool,
 }
 
 impl Standing {
     pub(super) fn new(known: Known, term: Duration, clock: Option<Arc<dyn Clock>>) -> Standing {
-        Standing { known: RwLock::new(known), term, clock }
+        Standing { known: RwLock::new(known), term, clock, ended: AtomicBool::new(false) }
     }
 
     pub(super) fn known(&self) -> Known {
@@ -84,8 +88,30 @@ impl Standing {
         self.clock.as_ref().map_or_else(boot_time, |clock| clock.elapsed())
     }
 
+    /// Refuses what is about a session that was ended.
+    fn check(&self) -> Result<(), Error> {
+        match self.ended.load(Ordering::SeqCst) {
+            true => Err(closed_error()),
+            false => Ok(()),
+        }
+    }
+
     fn set(&self, known: Known) {
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+}
+
+impl Known {
+    /// Who only reads has no session: there is none with this number.
+    pub(super) fn nobody() -> Known {
+        Known {
+            id: SessionId(0),
+            token: Uuid([0; 16]),
+            renewed: Duration::ZERO,
+            renewed_at: Timestamp::ZERO,
+            acked: 0,
+            table_until: Duration::ZERO,
+        }
     }
 }
 
@@ -179,6 +205,7 @@ async fn beat_on(shared: &Shared, link: &mut Link, renew: bool) -> Result<(), Fa
 
 /// Whether there was something to forget.
 async fn beat_once(shared: &Shared, link: &mut Link, renew: bool) -> Result<bool, Failure> {
+    shared.session.check()?;
     let known = shared.session.known();
     let (boot, sent) = (shared.session.boot(), boot_time());
     let validity = shared.options.table_validity.min(limits::TABLE_VALIDITY);
@@ -189,6 +216,7 @@ async fn beat_once(shared: &Shared, link: &mut Link, renew: bool) -> Result<bool
     let found =
         link.query_opt(sql, &[&id, &known.token, &given, &term, &known.acked, &micros(validity)]).await?;
     let Some(row) = found else {
+        shared.session.check()?;
         // The row is gone: whatever it held has lapsed. A new session starts with nothing.
         let fresh = open(link, shared.options.term, shared.options.clock.as_ref()).await?;
         shared.table.clear();
@@ -222,11 +250,25 @@ pub(super) async fn is_one_of_several(shared: &Shared, link: &mut Link) -> Resul
     Ok(get(&link.query_one(sql, &[&own, &shared.session.given_time()]).await?, 0)?)
 }
 
-/// Ends the session: what it held has lapsed.
+/// Ends the session: what it held has lapsed, and where it holds nothing, nobody will ask for it again.
 pub(super) async fn end(shared: &Shared, link: &mut Link) -> Result<(), Failure> {
+    shared.session.ended.store(true, Ordering::SeqCst);
     let known = shared.session.known();
-    let sql = "UPDATE hapax.sessions SET last = t.now, until = t.now, table_until = 0 \
-               FROM (SELECT coalesce($3::bigint, hapax.clock()) AS now) t WHERE id = $1 AND token = $2";
-    link.query(sql, &[&known.id.0.cast_signed(), &known.token, &shared.session.given_time()]).await?;
+    let (id, given) = (known.id.0.cast_signed(), shared.session.given_time());
+    link.query(END, &[&id, &known.token, &given]).await?;
+    link.query(FORGET, &[&id, &known.token]).await?;
     Ok(())
 }
+
+const END: &str = "\
+    UPDATE hapax.sessions SET last = t.now, until = t.now, table_until = 0 \
+    FROM (SELECT coalesce($3::bigint, hapax.clock()) AS now) t WHERE id = $1 AND token = $2";
+
+/// Claims that are held are among those that the sweeper has met, or between the epochs that the tally names.
+const FORGET: &str = "\
+    DELETE FROM hapax.sessions s WHERE s.id = $1 AND s.token = $2 \
+        AND NOT EXISTS (SELECT FROM hapax.unsettled u JOIN hapax.claims c ON c.digest = u.digest \
+            WHERE u.state = 'H' AND c.state = 'H' AND c.session = s.id) \
+        AND NOT EXISTS (SELECT FROM hapax.tally t \
+            JOIN hapax.claims c ON c.shelf = t.shelf AND c.epoch BETWEEN t.first AND t.last \
+            WHERE c.state = 'H' AND c.session = s.id)";

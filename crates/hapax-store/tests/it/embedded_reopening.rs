@@ -380,3 +380,44 @@ async fn a_report_that_is_sent_again_changes_nothing() {
     assert!(matches!(again, hapax_core::Ending::AlreadySettled(_)));
     assert_eq!(store.count(&Filter::default()).await.unwrap(), Counts { settled: 1, ..Counts::default() });
 }
+
+#[test]
+fn a_store_that_is_not_there_is_made_only_where_that_is_wanted_b1() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in [folder.path().to_owned(), folder.path().join("data")] {
+        let refused = Embedded::open(&path, Options { create: false, ..Options::default() }).unwrap_err();
+        assert_eq!(refused.kind(), hapax_core::Kind::Unavailable);
+        assert!(refused.message().contains(&format!("there is no store in {}", path.display())), "{refused}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made");
+    drop(Embedded::open(folder.path(), Options::default()).unwrap());
+    drop(Embedded::open(folder.path(), Options { create: false, ..Options::default() }).unwrap());
+}
+
+#[test]
+fn what_a_store_keeps_is_its_users_alone_b9() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let private = |folder: &std::path::Path| {
+        let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+        assert!(files.iter().any(|file| file.ends_with("hapax.db-wal")), "{files:?}");
+        for file in files {
+            assert_eq!(mode(&file), 0o600, "{}", file.display());
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let new = folder.path().join("new/store");
+    let store = Embedded::open(&new, Options::default()).unwrap();
+    assert_eq!((mode(&new), mode(new.parent().unwrap())), (0o700, 0o700));
+    private(&new);
+    drop(store);
+    // One that an earlier hapax has made, in a folder that its user wants like this.
+    let open = std::fs::Permissions::from_mode;
+    std::fs::set_permissions(&new, open(0o755)).unwrap();
+    std::fs::set_permissions(new.join("hapax.db"), open(0o644)).unwrap();
+    std::fs::set_permissions(new.join("hapax.lock"), open(0o644)).unwrap();
+    let store = Embedded::open(&new, Options::default()).unwrap();
+    assert_eq!(mode(&new), 0o755);
+    private(&new);
+    drop(store);
+}

@@ -284,3 +284,20 @@ fn what_is_erased_while_somebody_reads_it_is_not_remembered() {
     let output = play(this, folder.path(), "").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn a_new_store_without_room_says_where_how_much_there_is_and_how_much_it_needs_b5() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().to_str().unwrap().to_owned();
+    let mounted =
+        std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs", &at]).status();
+    assert!(mounted.is_ok_and(|status| status.success()), "a file system of 64 KiB can be mounted");
+    let opened = Embedded::open(folder.path().join("store"), Options::default()).map(drop);
+    let unmounted = std::process::Command::new("umount").arg(&at).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    let error = opened.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    for part in [format!("no room for the store in {at}/store"), "KiB is free".into(), "48 MiB".into()] {
+        assert!(error.message().contains(&part), "{error:#}");
+    }
+}

@@ -1,8 +1,10 @@
 //! Opening the PostgreSQL store: migrations, incarnations, and what is refused.
 
-use hapax_core::{Kind, Ledger as _};
-use hapax_store::Options;
+use hapax_core::claim::Terms;
+use hapax_core::{Filter, Inspect as _, Kind, Ledger as _};
+use hapax_store::conformance::request;
 use hapax_store::postgres::Postgres;
+use hapax_store::{Lifecycle as _, Options};
 use tokio::task::JoinSet;
 
 use crate::postgres::{ask, by_hand, connect, hold, open, settle};
@@ -98,12 +100,89 @@ async fn a_wrong_address_is_the_callers_mistake() {
 }
 
 #[tokio::test]
+async fn a_store_that_is_not_there_is_made_only_where_that_is_wanted_b1() {
+    let database = Database::fresh().await;
+    let existing = || Options { create: false, ..by_hand() };
+    let refused = [
+        Postgres::open(database.url(), existing()).await.unwrap_err(),
+        Postgres::open_read_only(database.url()).await.unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(error.kind(), Kind::Unavailable);
+        assert!(error.message().contains("there is no store in PostgreSQL at 127.0.0.1"), "{error}");
+    }
+    let client = connect(database.url()).await;
+    let made = "SELECT to_regnamespace('hapax') IS NOT NULL";
+    assert!(!client.query_one(made, &[]).await.unwrap().get::<_, bool>(0));
+    drop(open(&database, by_hand()).await);
+    settle(&open(&database, existing()).await, "k", "what is there is used").await;
+    client.batch_execute("DELETE FROM hapax.schema_version WHERE version > 5").await.unwrap();
+    let older = Postgres::open(database.url(), existing()).await.unwrap_err();
+    assert!(older.message().contains("version 5") && older.message().contains("migrates it"), "{older}");
+}
+
+#[tokio::test]
+async fn reading_takes_no_more_than_the_right_to_read_and_leaves_nothing_b8() {
+    let database = Database::fresh().await;
+    let store = open(&database, by_hand()).await;
+    let settled = settle(&store, "k1", "done").await;
+    hold(&store, "k2").await;
+    let client = connect(database.url()).await;
+    let role = format!("reader_{:?}", hapax_core::AttemptId::random());
+    let make = format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA hapax TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA hapax TO {role}"
+    );
+    client.batch_execute(&make).await.unwrap();
+    let (_, rest) = database.url().split_once('@').unwrap();
+    let reader = Postgres::open_read_only(&format!("postgres://{role}@{rest}")).await.unwrap();
+    let counts = reader.count(&Filter::default()).await.unwrap();
+    assert_eq!((counts.settled, counts.held), (1, 1));
+    let page = reader.list(&Filter::default(), None, 10).await.unwrap();
+    let one = reader.find(page.items[0].claim.operation_id).await.unwrap().unwrap();
+    assert_eq!(one.identity, page.items[0].identity);
+    assert!(reader.record(settled).await.unwrap().is_some());
+    reader.close().await.unwrap();
+    // Nor does a role that may write.
+    let reader = Postgres::open_read_only(database.url()).await.unwrap();
+    let claimed = reader.claim(request("k3", "body", Terms::default())).await;
+    assert!(claimed.is_err(), "{claimed:?}");
+    reader.close().await.unwrap();
+    let sessions: i64 = client.query_one("SELECT count(*) FROM hapax.sessions", &[]).await.unwrap().get(0);
+    assert_eq!(sessions, 1, "the writer's own");
+}
+
+#[tokio::test]
+async fn a_process_that_ends_holding_nothing_leaves_no_session_l4() {
+    let database = Database::fresh().await;
+    let client = connect(database.url()).await;
+    let sessions = async || -> i64 {
+        client.query_one("SELECT count(*) FROM hapax.sessions", &[]).await.unwrap().get(0)
+    };
+    let store = open(&database, Options::default()).await;
+    settle(&store, "k1", "done").await;
+    assert_eq!(sessions().await, 1);
+    store.close().await.unwrap();
+    assert_eq!(sessions().await, 0);
+    // What it holds hangs on the session, also when the sweeper has met it.
+    for swept in [false, true] {
+        let store = open(&database, by_hand()).await;
+        hold(&store, &format!("held-{swept}")).await;
+        if swept {
+            store.sweep(100).await.unwrap();
+        }
+        let before = sessions().await;
+        store.close().await.unwrap();
+        assert_eq!(sessions().await, before, "swept: {swept}");
+    }
+}
+
+#[tokio::test]
 async fn opening_again_changes_nothing() {
     let database = Database::fresh().await;
     let store = open(&database, Options::default()).await;
     let (id, epoch) = hold(&store, "k").await;
     drop(open(&database, Options::default()).await);
-    let record = hapax_core::Inspect::record(&store, id).await.unwrap().unwrap();
+    let record = store.record(id).await.unwrap().unwrap();
     assert_eq!(record.claim.epoch, epoch);
 }
 

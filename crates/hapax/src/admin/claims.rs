@@ -5,7 +5,9 @@
 
 use bytes::Bytes;
 use hapax_core::limits::MAX_PAGE;
-use hapax_core::{Error, Filter, Inspect, OperationId, Record, StateName};
+use hapax_core::{
+    Error, Filter, Inspect, Operation, OperationId, Project, Record, StateName, Subject, Tenant,
+};
 use http::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -51,6 +53,7 @@ impl Which {
             (None, Some(age)) => Some(before(parse_span(age)?)),
             (None, None) => None,
         };
+        self.check_names()?;
         Ok(Filter {
             tenant: self.tenant.clone(),
             project: self.project.clone(),
@@ -60,6 +63,28 @@ impl Which {
             state: self.state.as_deref().map(parse_state).transpose()?,
             opened_before,
         })
+    }
+}
+
+impl Which {
+    /// A slip of the pen must not look like a tenant or a subject for whom there are no claims.
+    fn check_names(&self) -> Result<(), Error> {
+        // What a claim has in the place of a project or subject that does not count for it.
+        let stands_for = |text: &str| ["_any", "_tenant", "_platform"].contains(&text);
+        if let Some(tenant) = &self.tenant {
+            Tenant::new(tenant)?;
+        }
+        if let Some(project) = self.project.as_deref().filter(|project| !stands_for(project)) {
+            Project::new(project)?;
+        }
+        if let Some(subject) = self.subject.as_deref().filter(|subject| !stands_for(subject)) {
+            let form = "a subject is written as user:ID, service:ID, tenant_member:ID or client:ID";
+            Subject::parse(subject).map_err(|error| Error::invalid(form).with_detail(error))?;
+        }
+        if let Some(operation) = &self.operation {
+            Operation::new(operation)?;
+        }
+        Ok(())
     }
 }
 
@@ -90,7 +115,8 @@ pub async fn list(store: &impl Inspect, which: &Which) -> Result<Value, Error> {
 
 /// How many claims there are in each state.
 pub async fn count(store: &impl Inspect, which: &Which) -> Result<Value, Error> {
-    if which.state.is_some() || which.limit.is_some() || which.after.is_some() {
+    let Which { tenant, project, operation, .. } = which.clone();
+    if *which != (Which { tenant, project, operation, ..Which::default() }) {
         return Err(Error::invalid(
             "claims are counted by tenant, project and operation; every state is told",
         ));

@@ -9,6 +9,7 @@ mod source;
 mod tell;
 
 use clap::{Args as ClapArgs, Subcommand};
+use hapax_core::OperationId;
 use hapax_core::limits::MAX_PAGE;
 use serde_json::{Value, json};
 
@@ -36,7 +37,7 @@ pub(crate) enum Command {
     /// Forget a settled claim: the next request with its key is a new one.
     Purge(decide::Plain),
     /// Destroy a claim's answer, also what was set aside, or those of everything that a subject has asked for; used keys
-    /// stay used up.
+    /// stay used up, free ones free.
     Erase(erase::Erase),
 }
 
@@ -131,6 +132,11 @@ pub(crate) async fn run(command: Command) -> Result<(), Failed> {
     }
 }
 
+/// An operation id. What is none is told here: as a part of a path it would ask for something else.
+fn checked(id: &str) -> Result<String, Failed> {
+    Ok(id.parse::<OperationId>()?.to_string())
+}
+
 impl Shelf {
     fn which(self) -> Which {
         let Shelf { tenant, project, operation } = self;
@@ -186,7 +192,7 @@ async fn gathered(
 impl Show {
     async fn run(self) -> Result<(), Failed> {
         let source = Source::open(&self.place.server, self.place.store.as_deref()).await?;
-        let claim = source.show(&self.operation_id, self.outcome).await?;
+        let claim = source.show(&checked(&self.operation_id)?, self.outcome).await?;
         source.close().await?;
         match self.place.json {
             true => say::json(&claim),

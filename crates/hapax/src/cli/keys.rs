@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Subcommand};
-use hapax_core::Kind;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Store};
 use serde_json::{Value, json};
 
 use super::remote::{Remote, Server, encoded};
-use super::{Failed, say};
+use super::{Failed, say, store};
 use crate::admin::{Asking, KeyDesk, key_json};
 use crate::limits;
 
@@ -95,6 +94,17 @@ pub(crate) async fn run(command: Command, open: Option<OpenDesk>) -> Result<(), 
     }
 }
 
+/// What a command does to the store.
+#[derive(Clone, Copy)]
+enum Access {
+    /// It may be the first to use it.
+    Make,
+    /// It changes what is there.
+    Change,
+    /// It only looks.
+    Look,
+}
+
 /// Where keys are reached.
 enum Desk {
     Server(Remote),
@@ -102,7 +112,7 @@ enum Desk {
 }
 
 impl Place {
-    async fn open(&self, open: Option<OpenDesk>) -> Result<Desk, Failed> {
+    async fn open(&self, open: Option<OpenDesk>, access: Access) -> Result<Desk, Failed> {
         let Some(url) = &self.store else { return Remote::new(&self.server).map(Desk::Server) };
         let Some(open) = open else {
             return Err(Failed::misuse("this hapax reaches keys through a server only: leave --store out"));
@@ -110,12 +120,13 @@ impl Place {
         if url == "memory:" {
             return Err(Failed::misuse("a memory store forgets the key when this command ends: use --admin"));
         }
-        let store = Store::open(url, Options::default()).await.map_err(|error| match error.kind() {
-            Kind::Unavailable if url.starts_with("embedded:") => Failed::unavailable(format!(
-                "{error:#}; if a server has it open, leave --store out and ask the server (--admin URL)"
-            )),
-            _ => error.into(),
-        })?;
+        let store = match access {
+            Access::Look if !url.starts_with("embedded:") => {
+                store::read_postgres(url).await.map(Store::Postgres)
+            }
+            Access::Look | Access::Change => store::open_named(url, false).await,
+            Access::Make => store::open_named(url, true).await,
+        }?;
         Ok(Desk::Store(store.clone(), open(store)))
     }
 }
@@ -177,7 +188,7 @@ impl Create {
         let asking = Asking { tenant, project, subject, level, label, expires };
         // Before anything is asked: a mistake is told the same way whether or not a server is there.
         let new = asking.clone().checked()?;
-        let desk = place.open(open).await?;
+        let desk = place.open(open, Access::Make).await?;
         let made = match &desk {
             Desk::Server(remote) => remote.post("/v1/keys", &json!(asking), &["id", "key"]).await?,
             Desk::Store(_, keys) => {
@@ -207,20 +218,24 @@ impl List {
         if !(1..=hapax_core::limits::MAX_PAGE).contains(&self.limit) {
             return Err(Failed::misuse("--limit takes 1 to 1000"));
         }
-        let desk = self.place.open(open).await?;
-        let (keys, next) = desk.gathered(self.after, self.limit).await?;
+        let desk = self.place.open(open, Access::Look).await?;
+        let (keys, next) = desk.gathered(self.after.clone(), self.limit).await?;
         let page = json!({"keys": keys, "next": next});
         desk.close().await?;
         match self.place.json {
             true => say::json(&page),
-            false => tell(&page),
+            false => tell(&page, self.after.as_deref()),
         }
     }
 }
 
-fn tell(page: &Value) -> Result<(), Failed> {
+fn tell(page: &Value, after: Option<&str>) -> Result<(), Failed> {
     let names = ["id", "tenant", "project", "subject", "level", "expires_at", "label"];
     let keys = page["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if let (true, Some(after)) = (keys.is_empty(), after) {
+        say::note(format!("no keys after {}", say::clean(after)));
+        return Ok(());
+    }
     if keys.is_empty() {
         say::note("no keys yet; `hapax keys create --tenant T --project P --subject service:ci` makes one");
         return Ok(());
@@ -236,17 +251,23 @@ fn tell(page: &Value) -> Result<(), Failed> {
 
 impl Revoke {
     async fn run(self, open: Option<OpenDesk>) -> Result<(), Failed> {
-        let desk = self.place.open(open).await?;
+        if self.id.is_empty() {
+            return Err(Failed::misuse("name the key by its id, as `hapax keys list` shows it"));
+        }
+        let desk = self.place.open(open, Access::Change).await?;
         let revoked = match &desk {
             Desk::Server(remote) => {
                 remote.delete(&format!("/v1/keys/{}", encoded(&self.id)), &["id", "revoked"]).await?
             }
             Desk::Store(_, keys) => match keys.revoke(self.id.clone()).await? {
                 true => json!({"id": self.id, "revoked": true}),
-                false => return Err(Failed::no(format!("there is no key {}", self.id))),
+                false => json!({"id": self.id, "revoked": false}),
             },
         };
         desk.close().await?;
+        if revoked["revoked"] == false {
+            return Err(Failed::no(format!("there is no key {}", self.id)));
+        }
         let told = match self.place.json {
             true => say::json(&revoked),
             false => say::data(format!("{} revoked", self.id)),
@@ -258,6 +279,7 @@ impl Revoke {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use hapax_store::Options;
     use hapax_store::embedded::Embedded;
 
     use super::*;
@@ -281,6 +303,7 @@ mod tests {
     async fn a_store_that_no_server_has_open_is_used_directly_m2() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("embedded:{}", folder.path().display());
+        drop(Embedded::open(folder.path(), Options::default()).unwrap());
         list(&url, Some(desk)).await.unwrap();
         list(&url, Some(desk)).await.unwrap();
     }

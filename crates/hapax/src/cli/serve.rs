@@ -9,7 +9,7 @@ use hapax_store::{Lifecycle as _, Options, Store};
 use hapax_tower::Seal;
 
 use crate::admin::{AdminTokens, Role};
-use crate::cli::{Failed, say};
+use crate::cli::{Failed, say, store};
 use crate::config::recipes::check_recipes;
 use crate::config::{self, Config};
 use crate::log;
@@ -28,6 +28,7 @@ pub(crate) struct Args {
 /// where it does not come to its end, that is an error.
 pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let mut config = load(&args)?;
+    store::keep_private();
     let _writing = log::start(&config.log);
     let mut signals = Signals::listen()?;
     tell(&config.notices);
@@ -37,7 +38,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let mut options = Options { term: config.store.lease, ..Options::default() };
     // What a new configuration keeps beyond it, the store learns when it comes.
     options.largest_outcome = largest_kept(&config).unwrap_or(options.largest_outcome);
-    let store = Store::open(&config.store.url, options).await?;
+    let store = store::open(&config.store.url, options).await?;
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());
     let node = match start(&store, &mut config).await {
         Ok(node) => node,

@@ -192,7 +192,7 @@ async fn settled_claims_are_purged_reopened_and_erased_from_the_command_line_l8(
     assert_eq!(stale.code, 1);
     assert!(stale.err.contains("look again"), "{}", stale.err);
     let erased = run(&office, &["claims", "erase", &id, "--reason", "asked to"]).await;
-    assert!(erased.code == 0 && erased.out.contains("erased"), "{}", erased.err);
+    assert!(erased.code == 0 && erased.out.contains("its key stays used up"), "{}", erased.err);
     let purged = run(&office, &["claims", "purge", &id, "--reason", "test", "--json"]).await;
     assert_eq!(json_of(&purged)["claim"], Value::Null);
     let gone = run(&office, &["claims", "purge", &id, "--reason", "test"]).await;
@@ -200,6 +200,9 @@ async fn settled_claims_are_purged_reopened_and_erased_from_the_command_line_l8(
     assert!(gone.err.contains("no claim"), "{}", gone.err);
     let id = office.settled("order-2", "x").await;
     assert_eq!(run(&office, &["claims", "reopen", &id, "--reason", "resend"]).await.code, 0);
+    let erased = run(&office, &["claims", "erase", &id, "--reason", "asked to"]).await;
+    assert_eq!(erased.code, 0, "{}", erased.err);
+    assert!(erased.out.contains("its key is free") && !erased.out.contains("used up"), "{}", erased.out);
     assert_eq!(office.retry("order-2").await.unwrap().how, How::Executed);
 }
 
@@ -228,7 +231,19 @@ async fn misuse_is_told_apart_from_no_and_from_unavailable_m2() {
         &["claims", "resolve", &id, "--settle-status", "201", "--settle-header", "nonsense", "--reason", "r"],
         &["claims", "resolve", &id, "--release", "--reason", " "],
         &["claims", "purge", &id, "--reason", "r", "--epoch", "now"],
+        &["claims", "erase", &id, "--tenant", "globex", "--reason", "r"],
+        &["claims", "erase", &id, "--project", "prod", "--reason", "r"],
+        &["claims", "erase", &id, "--tenant", "acme", "--subject", "user:a", "--reason", "r"],
+        &["claims", "erase", "--subject", "user:a", "--reason", "r"],
+        &["claims", "erase", "--tenant", "acme", "--subject", "user:a", "--epoch", "1.1", "--reason", "r"],
         &["claims", "show", "op_7"],
+        &["claims", "show", ""],
+        &["claims", "purge", "", "--reason", "r", "--epoch", "1.1"],
+        &["claims", "list", "--subject", "al"],
+        &["claims", "list", "--tenant", "NOPE!"],
+        &["claims", "list", "--project", "_none"],
+        &["claims", "count", "--operation", ""],
+        &["keys", "revoke", ""],
         &["claims", "list", "--state", "lost"],
         &["claims", "list", "--age", "long"],
         &["claims", "list", "--limit", "0"],
@@ -237,6 +252,11 @@ async fn misuse_is_told_apart_from_no_and_from_unavailable_m2() {
         let refused = run(&office, args).await;
         assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{args:?}: {}", refused.err);
     }
+    let formless = run(&office, &["claims", "list", "--subject", "al"]).await;
+    assert!(formless.err.contains("user:ID"), "{}", formless.err);
+    let nameless = run(&office, &["claims", "show", ""]).await;
+    assert!(nameless.err.contains("an operation id is `op_`"), "{}", nameless.err);
+    assert_eq!(run(&office, &["claims", "list", "--project", "_tenant", "--subject", "_any"]).await.code, 0);
     let absent = run(&office, &["claims", "show", "op_00000000000000000000000000000000"]).await;
     assert_eq!((absent.code, absent.out.as_str()), (1, ""));
     let wrong = told(hapax(&office, "wrong", &["claims", "list"])).await;

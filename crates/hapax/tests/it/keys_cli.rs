@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::claims_cli::{Told, hapax, told};
 use crate::office::{OPERATOR, Office, READER};
+use crate::rig;
 
 async fn run(office: &Office, args: &[&str]) -> Told {
     told(hapax(office, OPERATOR, args)).await
@@ -29,6 +30,8 @@ async fn a_key_is_made_in_the_fixed_form_listed_and_revoked_m2() {
         "{}",
         listed.out
     );
+    let beyond = run(&office, &["keys", "list", "--after", "zz"]).await;
+    assert!(beyond.code == 0 && beyond.err.contains("no keys after zz"), "{}", beyond.err);
     let plain =
         run(&office, &["keys", "create", "--tenant", "acme", "--subject", "service:a", "--level", "tenant"])
             .await;
@@ -102,4 +105,35 @@ async fn a_key_that_cannot_be_shown_is_said_to_be_made_with_how_to_take_it_back_
         let (id, _) = rest.split_once('`').unwrap();
         assert_eq!(run(&office, &["keys", "revoke", id]).await.code, 0, "{id}");
     }
+}
+
+#[tokio::test]
+async fn a_mistyped_store_is_not_made_by_whoever_lists_or_revokes_m2() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().join("typo").display());
+    for args in [&["keys", "list", "--store", &store][..], &["keys", "revoke", "hpx_0", "--store", &store]] {
+        let refused = told(rig::hapax(args)).await;
+        assert_eq!((refused.code, refused.out.as_str()), (3, ""), "{args:?}: {}", refused.err);
+        for part in ["there is no store in", "typo", "makes no store"] {
+            assert!(refused.err.contains(part), "{args:?}: {}", refused.err);
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made");
+    // The first key may come before the first server.
+    let make = [
+        "keys",
+        "create",
+        "--tenant",
+        "acme",
+        "--project",
+        "p",
+        "--subject",
+        "service:ci",
+        "--store",
+        &store,
+    ];
+    assert_eq!(told(rig::hapax(&make)).await.code, 0);
+    let listed = told(rig::hapax(&["keys", "list", "--store", &store])).await;
+    assert!(listed.code == 0 && listed.out.contains("service:ci"), "{}", listed.err);
+    assert_eq!(told(rig::hapax(&["keys", "revoke", "hpx_0", "--store", &store])).await.code, 1);
 }

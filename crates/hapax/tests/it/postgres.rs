@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::claims_cli::told;
 use crate::doctor::{doctor, level};
 use crate::office::call;
-use crate::rig::Database;
+use crate::rig::{self, Database, Ground};
 
 /// A database in which hapax has worked.
 async fn used() -> Database {
@@ -135,4 +135,80 @@ async fn claims_are_read_in_the_database_without_a_server_m2() {
     assert_eq!(listed.code, 0, "{}", listed.err);
     let page: Value = serde_json::from_str(&listed.out).unwrap();
     assert_eq!((&page["claims"][0]["key"], &page["claims"][1]), (&"order-1".into(), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_had_is_exit_code_3_m2() {
+    let missing = Ground::at(format!("{}_missing", Database::fresh().await.url)).await;
+    let config = missing.write("hapax").display().to_string();
+    for args in [
+        &["serve", "--config", &config][..],
+        &["claims", "list", "--store", &missing.store],
+        &["keys", "list", "--store", &missing.store],
+    ] {
+        let told = missing.run(args).await;
+        assert_eq!(told.code, 3, "{args:?}: {}", told.err);
+        assert!(told.err.contains("does not exist"), "{args:?}: {}", told.err);
+    }
+}
+
+#[tokio::test]
+async fn whoever_only_looks_leaves_a_database_as_it_is_m2() {
+    let empty = Database::fresh().await;
+    for args in [
+        &["claims", "count", "--store", &empty.url][..],
+        &["claims", "list", "--store", &empty.url],
+        &["keys", "list", "--store", &empty.url],
+        &["keys", "revoke", "hpx_0", "--store", &empty.url],
+    ] {
+        let refused = told(rig::hapax(args)).await;
+        assert_eq!(refused.code, 3, "{args:?}: {}", refused.err);
+        for part in ["there is no store", empty.name(), "makes no store"] {
+            assert!(refused.err.contains(part), "{args:?}: {}", refused.err);
+        }
+    }
+    empty.run("DO $$ BEGIN ASSERT to_regnamespace('hapax') IS NULL; END $$").await;
+    let used = used().await;
+    used.run("DELETE FROM hapax.sessions").await;
+    for args in [
+        &["claims", "count", "--store", &used.url][..],
+        &["claims", "list", "--store", &used.url],
+        &["keys", "list", "--store", &used.url],
+        &["doctor", "--store", &used.url],
+        &[
+            "keys",
+            "create",
+            "--tenant",
+            "acme",
+            "--project",
+            "p",
+            "--subject",
+            "service:ci",
+            "--store",
+            &used.url,
+        ],
+    ] {
+        let done = told(rig::hapax(args)).await;
+        assert_eq!(done.code, 0, "{args:?}: {}", done.err);
+        used.run("DO $$ BEGIN ASSERT NOT EXISTS (SELECT FROM hapax.sessions); END $$").await;
+    }
+}
+
+#[tokio::test]
+async fn a_role_that_cannot_make_the_schema_is_told_before_it_serves_m6() {
+    let database = Database::fresh().await;
+    let role = format!("{}_guest", database.name());
+    database.run(&format!("CREATE ROLE {role} LOGIN")).await;
+    let (_, rest) = database.url.split_once('@').unwrap();
+    let guest = format!("postgres://{role}@{rest}");
+    let told = doctor(&["--store", &guest, "--json"]).await;
+    assert_eq!((told.code, level(&told, "schema").as_str()), (1, "fail"), "{}", told.out);
+    assert!(
+        told.out.contains(&format!("GRANT CREATE ON DATABASE {} TO {role}", database.name())),
+        "{}",
+        told.out
+    );
+    database.run(&format!("GRANT CREATE ON DATABASE {} TO {role}", database.name())).await;
+    let told = doctor(&["--store", &guest, "--json"]).await;
+    assert_eq!((told.code, level(&told, "schema").as_str()), (0, "warn"), "{}", told.out);
 }

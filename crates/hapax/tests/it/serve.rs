@@ -148,6 +148,28 @@ async fn a_hangup_with_a_certificate_that_cannot_be_used_changes_nothing_and_say
     assert_eq!(again.code, 1, "{}", again.err);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_cannot_be_read_by_other_users_b9() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    assert_eq!(edge.post("/charges", "k", "{}", "").await.status, 201);
+    let (mut folders, mut seen) = (vec![ground.folder.path().join("data")], 0);
+    while let Some(folder) = folders.pop() {
+        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700, "{folder:?}");
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            seen += 1;
+            match entry.path().is_dir() {
+                true => folders.push(entry.path()),
+                false => {
+                    assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}")
+                }
+            }
+        }
+    }
+    assert!(seen > 4, "the store and the spool");
+}
+
 /// The status that an operator with this token gets.
 async fn as_operator(edge: &Hapax, token: &str) -> u16 {
     let request = format!("GET /v1/claims HTTP/1.1\r\nhost: admin\r\nauthorization: Bearer {token}\r\n\r\n");

@@ -93,6 +93,7 @@ impl Plain {
 
 impl How {
     pub(super) async fn send(self, id: &str, verb: &str, more: Map<String, Value>) -> Result<(), Failed> {
+        let id = &super::checked(id)?;
         let remote = Remote::new(&self.server)?;
         let epoch = match self.epoch {
             Some(epoch) => epoch,

@@ -18,10 +18,10 @@ pub(crate) struct Erase {
     #[arg(long, requires = "tenant", conflicts_with = "epoch")]
     subject: Option<String>,
     /// The subject's tenant.
-    #[arg(long, requires = "subject")]
+    #[arg(long, requires = "subject", conflicts_with = "operation_id")]
     tenant: Option<String>,
     /// Only in this project.
-    #[arg(long, requires = "subject")]
+    #[arg(long, requires = "subject", conflicts_with = "operation_id")]
     project: Option<String>,
     #[command(flatten)]
     how: How,
@@ -61,7 +61,7 @@ async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
     }
     let told = match how.json {
         true => say::json(&json!({"erased": erased, "left": left})),
-        false => say::data(format!("{erased} answers erased; used keys stay used up")),
+        false => say::data(format!("{erased} answers erased; used keys stay used up, and free ones free")),
     };
     told.map_err(|failed| failed.and(format!("{erased} answers are erased")))?;
     if more {

@@ -1,13 +1,14 @@
 //! Where claims are read: through a server, or on its store (B8).
 
 use hapax_core::StateName;
-use hapax_store::embedded::{Embedded, EmbeddedReader};
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::Lifecycle as _;
+use hapax_store::embedded::EmbeddedReader;
+use hapax_store::postgres::Postgres;
 use serde_json::Value;
 
 use crate::admin::{self, Which};
-use crate::cli::Failed;
 use crate::cli::remote::{Remote, Server, encoded};
+use crate::cli::{Failed, store};
 
 /// Where claims are read.
 pub(super) enum Source {
@@ -15,8 +16,8 @@ pub(super) enum Source {
     Server(Remote),
     /// An embedded store, beside the process that writes it.
     Reader(EmbeddedReader),
-    /// A store that several processes may open.
-    Shared(Store),
+    /// A PostgreSQL store, beside the processes that write it.
+    Shared(Postgres),
 }
 
 impl Source {
@@ -24,12 +25,10 @@ impl Source {
         match store.map(|url| (url, url.split_once(':'))) {
             None => Remote::new(server).map(Source::Server),
             Some((_, Some(("embedded", path)))) if !path.is_empty() => {
-                Ok(Source::Reader(Embedded::open_read_only(path)?))
+                Ok(Source::Reader(store::read_embedded(path)?))
             }
             Some((url, Some(("postgres" | "postgresql", _)))) => {
-                // Only to read: what is due is left to the servers.
-                let options = Options { sweeper: false, ..Options::default() };
-                Ok(Source::Shared(Store::open(url, options).await?))
+                Ok(Source::Shared(store::read_postgres(url).await?))
             }
             Some((_, Some(("memory", _)))) => Err(Failed::misuse(
                 "a memory store lives in its server's memory: ask the server, without --store",
@@ -68,7 +67,7 @@ impl Source {
         found.ok_or_else(|| Failed::no(format!("there is no claim {id} in this store")))
     }
 
-    /// Ends the session that reading may have needed.
+    /// Ends its connections.
     pub(super) async fn close(self) -> Result<(), Failed> {
         match self {
             Source::Shared(store) => Ok(store.close().await?),

@@ -7,8 +7,8 @@
 use std::time::{Duration, SystemTime};
 
 use hapax_core::{AttemptId, Filter, Inspect as _};
+use hapax_store::Lifecycle as _;
 use hapax_store::postgres::{Postgres, SCHEMA_VERSION};
-use hapax_store::{Lifecycle as _, Options};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row};
@@ -57,7 +57,7 @@ fn unreachable(why: &str) -> Check {
     )
 }
 
-/// Opening the store would migrate or refuse where something is wrong.
+/// Where something is wrong, reading the store would say the same once more.
 fn sound(checks: &[Check]) -> bool {
     checks.iter().any(|check| check.what == "schema" && check.level == super::Level::Ok)
         && checks.iter().all(|check| check.level != super::Level::Fail)
@@ -227,16 +227,30 @@ async fn connections(client: &Client) -> Result<Check, Trouble> {
 async fn schema(client: &Client) -> Result<Check, Trouble> {
     let there = client.query_one("SELECT to_regclass('hapax.schema_version') IS NOT NULL", &[]).await?;
     if !there.try_get::<_, bool>(0)? {
-        return Ok(Check::warn(
-            "schema",
-            "there is none yet",
-            "`hapax serve` makes it; check the URL if there should be one",
-        ));
+        let sql = "SELECT has_database_privilege(current_database(), 'CREATE'), quote_ident(current_database()), \
+                   quote_ident(current_user)";
+        let row = client.query_one(sql, &[]).await?;
+        return Ok(no_schema(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
     }
     let sql =
         "SELECT coalesce(max(version), 0), coalesce(max(oldest_compatible), 0) FROM hapax.schema_version";
     let row: Row = client.query_one(sql, &[]).await?;
     Ok(schema_is(row.try_get(0)?, row.try_get(1)?))
+}
+
+fn no_schema(may_make_it: bool, database: &str, role: &str) -> Check {
+    match may_make_it {
+        true => Check::warn(
+            "schema",
+            "there is none yet",
+            "`hapax serve` makes it; check the URL if there should be one",
+        ),
+        false => Check::fail(
+            "schema",
+            "there is none yet, and this role cannot make it",
+            format!("GRANT CREATE ON DATABASE {database} TO {role}, or serve with another role once"),
+        ),
+    }
 }
 
 fn schema_is(version: i32, oldest: i32) -> Check {
@@ -272,11 +286,10 @@ async fn notifications(
     })
 }
 
-/// What the store says when it is opened as a server would.
+/// What is in the store. It is only read, so that nothing of the doctor stays there.
 async fn contents(url: &str) -> Check {
-    let options = Options { sweeper: false, ..Options::default() };
     let counted = async {
-        let store = Postgres::open(url, options).await?;
+        let store = Postgres::open_read_only(url).await?;
         let counts = store.count(&Filter::default()).await;
         store.close().await?;
         counts
