@@ -362,6 +362,10 @@ impl From<&hapax_exec::Error> for Problem {
         if let (Retry::SameKey(after), true) = (error.retry(), code.tells_when()) {
             problem = problem.retry_after(after);
         }
+        // The code alone would say that nothing was run.
+        if code == Code::LedgerUnavailable && error.executed() == Executed::Unknown {
+            problem = problem.with("executed", "unknown");
+        }
         problem
     }
 }

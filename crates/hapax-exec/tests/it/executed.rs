@@ -1,10 +1,12 @@
 //! What an error says about the work when the ledger goes away in the middle of things: L5, L6, L9, H7 and invariant 5.
 
+use std::time::Duration;
+
 use hapax_core::{
     ClaimRequest, Decision, Doubt, Executed, Fingerprint, Inspect as _, Ledger as _, OperationId, Outcome,
     Report, Rerun, Retention, Retry, Terms, Verb, Verdict, View,
 };
-use hapax_exec::{Attempt, Ended, Executor, Reason, Reconciled};
+use hapax_exec::{Attempt, Ended, Executor, OnRelease, Reason, Reconciled};
 use hapax_store::memory::Memory;
 use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::faulty::Faulty;
@@ -107,4 +109,47 @@ async fn a_question_without_an_answer_does_not_hide_what_the_ledger_has_heard_me
     });
     let done = executor.once(unknown, effects.then(Ended::succeeded("paid"))).await.unwrap();
     assert_eq!((done.value, effects.count()), (Outcome::Succeeded("by hand".into()), 0));
+}
+
+#[tokio::test]
+async fn a_waiter_whose_ledger_goes_away_does_not_say_that_nothing_was_run_l9() {
+    let (executor, ledger) = executor();
+    let request = ClaimRequest::new(identity("held"), Fingerprint::of_bytes(b"10 EUR"));
+    let Verdict::Granted(grant) = ledger.claim(request).await.unwrap() else { panic!("expected a grant") };
+    let away = ledger.clone();
+    ledger.after_next_claim(move || async move { away.set_away(true) });
+    let error = executor.once(call("held"), |_| async { Ended::succeeded("paid") }).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("ledger-unavailable", Executed::Unknown));
+    assert_eq!(error.operation_id(), Some(grant.operation_id));
+    assert!(matches!(error.retry(), Retry::SameKey(_)));
+    assert!(!error.to_string().contains("nothing was run"), "{error}");
+}
+
+#[tokio::test]
+async fn a_waiter_who_asks_anew_in_vain_remembers_that_somebody_else_tried_l9() {
+    let (executor, ledger) = executor();
+    let request = ClaimRequest::new(identity("held"), Fingerprint::of_bytes(b"10 EUR"));
+    let Verdict::Granted(grant) = ledger.claim(request).await.unwrap() else { panic!("expected a grant") };
+    let meddling = ledger.clone();
+    ledger.after_next_claim(move || async move {
+        // It is given back before the waiter looks, and then the ledger is away.
+        let released = Report::Release(hapax_core::Ran::No);
+        meddling.report(claim_id("held"), grant.epoch, released, vec![]).await.unwrap();
+        let away = meddling.clone();
+        meddling.after_next_peek(move || async move { away.set_away(true) });
+    });
+    let patient = call("held").on_release(OnRelease::Retry(1));
+    let error = executor.once(patient, |_| async { Ended::succeeded("paid") }).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("ledger-unavailable", Executed::Unknown));
+    assert_eq!(error.operation_id(), Some(grant.operation_id));
+}
+
+#[tokio::test]
+async fn a_recall_that_cannot_be_answered_does_not_say_that_nothing_was_run_h7() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    executor.once(call("kept"), effects.then(Ended::succeeded("paid"))).await.unwrap();
+    ledger.set_away(true);
+    let error = executor.recall(claim_id("kept"), Duration::ZERO).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("ledger-unavailable", Executed::Unknown));
+    assert!(matches!(error.retry(), Retry::SameKey(_)));
 }
