@@ -89,6 +89,22 @@ impl Error {
         self
     }
 
+    /// The work has come to its end here, and its outcome could not be recorded: whatever became of the claim since, it is not
+    /// an attempt that failed.
+    pub(crate) fn although_it_was_done(mut self) -> Self {
+        if matches!(self.reason, Reason::AttemptFailed { .. }) {
+            self.reason = Reason::OutcomeUnknown { doubt: None };
+            self = self.because("the claim had another holder meanwhile, who gave it back");
+        }
+        self
+    }
+
+    /// States that the work ran to its end, where the reason alone does not tell.
+    pub(crate) fn after_it_was_done(mut self) -> Self {
+        self.executed = Some(Executed::Yes);
+        self
+    }
+
     pub(crate) fn because(mut self, cause: impl fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
         self
@@ -141,6 +157,10 @@ impl Error {
     /// May the caller try again?
     pub fn retry(&self) -> Retry {
         match self.reason {
+            // Without a key there is no operation, and another run could do it twice.
+            Reason::AttemptFailed { executed } if self.operation_id.is_none() && executed != Executed::No => {
+                Retry::Never
+            }
             Reason::InProgress
             | Reason::AttemptFailed { .. }
             | Reason::OutcomePending

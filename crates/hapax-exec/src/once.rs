@@ -218,9 +218,10 @@ impl<L: Ledger> Executor<L> {
                 let done = self.settle(held, outcome, Vec::new()).await?;
                 Ok(Asked::Ended(Done { how: How::Replayed, ..done }))
             }
-            Reconciled::Never => match held.lease.report(&self.ledger, Report::Cleared, Vec::new()).await? {
-                Ending::Renewed { .. } => Ok(Asked::Never),
-                _ => self.what_the_ledger_says(held).await.map(Asked::Ended),
+            Reconciled::Never => match held.lease.report(&self.ledger, Report::Cleared, Vec::new()).await {
+                Ok(Ending::Renewed { .. }) => Ok(Asked::Never),
+                Ok(_) => self.what_the_ledger_says(held).await.map(Asked::Ended),
+                Err(error) => Err(Error::from(error).about(held.grant.operation_id)),
             },
             Reconciled::Unknown => Ok(Asked::Unknown),
         }
@@ -239,7 +240,8 @@ impl<L: Ledger> Executor<L> {
         if unbroken && session.left >= session.term / limits::TERM_PART_LEFT {
             return Ok(true);
         }
-        let renewed = held.lease.report(&self.ledger, Report::Renew, Vec::new()).await?;
+        let renewed = held.lease.report(&self.ledger, Report::Renew, Vec::new()).await;
+        let renewed = renewed.map_err(|error| Error::from(error).about(held.grant.operation_id))?;
         Ok(matches!(renewed, Ending::Renewed { .. }))
     }
 
@@ -290,7 +292,8 @@ impl<L: Ledger> Executor<L> {
             }
             _ => {
                 self.contradicted.refused(&self.ledger, held.claim(), held.grant.epoch, &outcome).await;
-                self.what_the_ledger_says(held).await
+                let said = self.what_the_ledger_says(held).await;
+                said.map_err(Error::although_it_was_done)
             }
         }
     }

@@ -6,7 +6,7 @@ use hapax_core::{
     ClaimRequest, Decision, Doubt, Executed, Fingerprint, Inspect as _, Ledger as _, OperationId, Outcome,
     Report, Rerun, Retention, Retry, Terms, Verb, Verdict, View,
 };
-use hapax_exec::{Attempt, Ended, Executor, OnRelease, Reason, Reconciled};
+use hapax_exec::{Attempt, Call, Ended, Executor, Failure, OnRelease, Reason, Reconciled};
 use hapax_store::memory::Memory;
 use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::faulty::Faulty;
@@ -152,4 +152,56 @@ async fn a_recall_that_cannot_be_answered_does_not_say_that_nothing_was_run_h7()
     let error = executor.recall(claim_id("kept"), Duration::ZERO).await.unwrap_err();
     assert_eq!((error.code(), error.executed()), ("ledger-unavailable", Executed::Unknown));
     assert!(matches!(error.retry(), Retry::SameKey(_)));
+}
+
+#[tokio::test]
+async fn a_kept_value_that_cannot_be_read_was_made_all_the_same_e2() {
+    let (executor, _) = executor();
+    executor.run(call("typed"), |_| async { Ok::<_, Failure>("receipt 7".to_owned()) }).await.unwrap();
+    let error = executor.run(call("typed"), |_| async { Ok::<_, Failure>(7_u64) }).await.unwrap_err();
+    assert_eq!((error.code(), error.executed(), error.retry()), ("corrupt", Executed::Yes, Retry::Never));
+    assert!(error.operation_id().is_some());
+}
+
+#[tokio::test]
+async fn work_without_a_key_that_may_have_run_is_not_to_be_tried_again_e2() {
+    let ((executor, _), effects) = (executor(), Effects::default());
+    for (ended, executed) in [
+        (Ended::NotRun("no route".into()), Executed::No),
+        (Ended::Unknown("connection reset".into()), Executed::Unknown),
+        (Ended::Doubt(Doubt::Paused, "tired".into()), Executed::Unknown),
+    ] {
+        let error = executor.once(Call::unkeyed(), effects.then(ended)).await.unwrap_err();
+        assert_eq!((error.code(), error.executed()), ("attempt-failed", executed));
+        assert_eq!(error.retry() == Retry::Never, executed != Executed::No, "another run could do it twice");
+    }
+}
+
+#[tokio::test]
+async fn work_that_was_done_while_others_gave_its_claim_back_has_not_failed_l5() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    let (meddling, had_effect) = (ledger.clone(), effects.then(Ended::succeeded("paid")));
+    let other = Executor::new(ledger.inner().clone());
+    let work = |attempt: Attempt| async move {
+        let (claim, seen) = (attempt.claim.unwrap(), attempt.epoch.unwrap());
+        meddling.report(claim, seen, Report::Doubt(Doubt::Lapsed), vec![]).await.unwrap();
+        let verb = Verb::Release { force: true };
+        let decision = Decision { seen, verb, actor: "ann".into(), reason: "took it for dead".into() };
+        meddling.inner().decide(claim, decision).await.unwrap();
+        other.once(call("lost"), |_| async { Ended::NotRun("no route".into()) }).await.unwrap_err();
+        had_effect(attempt).await
+    };
+    let error = executor.once(call("lost"), work).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("outcome-unknown", Executed::Unknown));
+    assert!(error.operation_id().is_some() && effects.count() == 1);
+}
+
+#[tokio::test]
+async fn a_lease_that_cannot_be_renewed_before_the_work_has_run_nothing_and_names_the_operation_l4() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.set_no_time_left(true);
+    ledger.lose_reports(1);
+    let error = executor.once(call("stuck"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), error.executed(), effects.count()), ("ledger-unavailable", Executed::No, 0));
+    assert!(error.operation_id().is_some());
 }
