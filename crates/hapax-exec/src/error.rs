@@ -13,6 +13,8 @@ pub struct Error {
     reason: Reason,
     operation_id: Option<OperationId>,
     cause: Option<String>,
+    /// Whether the work ran, where that is more than the reason tells.
+    executed: Option<Executed>,
 }
 
 /// Why there is no outcome to hand out.
@@ -40,7 +42,7 @@ pub enum Reason {
     },
     /// The work was done, but the ledger was away; the outcome is in the spool and will be settled.
     OutcomePending,
-    /// The ledger cannot be asked. Nothing was run.
+    /// The ledger cannot be asked. This call ran nothing; whether others may have, [`Error::executed`] says.
     Unavailable,
     /// The kept outcome is a terminal error; these are its bytes.
     Refused(bytes::Bytes),
@@ -57,7 +59,7 @@ pub enum Reason {
 
 impl Error {
     pub(crate) fn new(reason: Reason) -> Self {
-        Error { reason, operation_id: None, cause: None }
+        Error { reason, operation_id: None, cause: None, executed: None }
     }
 
     pub(crate) fn about(mut self, operation_id: OperationId) -> Self {
@@ -65,12 +67,41 @@ impl Error {
         self
     }
 
-    /// That the ledger cannot be asked does not undo what was done: after the work has begun, or when somebody else has the claim,
-    /// an error that stands for "nothing was run" is none of what the caller must hear.
-    pub(crate) fn after_the_work_began(mut self) -> Self {
+    /// The ledger cannot be asked about a claim that others may have: this call ran nothing, but they may have.
+    pub(crate) fn unsure(mut self) -> Self {
         if self.executed() == Executed::No {
-            self.reason = Reason::OutcomeUnknown { doubt: None };
+            self.executed = Some(Executed::Unknown);
         }
+        self
+    }
+
+    /// The same, of a claim that others were seen to have.
+    pub(crate) fn while_others_had_it(self, operation_id: OperationId) -> Self {
+        self.unsure().about(operation_id)
+    }
+
+    /// That the ledger cannot be asked does not undo what was done: after the work has begun nobody is told that it can only
+    /// have been others.
+    pub(crate) fn after_the_work_began(mut self) -> Self {
+        if matches!(self.reason, Reason::Unavailable | Reason::Invalid) {
+            (self.reason, self.executed) = (Reason::OutcomeUnknown { doubt: None }, None);
+        }
+        self
+    }
+
+    /// The work has come to its end here, and its outcome could not be recorded: whatever became of the claim since, it is not
+    /// an attempt that failed.
+    pub(crate) fn although_it_was_done(mut self) -> Self {
+        if matches!(self.reason, Reason::AttemptFailed { .. }) {
+            self.reason = Reason::OutcomeUnknown { doubt: None };
+            self = self.because("the claim had another holder meanwhile, who gave it back");
+        }
+        self
+    }
+
+    /// States that the work ran to its end, where the reason alone does not tell.
+    pub(crate) fn after_it_was_done(mut self) -> Self {
+        self.executed = Some(Executed::Yes);
         self
     }
 
@@ -113,19 +144,23 @@ impl Error {
 
     /// Did the work run?
     pub fn executed(&self) -> Executed {
-        match self.reason {
+        self.executed.unwrap_or(match self.reason {
             Reason::Invalid | Reason::Mismatch { .. } | Reason::Unavailable => Executed::No,
             Reason::AttemptFailed { executed } => executed,
             Reason::OutcomePending | Reason::Refused(_) | Reason::NotKept { .. } => Executed::Yes,
             Reason::InProgress | Reason::OutcomeUnknown { .. } | Reason::Corrupt | Reason::Internal => {
                 Executed::Unknown
             }
-        }
+        })
     }
 
     /// May the caller try again?
     pub fn retry(&self) -> Retry {
         match self.reason {
+            // Without a key there is no operation, and another run could do it twice.
+            Reason::AttemptFailed { executed } if self.operation_id.is_none() && executed != Executed::No => {
+                Retry::Never
+            }
             Reason::InProgress
             | Reason::AttemptFailed { .. }
             | Reason::OutcomePending
@@ -150,6 +185,9 @@ impl fmt::Display for Error {
                 "the attempt failed and was given back; try again with the same key"
             }
             Reason::OutcomePending => "the work was done; its outcome waits to be recorded",
+            Reason::Unavailable if self.executed() != Executed::No => {
+                "the ledger cannot be reached; whether the work was done is not known here"
+            }
             Reason::Unavailable => "the ledger cannot be reached; nothing was run",
             Reason::Refused(_) => "the work ended with a terminal error",
             Reason::NotKept { .. } => "the work was done, but its answer was not kept",

@@ -18,7 +18,6 @@ use hapax_core::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::attach::{self, Found};
 use crate::call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled};
 use crate::error::{Error, Reason};
 use crate::late::Contradicted;
@@ -111,12 +110,17 @@ impl<L: Ledger> Executor<L> {
             OnRelease::Fail => 0,
             OnRelease::Retry(times) => times,
         };
+        let mut seen = None;
         for _ in 0..limits::ASKS {
             let request = request(&identity, &call);
             let attempt = request.attempt;
             let asked_at = boot_time();
             let unbroken_until = asked_at + self.ledger.session().left;
-            match self.ask(request).await? {
+            let verdict = self.ask(request).await.map_err(|error| match seen {
+                Some(operation_id) => error.while_others_had_it(operation_id),
+                None => error,
+            });
+            match verdict? {
                 Verdict::Granted(grant) => {
                     call.forget_what_was_asked();
                     let lease = Lease::new(&self.owed, identity.claim_id(), grant.epoch);
@@ -135,14 +139,16 @@ impl<L: Ledger> Executor<L> {
                 }
                 Verdict::Held { operation_id, .. } => {
                     match self.attach(identity.claim_id(), call.attach, operation_id).await {
-                        Err(error) if matches!(error.reason(), Reason::AttemptFailed { .. }) => retries -= 1,
+                        Err(error) if matches!(error.reason(), Reason::AttemptFailed { .. }) => {
+                            (retries, seen) = (retries - 1, Some(operation_id));
+                        }
                         waited => return waited.map(Entered::Done),
                     }
                 }
                 Verdict::Mismatch { operation_id, recipe, leaves } => {
                     let again = call.rehash.as_ref().filter(|_| recipe != call.fingerprint.recipe);
                     match again.and_then(|asked| asked.rehash(recipe)) {
-                        Some(fingerprint) => call.fingerprint = fingerprint,
+                        Some(fingerprint) => (call.fingerprint, seen) = (fingerprint, Some(operation_id)),
                         None => return Err(Error::new(Reason::Mismatch { leaves }).about(operation_id)),
                     }
                 }
@@ -157,29 +163,6 @@ impl<L: Ledger> Executor<L> {
         Err(changed_hands())
     }
 
-    /// What is kept for a claim, for a caller who lost the answer (H7). `None` where nothing was settled and nobody is at it.
-    /// Nothing is run. A claim that is held is waited for at most this long.
-    ///
-    /// An attempt that fails meanwhile is an error, as for all who wait (L9). One that failed before is known to whoever asks
-    /// for this `operation`; to others the key is free.
-    pub async fn recall(
-        &self,
-        claim: ClaimId,
-        operation: Option<OperationId>,
-        bound: Duration,
-    ) -> Result<Option<Done>, Error> {
-        match attach::wait(&self.ledger, claim, bound).await? {
-            Found::Settled(kept) => Ok(Some(done(kept, How::Replayed))),
-            Found::Released(failed) if operation == Some(failed) => Err(given_back(failed)),
-            Found::Released(_) | Found::Free => Ok(None),
-            Found::GivenBack(failed) => Err(given_back(failed)),
-            Found::InDoubt { doubt, operation_id } => {
-                Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
-            }
-            Found::StillHeld(operation_id) => Err(Error::new(Reason::InProgress).about(operation_id)),
-        }
-    }
-
     /// Asks for a grant. A claim that is given up on before the ledger has answered is handed back behind the scenes (L13).
     async fn ask(&self, request: ClaimRequest) -> Result<Verdict, Error> {
         fail::fail_point!("once.asking");
@@ -187,22 +170,6 @@ impl<L: Ledger> Executor<L> {
         let verdict = self.ledger.claim(request).await?;
         asking.answered();
         Ok(verdict)
-    }
-
-    /// Waits for whoever runs it (L9), or only looks.
-    async fn attach(&self, claim: ClaimId, how: Attach, operation_id: OperationId) -> Result<Done, Error> {
-        let bound = match how {
-            Attach::Wait(bound) => bound,
-            Attach::Reject => Duration::ZERO,
-        };
-        match attach::wait(&self.ledger, claim, bound).await? {
-            Found::Settled(kept) => Ok(done(kept, How::Attached)),
-            Found::InDoubt { doubt, .. } => {
-                Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
-            }
-            Found::Free | Found::Released(_) | Found::GivenBack(_) => Err(given_back(operation_id)),
-            Found::StillHeld(_) => Err(Error::new(Reason::InProgress).about(operation_id)),
-        }
     }
 
     /// The second half of [`once`](Self::once), everything under the lease: ask if somebody must be asked, make sure of the
@@ -251,9 +218,10 @@ impl<L: Ledger> Executor<L> {
                 let done = self.settle(held, outcome, Vec::new()).await?;
                 Ok(Asked::Ended(Done { how: How::Replayed, ..done }))
             }
-            Reconciled::Never => match held.lease.report(&self.ledger, Report::Cleared, Vec::new()).await? {
-                Ending::Renewed { .. } => Ok(Asked::Never),
-                _ => self.what_the_ledger_says(held).await.map(Asked::Ended),
+            Reconciled::Never => match held.lease.report(&self.ledger, Report::Cleared, Vec::new()).await {
+                Ok(Ending::Renewed { .. }) => Ok(Asked::Never),
+                Ok(_) => self.what_the_ledger_says(held).await.map(Asked::Ended),
+                Err(error) => Err(Error::from(error).about(held.grant.operation_id)),
             },
             Reconciled::Unknown => Ok(Asked::Unknown),
         }
@@ -272,7 +240,8 @@ impl<L: Ledger> Executor<L> {
         if unbroken && session.left >= session.term / limits::TERM_PART_LEFT {
             return Ok(true);
         }
-        let renewed = held.lease.report(&self.ledger, Report::Renew, Vec::new()).await?;
+        let renewed = held.lease.report(&self.ledger, Report::Renew, Vec::new()).await;
+        let renewed = renewed.map_err(|error| Error::from(error).about(held.grant.operation_id))?;
         Ok(matches!(renewed, Ending::Renewed { .. }))
     }
 
@@ -323,7 +292,8 @@ impl<L: Ledger> Executor<L> {
             }
             _ => {
                 self.contradicted.refused(&self.ledger, held.claim(), held.grant.epoch, &outcome).await;
-                self.what_the_ledger_says(held).await
+                let said = self.what_the_ledger_says(held).await;
+                said.map_err(Error::although_it_was_done)
             }
         }
     }
@@ -459,15 +429,11 @@ fn request(identity: &Identity, call: &Call) -> ClaimRequest {
 }
 
 /// Whoever ran it could not, and gave it back.
-fn given_back(operation_id: OperationId) -> Error {
-    Error::new(Reason::AttemptFailed { executed: Executed::Unknown }).about(operation_id)
-}
-
 fn changed_hands() -> Error {
     Error::new(Reason::InProgress).because("the claim changed hands too often while this call asked for it")
 }
 
-fn done(kept: Kept, how: How) -> Done {
+pub(crate) fn done(kept: Kept, how: How) -> Done {
     let (operation_id, keep_until) = (Some(kept.operation_id), Some(kept.keep_until));
     Done { value: kept.outcome, how, operation_id, keep_until }
 }

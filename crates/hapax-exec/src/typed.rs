@@ -37,7 +37,7 @@ impl<L: Ledger> Executor<L> {
         };
         let value = match &done.value {
             Outcome::Succeeded(bytes) => serde_json::from_slice(bytes)
-                .map_err(|error| about(Error::new(Reason::Corrupt).because(error)))?,
+                .map_err(|error| about(Error::new(Reason::Corrupt).because(error).after_it_was_done()))?,
             Outcome::Refused(bytes) => {
                 let message = String::from_utf8_lossy(bytes).into_owned();
                 return Err(about(Error::new(Reason::Refused(bytes.clone())).because(message)));

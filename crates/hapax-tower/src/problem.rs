@@ -389,6 +389,10 @@ impl From<&hapax_exec::Error> for Problem {
         if let Reason::AttemptFailed { .. } | Reason::OutcomeUnknown { doubt: Some(_) } = error.reason() {
             problem.cause = error.cause().map(str::to_owned);
         }
+        // The code alone would say that nothing was run.
+        if code == Code::LedgerUnavailable && error.executed() == Executed::Unknown {
+            problem = problem.with("executed", "unknown");
+        }
         problem
     }
 }

@@ -1,10 +1,12 @@
 //! What an error says about the work when the ledger goes away in the middle of things: L5, L6, L9, H7 and invariant 5.
 
+use std::time::Duration;
+
 use hapax_core::{
     ClaimRequest, Decision, Doubt, Executed, Fingerprint, Inspect as _, Ledger as _, OperationId, Outcome,
     Report, Rerun, Retention, Retry, Terms, Verb, Verdict, View,
 };
-use hapax_exec::{Attempt, Ended, Executor, Reason, Reconciled};
+use hapax_exec::{Attempt, Call, Ended, Executor, Failure, OnRelease, Reason, Reconciled};
 use hapax_store::memory::Memory;
 use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::faulty::Faulty;
@@ -107,4 +109,99 @@ async fn a_question_without_an_answer_does_not_hide_what_the_ledger_has_heard_me
     });
     let done = executor.once(unknown, effects.then(Ended::succeeded("paid"))).await.unwrap();
     assert_eq!((done.value, effects.count()), (Outcome::Succeeded("by hand".into()), 0));
+}
+
+#[tokio::test]
+async fn a_waiter_whose_ledger_goes_away_does_not_say_that_nothing_was_run_l9() {
+    let (executor, ledger) = executor();
+    let request = ClaimRequest::new(identity("held"), Fingerprint::of_bytes(b"10 EUR"));
+    let Verdict::Granted(grant) = ledger.claim(request).await.unwrap() else { panic!("expected a grant") };
+    let away = ledger.clone();
+    ledger.after_next_claim(move || async move { away.set_away(true) });
+    let error = executor.once(call("held"), |_| async { Ended::succeeded("paid") }).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("ledger-unavailable", Executed::Unknown));
+    assert_eq!(error.operation_id(), Some(grant.operation_id));
+    assert!(matches!(error.retry(), Retry::SameKey(_)));
+    assert!(!error.to_string().contains("nothing was run"), "{error}");
+}
+
+#[tokio::test]
+async fn a_waiter_who_asks_anew_in_vain_remembers_that_somebody_else_tried_l9() {
+    let (executor, ledger) = executor();
+    let request = ClaimRequest::new(identity("held"), Fingerprint::of_bytes(b"10 EUR"));
+    let Verdict::Granted(grant) = ledger.claim(request).await.unwrap() else { panic!("expected a grant") };
+    let meddling = ledger.clone();
+    ledger.after_next_claim(move || async move {
+        // It is given back before the waiter looks, and then the ledger is away.
+        let released = Report::Release(hapax_core::Ran::No);
+        meddling.report(claim_id("held"), grant.epoch, released, vec![]).await.unwrap();
+        let away = meddling.clone();
+        meddling.after_next_peek(move || async move { away.set_away(true) });
+    });
+    let patient = call("held").on_release(OnRelease::Retry(1));
+    let error = executor.once(patient, |_| async { Ended::succeeded("paid") }).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("ledger-unavailable", Executed::Unknown));
+    assert_eq!(error.operation_id(), Some(grant.operation_id));
+}
+
+#[tokio::test]
+async fn a_recall_that_cannot_be_answered_does_not_say_that_nothing_was_run_h7() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    executor.once(call("kept"), effects.then(Ended::succeeded("paid"))).await.unwrap();
+    ledger.set_away(true);
+    let error = executor.recall(claim_id("kept"), None, Duration::ZERO).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("ledger-unavailable", Executed::Unknown));
+    assert!(matches!(error.retry(), Retry::SameKey(_)));
+}
+
+#[tokio::test]
+async fn a_kept_value_that_cannot_be_read_was_made_all_the_same_e2() {
+    let (executor, _) = executor();
+    executor.run(call("typed"), |_| async { Ok::<_, Failure>("receipt 7".to_owned()) }).await.unwrap();
+    let error = executor.run(call("typed"), |_| async { Ok::<_, Failure>(7_u64) }).await.unwrap_err();
+    assert_eq!((error.code(), error.executed(), error.retry()), ("corrupt", Executed::Yes, Retry::Never));
+    assert!(error.operation_id().is_some());
+}
+
+#[tokio::test]
+async fn work_without_a_key_that_may_have_run_is_not_to_be_tried_again_e2() {
+    let ((executor, _), effects) = (executor(), Effects::default());
+    for (ended, executed) in [
+        (Ended::NotRun("no route".into()), Executed::No),
+        (Ended::Unknown("connection reset".into()), Executed::Unknown),
+        (Ended::Doubt(Doubt::Paused, "tired".into()), Executed::Unknown),
+    ] {
+        let error = executor.once(Call::unkeyed(), effects.then(ended)).await.unwrap_err();
+        assert_eq!((error.code(), error.executed()), ("attempt-failed", executed));
+        assert_eq!(error.retry() == Retry::Never, executed != Executed::No, "another run could do it twice");
+    }
+}
+
+#[tokio::test]
+async fn work_that_was_done_while_others_gave_its_claim_back_has_not_failed_l5() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    let (meddling, had_effect) = (ledger.clone(), effects.then(Ended::succeeded("paid")));
+    let other = Executor::new(ledger.inner().clone());
+    let work = |attempt: Attempt| async move {
+        let (claim, seen) = (attempt.claim.unwrap(), attempt.epoch.unwrap());
+        meddling.report(claim, seen, Report::Doubt(Doubt::Lapsed), vec![]).await.unwrap();
+        let verb = Verb::Release { force: true };
+        let decision = Decision { seen, verb, actor: "ann".into(), reason: "took it for dead".into() };
+        meddling.inner().decide(claim, decision).await.unwrap();
+        other.once(call("lost"), |_| async { Ended::NotRun("no route".into()) }).await.unwrap_err();
+        had_effect(attempt).await
+    };
+    let error = executor.once(call("lost"), work).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("outcome-unknown", Executed::Unknown));
+    assert!(error.operation_id().is_some() && effects.count() == 1);
+}
+
+#[tokio::test]
+async fn a_lease_that_cannot_be_renewed_before_the_work_has_run_nothing_and_names_the_operation_l4() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.set_no_time_left(true);
+    ledger.lose_reports(1);
+    let error = executor.once(call("stuck"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), error.executed(), effects.count()), ("ledger-unavailable", Executed::No, 0));
+    assert!(error.operation_id().is_some());
 }

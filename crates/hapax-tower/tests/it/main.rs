@@ -3,4 +3,5 @@
 
 mod app;
 mod layer;
+mod problem;
 mod sealed;
