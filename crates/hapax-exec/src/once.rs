@@ -244,9 +244,12 @@ impl<L: Ledger> Executor<L> {
                 _ => self.what_the_ledger_says(held).await.map(Asked::Ended),
             },
             Reconciled::Unknown => {
-                held.lease.report(&self.ledger, Report::Doubt(Doubt::Lapsed), Vec::new()).await?;
-                let doubt = Some(Doubt::Lapsed);
-                Err(Error::new(Reason::OutcomeUnknown { doubt }).about(held.grant.operation_id))
+                // The doubt stays the one it was, whatever is given as its reason here; the ledger knows it. It also knows
+                // the outcome, if somebody else has brought one meanwhile (L5).
+                match held.lease.report(&self.ledger, Report::Doubt(Doubt::Stated), Vec::new()).await? {
+                    Ending::AlreadySettled(kept) => Ok(Asked::Ended(done(kept, How::Replayed))),
+                    _ => self.what_the_ledger_says(held).await.map(Asked::Ended),
+                }
             }
         }
     }
