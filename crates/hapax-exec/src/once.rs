@@ -327,10 +327,12 @@ impl<L: Ledger> Executor<L> {
     async fn keep_for_later(&self, held: &mut Held<L>, error: hapax_core::Error) -> Error {
         let (claim, operation_id) = (held.claim(), held.grant.operation_id);
         let unknown = Error::new(Reason::OutcomeUnknown { doubt: None }).about(operation_id);
-        let (Some(spool), Some(Report::Settle(outcome, retention))) = (&self.spool, held.lease.due()) else {
+        let (Some(spool), Some((Report::Settle(outcome, retention), events))) =
+            (&self.spool, held.lease.due())
+        else {
             return unknown.because(format!("{error:#}"));
         };
-        let written = match spool.reserve(claim, held.grant.epoch, outcome, *retention) {
+        let written = match spool.reserve(claim, held.grant.epoch, outcome, *retention, events) {
             Ok(entry) => {
                 held.lease.spooled(Some(entry.clone()));
                 entry.write().await

@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hapax_core::{Executed, Ledger as _, Outcome, View};
-use hapax_exec::{Ended, Executor, How, Settings};
+use hapax_core::journal::{Expect, Stream};
+use hapax_core::{Executed, Journal as _, Ledger as _, Outcome, View};
+use hapax_exec::{Attempt, Ended, Executor, How, Settings};
 use hapax_store::Options;
 use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
 
+use crate::faults::an_event;
 use crate::{Effects, call, claim_id, eventually};
 
 async fn spooling(ledger: &Faulty<Memory>, folder: &Path) -> Executor<Faulty<Memory>> {
@@ -205,4 +207,36 @@ async fn a_damaged_file_is_set_aside_and_not_deleted() {
         executor.ledger().peek(hapax_core::ClaimId::from_bytes([0; 32])).await,
         Ok(None::<View>)
     ));
+}
+
+fn memory() -> Memory {
+    Memory::open(Options::default())
+}
+
+/// An outcome in the spool that only the next process can settle: this one never reaches the ledger again.
+async fn leave_behind<F>(store: &Memory, folder: &Path, work: impl FnOnce(Attempt) -> F)
+where
+    F: Future<Output = Ended>,
+{
+    let cut_off = Faulty::new(store.clone());
+    let executor = spooling(&cut_off, folder).await;
+    let work = |attempt| {
+        cut_off.set_away(true);
+        work(attempt)
+    };
+    assert_eq!(executor.once(call("k"), work).await.unwrap_err().code(), "outcome-pending");
+    assert_eq!(waiting(folder).len(), 1);
+}
+
+#[tokio::test]
+async fn a_spooled_outcome_is_settled_with_its_journal_events_after_a_restart_l18() {
+    for (expect, length) in [(Expect::Any, Some(1)), (Expect::Version(7), None)] {
+        let (folder, store) = (tempfile::tempdir().unwrap(), memory());
+        let ended = Ended::SettledWith(Outcome::Succeeded("paid".into()), vec![an_event(expect)]);
+        leave_behind(&store, folder.path(), |_| std::future::ready(ended)).await;
+        drop(spooling(&Faulty::new(store.clone()), folder.path()).await);
+        let head = store.head(&Stream::new("receipts/local").unwrap()).await.unwrap();
+        assert_eq!(head.map(|head| head.length), length, "{expect:?}");
+        assert!(matches!(store.peek(claim_id("k")).await, Ok(Some(View::Settled(_)))));
+    }
 }
