@@ -12,8 +12,9 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hapax_core::claim::SettledBy;
 use hapax_core::journal::Append;
-use hapax_core::{ClaimId, Epoch, Error, Ledger, Outcome, Report, Retention};
+use hapax_core::{ClaimId, Ending, Epoch, Error, Ledger, Outcome, Report, Retention, View};
 
 use crate::late::Contradicted;
 use crate::limits;
@@ -25,6 +26,9 @@ const WRITING: &str = "writing";
 
 /// What the name of a file ends with that cannot be read.
 const UNREADABLE: &str = "unreadable";
+
+/// What the name of a file ends with whose outcome the ledger has refused.
+const REFUSED: &str = "refused";
 
 /// A folder of outcomes that wait for the ledger.
 #[derive(Clone, Debug)]
@@ -87,12 +91,14 @@ impl Spool {
         Ok(Arc::new(Entry { spool: self.clone(), path, bytes, stage: Mutex::new(Stage::Reserved(content)) }))
     }
 
-    /// Settles everything that an earlier process left here. What cannot be read is set aside, never deleted.
+    /// Settles everything that an earlier process left here. What cannot be read, and what the ledger refuses, is set aside,
+    /// never deleted: perhaps this is not the ledger that the outcome belongs to.
     pub(crate) async fn settle_all<L: Ledger>(
         &self,
         ledger: &L,
         contradicted: &Contradicted,
     ) -> Result<(), Error> {
+        let mut refused = 0;
         for path in self.files()? {
             let content =
                 fs::read(&path).map_err(|error| broken("the spool cannot be read", &path, &error))?;
@@ -108,8 +114,21 @@ impl Spool {
             };
             let report = Report::Settle(outcome.clone(), retention);
             let ending = owed::tell(ledger, (claim, epoch), &report, &mut events).await?;
-            fs::remove_file(&path).map_err(uncleared)?;
+            if is_settled_for_good(ledger, (claim, epoch), &ending).await? {
+                fs::remove_file(&path).map_err(uncleared)?;
+            } else {
+                fs::rename(&path, path.with_extension(REFUSED)).map_err(uncleared)?;
+                refused += 1;
+            }
             contradicted.heard(ledger, (claim, epoch), &outcome, &ending).await;
+        }
+        if refused > 0 {
+            tracing::error!(
+                refused,
+                folder = %self.folder.display(),
+                "outcomes in the spool were refused and set aside as .{REFUSED}: either their claims have changed hands, or this \
+                 is another ledger than theirs; then rename them to .outcome and start on theirs"
+            );
         }
         Ok(())
     }
@@ -180,6 +199,20 @@ impl Drop for Entry {
             taken.bytes -= self.bytes;
         }
     }
+}
+
+/// Whether nothing is lost with the file: the ledger has the outcome, or its audit has because an operator had settled the
+/// claim, or it must not be kept because the claim was erased.
+async fn is_settled_for_good<L: Ledger>(
+    ledger: &L,
+    (claim, epoch): (ClaimId, Epoch),
+    ending: &Ending,
+) -> Result<bool, Error> {
+    if matches!(ending, Ending::Settled(_) | Ending::AlreadySettled(_)) {
+        return Ok(true);
+    }
+    let Some(View::Settled(kept)) = ledger.peek(claim).await? else { return Ok(false) };
+    Ok(kept.epoch > epoch && (kept.by == SettledBy::Operator || kept.outcome == Outcome::Erased))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

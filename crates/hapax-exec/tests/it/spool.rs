@@ -4,7 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use hapax_core::journal::{Expect, Stream};
-use hapax_core::{Executed, Journal as _, Ledger as _, Outcome, View};
+use hapax_core::{
+    Decision, Doubt, Executed, Inspect as _, Journal as _, Ledger as _, Operated, Outcome, Report, Retention,
+    Verb, View,
+};
 use hapax_exec::{Attempt, Ended, Executor, How, Settings};
 use hapax_store::Options;
 use hapax_store::memory::Memory;
@@ -226,6 +229,45 @@ where
     };
     assert_eq!(executor.once(call("k"), work).await.unwrap_err().code(), "outcome-pending");
     assert_eq!(waiting(folder).len(), 1);
+}
+
+#[tokio::test]
+async fn starting_once_on_another_ledger_sets_a_spooled_outcome_aside_and_loses_nothing_l15() {
+    let (folder, effects, store) = (tempfile::tempdir().unwrap(), Effects::default(), memory());
+    leave_behind(&store, folder.path(), effects.then(Ended::succeeded("paid"))).await;
+    let left = waiting(folder.path());
+
+    drop(spooling(&Faulty::new(memory()), folder.path()).await);
+    let aside = waiting(folder.path());
+    assert_eq!(aside, [left[0].replace(".outcome", ".refused")]);
+
+    // Renamed, and on its own ledger, it is settled.
+    std::fs::rename(folder.path().join(&aside[0]), folder.path().join(&left[0])).unwrap();
+    let next = spooling(&Faulty::new(store), folder.path()).await;
+    assert!(waiting(folder.path()).is_empty());
+    let done = next.once(call("k"), effects.then(Ended::succeeded("again"))).await.unwrap();
+    assert_eq!((done.how, effects.count()), (How::Replayed, 1));
+}
+
+#[tokio::test]
+async fn a_spooled_outcome_that_the_audit_keeps_or_that_was_erased_is_not_set_aside_l8_l15() {
+    for erase in [false, true] {
+        let (folder, store) = (tempfile::tempdir().unwrap(), memory());
+        leave_behind(&store, folder.path(), Effects::default().then(Ended::succeeded("paid"))).await;
+        let record = store.record(claim_id("k")).await.unwrap().unwrap();
+        let doubt = Report::Doubt(Doubt::Stated);
+        store.report(claim_id("k"), record.claim.epoch, doubt, vec![]).await.unwrap();
+        let by_hand = Verb::Settle(Outcome::Succeeded("by hand".into()), Retention::Forever);
+        let mut seen = record.claim.epoch;
+        for verb in [Some(by_hand), erase.then_some(Verb::Erase)].into_iter().flatten() {
+            let decision = Decision { seen, verb, actor: "ann".into(), reason: "asked the bank".into() };
+            let decided = store.decide(claim_id("k"), decision).await.unwrap();
+            let Operated::Done(Some(epoch)) = decided else { panic!("{decided:?}") };
+            seen = epoch;
+        }
+        drop(spooling(&Faulty::new(store), folder.path()).await);
+        assert_eq!(waiting(folder.path()), [""; 0], "erased: {erase}");
+    }
 }
 
 #[tokio::test]
