@@ -6,6 +6,9 @@
 use std::time::Duration;
 
 use hapax_core::{ClaimId, Doubt, Error, Kept, Ledger, OperationId, View, Watch};
+use tokio::time::sleep;
+
+use crate::limits;
 
 /// What a wait ended with.
 pub(crate) enum Found {
@@ -19,9 +22,32 @@ pub(crate) enum Found {
         operation_id: OperationId,
     },
     /// It was given back, or is gone.
-    Free,
+    Free {
+        /// Whether it was held when this began to wait.
+        was_held: bool,
+    },
     /// The bound was reached first.
     StillHeld(OperationId),
+}
+
+/// What a call waits for that may claim for itself, while nobody runs the work and it is not granted either: the former run must
+/// be silent for a while (`quiet`), which only the ledger knows the end of.
+#[derive(Default)]
+pub(crate) struct Silence {
+    pause: Duration,
+    waited: Duration,
+}
+
+impl Silence {
+    /// Waits before it is asked again. False once all these pauses have taken as long as the bound.
+    pub(crate) async fn pause(&mut self, bound: Duration) -> bool {
+        let left = bound.saturating_sub(self.waited);
+        let (first, longest) = limits::SILENCE_PAUSE;
+        self.pause = (self.pause * 2).clamp(first, longest);
+        self.waited += self.pause.min(left);
+        sleep(self.pause.min(left)).await;
+        !left.is_zero()
+    }
 }
 
 /// Waits until the claim is no longer held, at most this long. The ledger is read at least once.
@@ -35,9 +61,10 @@ pub(crate) async fn wait<L: Ledger>(ledger: &L, claim: ClaimId, bound: Duration)
     let wait = async {
         loop {
             watch.changed().await;
-            let found = read(ledger, claim).await?;
-            if !matches!(found, Found::StillHeld(_)) {
-                return Ok(found);
+            match read(ledger, claim).await? {
+                Found::StillHeld(_) => {}
+                Found::Free { .. } => return Ok(Found::Free { was_held: true }),
+                found => return Ok(found),
             }
         }
     };
@@ -48,7 +75,7 @@ async fn read<L: Ledger>(ledger: &L, claim: ClaimId) -> Result<Found, Error> {
     Ok(match ledger.peek(claim).await? {
         Some(View::Settled(kept)) => Found::Settled(kept),
         Some(View::InDoubt { reason, operation_id, .. }) => Found::InDoubt { doubt: reason, operation_id },
-        Some(View::Released { .. }) | None => Found::Free,
+        Some(View::Released { .. }) | None => Found::Free { was_held: false },
         Some(View::Held { operation_id, .. }) => Found::StillHeld(operation_id),
     })
 }

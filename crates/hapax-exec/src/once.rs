@@ -18,7 +18,7 @@ use hapax_core::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::attach::{self, Found};
+use crate::attach::{self, Found, Silence};
 use crate::call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled};
 use crate::error::{Error, Reason};
 use crate::late::Contradicted;
@@ -111,7 +111,9 @@ impl<L: Ledger> Executor<L> {
             OnRelease::Fail => 0,
             OnRelease::Retry(times) => times,
         };
-        for _ in 0..limits::ASKS {
+        let (mut asks, mut silence) = (0, Silence::default());
+        while asks < limits::ASKS {
+            asks += 1;
             let request = request(&identity, &call);
             let attempt = request.attempt;
             let asked_at = boot_time();
@@ -134,9 +136,15 @@ impl<L: Ledger> Executor<L> {
                     return waited.map(Entered::Done);
                 }
                 Verdict::Held { operation_id, .. } => {
-                    match self.attach(identity.claim_id(), call.attach, operation_id).await {
-                        Err(error) if matches!(error.reason(), Reason::AttemptFailed { .. }) => retries -= 1,
-                        waited => return waited.map(Entered::Done),
+                    let bound = bound(call.attach);
+                    match attach::wait(&self.ledger, identity.claim_id(), bound).await? {
+                        Found::Free { was_held: true } => retries -= 1,
+                        // Nothing was tried and failed: no retry is used up, and time bounds how often it is asked.
+                        Found::Free { was_held: false } if silence.pause(bound).await => asks -= 1,
+                        Found::Free { was_held: false } => {
+                            return Err(Error::new(Reason::InProgress).about(operation_id));
+                        }
+                        found => return told(found, operation_id).map(Entered::Done),
                     }
                 }
                 Verdict::Mismatch { operation_id, recipe, leaves } => {
@@ -162,7 +170,7 @@ impl<L: Ledger> Executor<L> {
     pub async fn recall(&self, claim: ClaimId, bound: Duration) -> Result<Option<Done>, Error> {
         match attach::wait(&self.ledger, claim, bound).await? {
             Found::Settled(kept) => Ok(Some(done(kept, How::Replayed))),
-            Found::Free => Ok(None),
+            Found::Free { .. } => Ok(None),
             Found::InDoubt { doubt, operation_id } => {
                 Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
             }
@@ -181,20 +189,7 @@ impl<L: Ledger> Executor<L> {
 
     /// Waits for whoever runs it (L9), or only looks.
     async fn attach(&self, claim: ClaimId, how: Attach, operation_id: OperationId) -> Result<Done, Error> {
-        let bound = match how {
-            Attach::Wait(bound) => bound,
-            Attach::Reject => Duration::ZERO,
-        };
-        match attach::wait(&self.ledger, claim, bound).await? {
-            Found::Settled(kept) => Ok(done(kept, How::Attached)),
-            Found::InDoubt { doubt, .. } => {
-                Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
-            }
-            Found::Free => {
-                Err(Error::new(Reason::AttemptFailed { executed: Executed::Unknown }).about(operation_id))
-            }
-            Found::StillHeld(_) => Err(Error::new(Reason::InProgress).about(operation_id)),
-        }
+        told(attach::wait(&self.ledger, claim, bound(how)).await?, operation_id)
     }
 
     /// The second half of [`once`](Self::once), everything under the lease: ask if somebody must be asked, make sure of the
@@ -444,6 +439,24 @@ fn boot_time() -> Duration {
 enum Asked {
     Never,
     Ended(Done),
+}
+
+fn bound(how: Attach) -> Duration {
+    match how {
+        Attach::Wait(bound) => bound,
+        Attach::Reject => Duration::ZERO,
+    }
+}
+
+/// What a waiter is told.
+fn told(found: Found, operation_id: OperationId) -> Result<Done, Error> {
+    let reason = match found {
+        Found::Settled(kept) => return Ok(done(kept, How::Attached)),
+        Found::InDoubt { doubt, .. } => Reason::OutcomeUnknown { doubt: Some(doubt) },
+        Found::Free { .. } => Reason::AttemptFailed { executed: Executed::Unknown },
+        Found::StillHeld(_) => Reason::InProgress,
+    };
+    Err(Error::new(reason).about(operation_id))
 }
 
 fn request(identity: &Identity, call: &Call) -> ClaimRequest {
