@@ -48,6 +48,8 @@ pub struct Claim {
     pub session: SessionId,
     /// Whether an earlier attempt may have run: then not even "this attempt did not run" makes it certain that nothing did.
     pub earlier_may_have_run: bool,
+    /// While it is held by somebody who must ask and has not cleared it yet: what is asked about.
+    pub doubted: Option<Doubted>,
     /// Where it stands.
     pub state: State,
 }
@@ -171,6 +173,20 @@ impl Doubt {
             Doubt::Paused => "paused",
         }
     }
+}
+
+/// The doubt over which a claim was granted, for its holder to ask (L6). It goes on, as it was, where nobody learns anything:
+/// whoever asked knows neither why nor since when there is a doubt, and has not run the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Doubted {
+    /// Why nobody knows.
+    pub reason: Doubt,
+    /// Since when.
+    pub since: Timestamp,
+    /// The session that held the claim when the work may have run.
+    pub session: SessionId,
+    /// When it was granted to that.
+    pub granted_at: Timestamp,
 }
 
 /// May the work run again when nobody knows whether it ran? Ordered: the later is the stricter (L2).
@@ -586,6 +602,21 @@ impl Claim {
             keep_until: *keep_until,
             by: *by,
         })
+    }
+
+    /// The former doubt again: an operator's release waits for the run that it is about, not for whoever asked.
+    fn in_doubt_again(&self, doubted: Doubted, asked_at: Option<Timestamp>) -> Claim {
+        let Doubted { reason, since, .. } = doubted;
+        let mut claim = self.with(State::InDoubt { reason, since, asked_at });
+        claim.leave_to_the_run();
+        claim
+    }
+
+    /// Whoever only asked has run nothing: the session and the grant are again those of the run that was asked about.
+    fn leave_to_the_run(&mut self) {
+        if let Some(doubted) = self.doubted.take() {
+            (self.session, self.granted_at) = (doubted.session, doubted.granted_at);
+        }
     }
 
     fn with(&self, state: State) -> Claim {

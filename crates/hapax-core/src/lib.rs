@@ -21,8 +21,8 @@ pub mod scope;
 pub mod time;
 
 pub use claim::{
-    Answer, Ask, Change, Claim, Command, Decision, Doubt, Ending, Grant, Now, Operated, Ran, Report, Rerun,
-    SetAnswer, Sign, State, StateName, Swept, Terms, Verb, Verdict, View, step,
+    Answer, Ask, Change, Claim, Command, Decision, Doubt, Doubted, Ending, Grant, Now, Operated, Ran, Report,
+    Rerun, SetAnswer, Sign, State, StateName, Swept, Terms, Verb, Verdict, View, step,
 };
 pub use error::{Error, Executed, Kind, Retry};
 pub use fingerprint::{

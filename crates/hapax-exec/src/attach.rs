@@ -6,9 +6,11 @@
 use std::time::Duration;
 
 use hapax_core::{ClaimId, Doubt, Executed, Kept, Ledger, OperationId, View, Watch};
+use tokio::time::sleep;
 
 use crate::call::{Attach, Done, How};
 use crate::error::{Error, Reason};
+use crate::limits;
 use crate::once::{Executor, done};
 
 impl<L: Ledger> Executor<L> {
@@ -44,20 +46,40 @@ impl<L: Ledger> Executor<L> {
         how: Attach,
         operation_id: OperationId,
     ) -> Result<Done, Error> {
-        let bound = match how {
-            Attach::Wait(bound) => bound,
-            Attach::Reject => Duration::ZERO,
-        };
-        let found = wait(&self.ledger, claim, bound).await;
+        match self.attach_or_ask(claim, how, operation_id).await? {
+            Waited::Done(done) => Ok(done),
+            Waited::Failed | Waited::Silent => Err(given_back(operation_id)),
+        }
+    }
+
+    /// The same for a call that may claim for itself.
+    pub(crate) async fn attach_or_ask(
+        &self,
+        claim: ClaimId,
+        how: Attach,
+        operation_id: OperationId,
+    ) -> Result<Waited, Error> {
+        let found = wait(&self.ledger, claim, how.bound()).await;
         match found.map_err(|error| Error::from(error).while_others_had_it(operation_id))? {
-            Found::Settled(kept) => Ok(done(kept, How::Attached)),
+            Found::Settled(kept) => Ok(Waited::Done(done(kept, How::Attached))),
             Found::InDoubt { doubt, .. } => {
                 Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
             }
-            Found::Free | Found::Released(_) | Found::GivenBack(_) => Err(given_back(operation_id)),
+            Found::GivenBack(_) => Ok(Waited::Failed),
+            Found::Free | Found::Released(_) => Ok(Waited::Silent),
             Found::StillHeld(_) => Err(Error::new(Reason::InProgress).about(operation_id)),
         }
     }
+}
+
+/// What a call that may claim for itself has waited for.
+pub(crate) enum Waited {
+    /// The outcome.
+    Done(Done),
+    /// An attempt that failed.
+    Failed,
+    /// Nobody: the former run is not yet known to be silent.
+    Silent,
 }
 
 fn given_back(operation_id: OperationId) -> Error {
@@ -83,6 +105,26 @@ enum Found {
     GivenBack(OperationId),
     /// The bound was reached first.
     StillHeld(OperationId),
+}
+
+/// What a call waits for that may claim for itself, while nobody runs the work and it is not granted either: the former run must
+/// be silent for a while (`quiet`), which only the ledger knows the end of.
+#[derive(Default)]
+pub(crate) struct Silence {
+    pause: Duration,
+    waited: Duration,
+}
+
+impl Silence {
+    /// Waits before it is asked again. False once all these pauses have taken as long as the bound.
+    pub(crate) async fn pause(&mut self, bound: Duration) -> bool {
+        let left = bound.saturating_sub(self.waited);
+        let (first, longest) = limits::SILENCE_PAUSE;
+        self.pause = (self.pause * 2).clamp(first, longest);
+        self.waited += self.pause.min(left);
+        sleep(self.pause.min(left)).await;
+        !left.is_zero()
+    }
 }
 
 /// Waits until the claim is no longer held, at most this long. The ledger is read at least once.

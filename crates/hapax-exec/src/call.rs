@@ -51,6 +51,16 @@ pub enum Attach {
     Reject,
 }
 
+impl Attach {
+    /// How long at most.
+    pub(crate) fn bound(self) -> Duration {
+        match self {
+            Attach::Wait(bound) => bound,
+            Attach::Reject => Duration::ZERO,
+        }
+    }
+}
+
 /// What a second caller does when the first one gives the claim back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnRelease {

@@ -63,9 +63,9 @@ impl<L: Ledger> Lease<L> {
         self.due = Some((Report::Release(Ran::Perhaps), Vec::new()));
     }
 
-    /// What the ledger must hear.
-    pub(crate) fn due(&self) -> Option<&Report> {
-        self.due.as_ref().map(|(report, _)| report)
+    /// What the ledger must hear, and the journal events that belong to it.
+    pub(crate) fn due(&self) -> Option<&(Report, Vec<Append>)> {
+        self.due.as_ref()
     }
 
     /// The outcome's place in the spool, written already or not; whoever delivers the outcome clears it.

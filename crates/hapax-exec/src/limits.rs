@@ -19,6 +19,9 @@ pub const TERM_PART_LEFT: u32 = 3;
 /// How often one call asks for a grant: a spent attempt asks again, a waiter may as well (`on_release`).
 pub const ASKS: u32 = 16;
 
+/// First and longest pause of a call that may claim for itself and waits until the former run has been silent (L9).
+pub const SILENCE_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
 /// Reports that wait for an unreachable ledger in memory alone; beyond it a lease lapses instead. Those that lie in the spool as
 /// well are bounded by the spool.
 pub const OWED: usize = 65_536;

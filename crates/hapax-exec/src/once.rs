@@ -18,6 +18,7 @@ use hapax_core::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::attach::{Silence, Waited};
 use crate::call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled};
 use crate::error::{Error, Reason};
 use crate::late::Contradicted;
@@ -110,8 +111,9 @@ impl<L: Ledger> Executor<L> {
             OnRelease::Fail => 0,
             OnRelease::Retry(times) => times,
         };
-        let mut seen = None;
-        for _ in 0..limits::ASKS {
+        let (mut asks, mut silence, mut seen) = (0, Silence::default(), None);
+        while asks < limits::ASKS {
+            asks += 1;
             let request = request(&identity, &call);
             let attempt = request.attempt;
             let asked_at = boot_time();
@@ -138,11 +140,13 @@ impl<L: Ledger> Executor<L> {
                     return waited.map(Entered::Done);
                 }
                 Verdict::Held { operation_id, .. } => {
-                    match self.attach(identity.claim_id(), call.attach, operation_id).await {
-                        Err(error) if matches!(error.reason(), Reason::AttemptFailed { .. }) => {
-                            (retries, seen) = (retries - 1, Some(operation_id));
-                        }
-                        waited => return waited.map(Entered::Done),
+                    seen = Some(operation_id);
+                    match self.attach_or_ask(identity.claim_id(), call.attach, operation_id).await? {
+                        Waited::Done(done) => return Ok(Entered::Done(done)),
+                        Waited::Failed => retries -= 1,
+                        // Nothing was tried and failed: no retry is used up, and time bounds how often it is asked.
+                        Waited::Silent if silence.pause(call.attach.bound()).await => asks -= 1,
+                        Waited::Silent => return Err(Error::new(Reason::InProgress).about(operation_id)),
                     }
                 }
                 Verdict::Mismatch { operation_id, recipe, leaves } => {
@@ -183,10 +187,6 @@ impl<L: Ledger> Executor<L> {
         if held.grant.must_ask {
             match self.reconcile(&mut held).await? {
                 Asked::Never => {}
-                Asked::Unknown => {
-                    let cause = "nobody can say whether the former attempt happened".into();
-                    return self.conclude(held, Ended::Doubt(Doubt::Lapsed, cause)).await;
-                }
                 Asked::Ended(done) => return Ok(done),
             }
         }
@@ -223,7 +223,17 @@ impl<L: Ledger> Executor<L> {
                 Ok(_) => self.what_the_ledger_says(held).await.map(Asked::Ended),
                 Err(error) => Err(Error::from(error).about(held.grant.operation_id)),
             },
-            Reconciled::Unknown => Ok(Asked::Unknown),
+            // The doubt stays the one it was, whatever is given as its reason here; the ledger knows it. It also knows the
+            // outcome, if somebody else has brought one meanwhile (L5).
+            Reconciled::Unknown => {
+                match held.lease.report(&self.ledger, Report::Doubt(Doubt::Stated), Vec::new()).await {
+                    Ok(Ending::AlreadySettled(kept)) => Ok(Asked::Ended(done(kept, How::Replayed))),
+                    Ok(_) => self.what_the_ledger_says(held).await.map(Asked::Ended),
+                    Err(error) => {
+                        Err(Error::from(error).after_the_work_began().about(held.grant.operation_id))
+                    }
+                }
+            }
         }
     }
 
@@ -303,10 +313,12 @@ impl<L: Ledger> Executor<L> {
     async fn keep_for_later(&self, held: &mut Held<L>, error: hapax_core::Error) -> Error {
         let (claim, operation_id) = (held.claim(), held.grant.operation_id);
         let unknown = Error::new(Reason::OutcomeUnknown { doubt: None }).about(operation_id);
-        let (Some(spool), Some(Report::Settle(outcome, retention))) = (&self.spool, held.lease.due()) else {
+        let (Some(spool), Some((Report::Settle(outcome, retention), events))) =
+            (&self.spool, held.lease.due())
+        else {
             return unknown.because(format!("{error:#}"));
         };
-        let written = match spool.reserve(claim, held.grant.epoch, outcome, *retention) {
+        let written = match spool.reserve(claim, held.grant.epoch, outcome, *retention, events) {
             Ok(entry) => {
                 held.lease.spooled(Some(entry.clone()));
                 entry.write().await
@@ -419,7 +431,6 @@ fn boot_time() -> Duration {
 /// What became of an earlier attempt.
 enum Asked {
     Never,
-    Unknown,
     Ended(Done),
 }
 

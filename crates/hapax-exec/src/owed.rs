@@ -182,18 +182,29 @@ async fn pay<L: Ledger>(ledger: &L, debt: &mut Debt) -> Result<Option<Ending>, E
             Ok(None)
         }
         Debt::Report { claim, epoch, report, events, spooled } => {
-            let mut paid = ledger.report(*claim, *epoch, report.clone(), events.clone()).await;
-            if paid.as_ref().is_err_and(|error| error.kind() == Kind::Conflict) {
-                events.clear();
-                paid = ledger.report(*claim, *epoch, report.clone(), Vec::new()).await;
-            }
-            let ending = paid?;
+            let ending = tell(ledger, (*claim, *epoch), report, events).await?;
             if let Some(entry) = spooled.take() {
                 entry.settled();
             }
             Ok(Some(ending))
         }
     }
+}
+
+/// Reports, with the events that belong to it. Where the journal has moved on without them, the report is true all the same, and
+/// is told without them.
+pub(crate) async fn tell<L: Ledger>(
+    ledger: &L,
+    (claim, epoch): (ClaimId, Epoch),
+    report: &Report,
+    events: &mut Vec<Append>,
+) -> Result<Ending, Error> {
+    let told = ledger.report(claim, epoch, report.clone(), events.clone()).await;
+    if !told.as_ref().is_err_and(|error| error.kind() == Kind::Conflict) {
+        return told;
+    }
+    events.clear();
+    ledger.report(claim, epoch, report.clone(), Vec::new()).await
 }
 
 #[cfg(test)]
@@ -224,7 +235,7 @@ mod tests {
 
     async fn keep(spool: &Spool, claim: ClaimId, epoch: Epoch, report: &Report) -> Arc<Entry> {
         let Report::Settle(outcome, retention) = report else { panic!("not a settle") };
-        let entry = spool.reserve(claim, epoch, outcome, *retention).unwrap();
+        let entry = spool.reserve(claim, epoch, outcome, *retention, &[]).unwrap();
         entry.clone().write().await.unwrap();
         entry
     }

@@ -4,27 +4,31 @@
 //! settles what it finds, with the epoch it was granted under, before it accepts anything. The rules then decide whether
 //! the outcome still counts.
 
+mod format;
+
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use bytes::Bytes;
-use hapax_core::{ClaimId, Epoch, Error, Ledger, Outcome, Report, Retention};
+use hapax_core::claim::SettledBy;
+use hapax_core::journal::Append;
+use hapax_core::{ClaimId, Ending, Epoch, Error, Ledger, Outcome, Report, Retention, View};
 
 use crate::late::Contradicted;
 use crate::limits;
-
-/// What every spooled file starts with.
-const MAGIC: &[u8; 8] = b"hpxspl01";
+use crate::owed;
+use format::Spooled;
 
 /// What the name of a file ends with that is not whole yet.
 const WRITING: &str = "writing";
 
 /// What the name of a file ends with that cannot be read.
-const ASIDE: &str = "unreadable";
+const UNREADABLE: &str = "unreadable";
+
+/// What the name of a file ends with whose outcome the ledger has refused.
+const REFUSED: &str = "refused";
 
 /// A folder of outcomes that wait for the ledger.
 #[derive(Clone, Debug)]
@@ -73,8 +77,9 @@ impl Spool {
         epoch: Epoch,
         outcome: &Outcome,
         retention: Retention,
+        events: &[Append],
     ) -> Result<Arc<Entry>, Error> {
-        let content = encode(claim, epoch, outcome, retention);
+        let content = format::encode(claim, epoch, outcome, retention, events);
         let bytes = content.len() as u64;
         let mut taken = lock(&self.taken);
         if taken.files >= limits::SPOOL_FILES || taken.bytes + bytes > limits::SPOOL_BYTES {
@@ -86,28 +91,44 @@ impl Spool {
         Ok(Arc::new(Entry { spool: self.clone(), path, bytes, stage: Mutex::new(Stage::Reserved(content)) }))
     }
 
-    /// Settles everything that an earlier process left here. What cannot be read is set aside, never deleted.
+    /// Settles everything that an earlier process left here. What cannot be read, and what the ledger refuses, is set aside,
+    /// never deleted: perhaps this is not the ledger that the outcome belongs to.
     pub(crate) async fn settle_all<L: Ledger>(
         &self,
         ledger: &L,
         contradicted: &Contradicted,
     ) -> Result<(), Error> {
+        let mut refused = 0;
         for path in self.files()? {
             let content =
                 fs::read(&path).map_err(|error| broken("the spool cannot be read", &path, &error))?;
             let uncleared = |error: std::io::Error| broken("the spool cannot be cleared", &path, &error);
-            let Some((claim, epoch, outcome, retention)) = decode(&content) else {
-                fs::rename(&path, path.with_extension(ASIDE)).map_err(uncleared)?;
+            let Some(Spooled { claim, epoch, outcome, retention, mut events }) = format::decode(&content)
+            else {
+                fs::rename(&path, path.with_extension(UNREADABLE)).map_err(uncleared)?;
                 tracing::error!(
                     entry = %path.display(),
-                    "an outcome in the spool cannot be read; it was set aside as .{ASIDE}"
+                    "an outcome in the spool cannot be read; it was set aside as .{UNREADABLE}"
                 );
                 continue;
             };
             let report = Report::Settle(outcome.clone(), retention);
-            let ending = ledger.report(claim, epoch, report, Vec::new()).await?;
-            fs::remove_file(&path).map_err(uncleared)?;
+            let ending = owed::tell(ledger, (claim, epoch), &report, &mut events).await?;
+            if is_settled_for_good(ledger, (claim, epoch), &ending).await? {
+                fs::remove_file(&path).map_err(uncleared)?;
+            } else {
+                fs::rename(&path, path.with_extension(REFUSED)).map_err(uncleared)?;
+                refused += 1;
+            }
             contradicted.heard(ledger, (claim, epoch), &outcome, &ending).await;
+        }
+        if refused > 0 {
+            tracing::error!(
+                refused,
+                folder = %self.folder.display(),
+                "outcomes in the spool were refused and set aside as .{REFUSED}: either their claims have changed hands, or this \
+                 is another ledger than theirs; then rename them to .outcome and start on theirs"
+            );
         }
         Ok(())
     }
@@ -180,6 +201,20 @@ impl Drop for Entry {
     }
 }
 
+/// Whether nothing is lost with the file: the ledger has the outcome, or its audit has because an operator had settled the
+/// claim, or it must not be kept because the claim was erased.
+async fn is_settled_for_good<L: Ledger>(
+    ledger: &L,
+    (claim, epoch): (ClaimId, Epoch),
+    ending: &Ending,
+) -> Result<bool, Error> {
+    if matches!(ending, Ending::Settled(_) | Ending::AlreadySettled(_)) {
+        return Ok(true);
+    }
+    let Some(View::Settled(kept)) = ledger.peek(claim).await? else { return Ok(false) };
+    Ok(kept.epoch > epoch && (kept.by == SettledBy::Operator || kept.outcome == Outcome::Erased))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -198,93 +233,16 @@ fn broken(message: &'static str, path: &Path, error: &std::io::Error) -> Error {
     Error::unavailable(message).with_detail(format!("{}: {error}", path.display()))
 }
 
-fn encode(claim: ClaimId, epoch: Epoch, outcome: &Outcome, retention: Retention) -> Vec<u8> {
-    let (kind, status, bytes): (u8, u16, &[u8]) = match outcome {
-        Outcome::Succeeded(bytes) => (0, 0, bytes),
-        Outcome::Refused(bytes) => (1, 0, bytes),
-        Outcome::NotKept { status } => (2, *status, &[]),
-        Outcome::Erased => (3, 0, &[]),
-    };
-    let (keep, micros) = match retention {
-        Retention::For(duration) => (0u8, duration.as_micros()),
-        Retention::SinceGrant(duration) => (1, duration.as_micros()),
-        Retention::Forever => (2, 0),
-    };
-    let mut content = Vec::with_capacity(MAGIC.len() + 64 + bytes.len());
-    content.extend_from_slice(MAGIC);
-    content.extend_from_slice(claim.as_bytes());
-    content.extend_from_slice(&epoch.packed().to_be_bytes());
-    content.push(kind);
-    content.extend_from_slice(&status.to_be_bytes());
-    content.push(keep);
-    content.extend_from_slice(&u64::try_from(micros).unwrap_or(u64::MAX).to_be_bytes());
-    content.extend_from_slice(bytes);
-    let sum = crc32fast::hash(&content);
-    content.extend_from_slice(&sum.to_be_bytes());
-    content
-}
-
-/// `None` for a file that is not what was written.
-fn decode(content: &[u8]) -> Option<(ClaimId, Epoch, Outcome, Retention)> {
-    let (body, sum) = content.split_last_chunk::<4>()?;
-    if crc32fast::hash(body) != u32::from_be_bytes(*sum) {
-        return None;
-    }
-    let (magic, rest) = body.split_first_chunk::<8>()?;
-    let (claim, rest) = rest.split_first_chunk::<32>()?;
-    let (epoch, rest) = rest.split_first_chunk::<8>()?;
-    let (&kind, rest) = rest.split_first()?;
-    let (status, rest) = rest.split_first_chunk::<2>()?;
-    let (&keep, rest) = rest.split_first()?;
-    let (micros, bytes) = rest.split_first_chunk::<8>()?;
-    let bytes = Bytes::copy_from_slice(bytes);
-    let outcome = match kind {
-        0 => Outcome::Succeeded(bytes),
-        1 => Outcome::Refused(bytes),
-        2 => Outcome::NotKept { status: u16::from_be_bytes(*status) },
-        3 => Outcome::Erased,
-        _ => return None,
-    };
-    let duration = Duration::from_micros(u64::from_be_bytes(*micros));
-    let retention = match keep {
-        0 => Retention::For(duration),
-        1 => Retention::SinceGrant(duration),
-        2 => Retention::Forever,
-        _ => return None,
-    };
-    (magic == MAGIC).then(|| {
-        (ClaimId::from_bytes(*claim), Epoch::from_packed(u64::from_be_bytes(*epoch)), outcome, retention)
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use bytes::Bytes;
 
-    #[test]
-    fn an_outcome_reads_back_as_it_was_spooled_and_a_damaged_one_does_not() {
-        let (claim, epoch) = (ClaimId::from_bytes([3; 32]), Epoch::new(1, 9).unwrap());
-        let outcomes = [
-            Outcome::Succeeded(Bytes::from_static(b"paid")),
-            Outcome::Refused(Bytes::new()),
-            Outcome::NotKept { status: 201 },
-        ];
-        for outcome in outcomes {
-            let retention = Retention::For(Duration::from_secs(60));
-            let content = encode(claim, epoch, &outcome, retention);
-            assert_eq!(decode(&content), Some((claim, epoch, outcome, retention)));
-            for at in 0..content.len() {
-                let mut damaged = content.clone();
-                damaged[at] ^= 1;
-                assert_eq!(decode(&damaged), None, "byte {at}");
-            }
-            assert_eq!(decode(&content[..content.len() - 1]), None);
-        }
-    }
+    use super::*;
 
     fn reserve(spool: &Spool, number: u8) -> Result<Arc<Entry>, Error> {
         let (claim, epoch) = (ClaimId::from_bytes([number; 32]), Epoch::new(1, 9).unwrap());
-        spool.reserve(claim, epoch, &Outcome::Succeeded(Bytes::from_static(b"paid")), Retention::Forever)
+        let outcome = Outcome::Succeeded(Bytes::from_static(b"paid"));
+        spool.reserve(claim, epoch, &outcome, Retention::Forever, &[])
     }
 
     fn keep(spool: &Spool, number: u8) -> Result<Arc<Entry>, Error> {

@@ -2,7 +2,8 @@
 
 use super::standing::{current, lease_end};
 use super::{
-    Ask, Change, Claim, Doubt, Grant, Now, Ran, Rerun, SetAnswer, SettledBy, State, Terms, Verdict, View,
+    Ask, Change, Claim, Doubt, Doubted, Grant, Now, Ran, Rerun, SetAnswer, SettledBy, State, Terms, Verdict,
+    View,
 };
 use crate::limits;
 use crate::outcome::{Outcome, Retention};
@@ -85,6 +86,7 @@ fn grant_anew(ask: &Ask, now: &Now) -> (Change, Verdict) {
             granted_at: now.time,
             session: ask.session,
             earlier_may_have_run: false,
+            doubted: None,
             state: State::Held { run_until: now.time.after(ask.terms.max_run) },
         },
         false,
@@ -107,10 +109,21 @@ fn grant_over(present: &Claim, ask: &Ask, now: &Now, must_ask: bool) -> (Change,
             granted_at: now.time,
             session: ask.session,
             earlier_may_have_run: perhaps,
+            doubted: must_ask.then(|| doubted(present, now)),
             state: State::Held { run_until: now.time.after(ask.terms.max_run) },
         },
         must_ask,
     )
+}
+
+/// What the next holder must ask about.
+fn doubted(present: &Claim, now: &Now) -> Doubted {
+    let (reason, since) = match present.state {
+        State::InDoubt { reason, since, .. } => (reason, since),
+        // The grant said safe, this caller wants it to be asked: the doubt begins here.
+        _ => (Doubt::Failed, now.time),
+    };
+    Doubted { reason, since, session: present.session, granted_at: present.granted_at }
 }
 
 fn granted(claim: Claim, must_ask: bool) -> (Change, Verdict) {

@@ -3,6 +3,8 @@
 //! A report counts only under the current epoch. Under it a settle is accepted however late it comes: a true outcome is
 //! never thrown away.
 
+use std::borrow::Cow;
+
 use super::standing::{current, lease_end};
 use super::{Change, Claim, Doubt, Ending, Now, Ran, Report, Rerun, SettledBy, State};
 use crate::id::Epoch;
@@ -50,16 +52,18 @@ fn cleared(claim: &Claim, now: &Now) -> (Change, Ending) {
     if !claim.earlier_may_have_run || ending == Ending::LostLease {
         return (Change::None, ending);
     }
-    (Change::Put(Claim { earlier_may_have_run: false, ..claim.clone() }), ending)
+    (Change::Put(Claim { earlier_may_have_run: false, doubted: None, ..claim.clone() }), ending)
 }
 
 fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> (Change, Ending) {
+    let granted_at = claim.doubted.map_or(claim.granted_at, |doubted| doubted.granted_at);
     let mut after = claim.with(State::Settled {
         outcome: outcome.clone(),
         settled_at: now.time,
-        keep_until: retention.keep_until(claim.granted_at, now.time),
+        keep_until: retention.keep_until(granted_at, now.time),
         by: SettledBy::Holder,
     });
+    after.leave_to_the_run();
     after.earlier_may_have_run = false;
     let Some(kept) = after.kept() else { unreachable!("it was settled just now") };
     (Change::Put(after), Ending::Settled(kept))
@@ -71,7 +75,9 @@ fn release(claim: &Claim, ran: Ran, now: &Now) -> (Change, Ending) {
     match (&claim.state, ran, claim.terms.rerun) {
         (State::Released { ran: Ran::No, .. }, _, _) => (Change::None, Ending::Released),
         // Only the lapse of a lease can be taken back or explained by the one who held it.
-        (State::InDoubt { reason, .. }, _, _) if *reason != Doubt::Lapsed => (Change::None, Ending::InDoubt),
+        (State::InDoubt { reason, .. }, _, _) if *reason != Doubt::Lapsed || only_asked(claim) => {
+            (Change::None, Ending::InDoubt)
+        }
         (_, Ran::No, _) | (_, Ran::Perhaps, Rerun::Safe) => {
             (Change::Put(claim.with(State::Released { since: now.time, ran })), Ending::Released)
         }
@@ -81,7 +87,9 @@ fn release(claim: &Claim, ran: Ran, now: &Now) -> (Change, Ending) {
 
 fn doubt(claim: &Claim, reason: Doubt, now: &Now) -> (Change, Ending) {
     match claim.state {
-        State::InDoubt { reason: present, .. } if present == reason || present == Doubt::Paused => {
+        State::InDoubt { reason: present, .. }
+            if present == reason || present == Doubt::Paused || only_asked(claim) =>
+        {
             (Change::None, Ending::InDoubt)
         }
         State::Released { ran: Ran::No, .. } => (Change::None, Ending::Released),
@@ -89,8 +97,31 @@ fn doubt(claim: &Claim, reason: Doubt, now: &Now) -> (Change, Ending) {
     }
 }
 
-/// Whoever was granted the claim in order to ask has asked: the next one waits its turn.
+/// Whoever was granted the claim in order to ask has asked: the next one waits its turn, and the doubt is the one it was.
 fn put_in_doubt(claim: &Claim, reason: Doubt, now: &Now) -> (Change, Ending) {
     let asked_at = claim.earlier_may_have_run.then_some(now.time);
-    (Change::Put(claim.with(State::InDoubt { reason, since: now.time, asked_at })), Ending::InDoubt)
+    match claim.doubted {
+        Some(doubted) => still_in_doubt(claim.in_doubt_again(doubted, asked_at), now),
+        None => {
+            (Change::Put(claim.with(State::InDoubt { reason, since: now.time, asked_at })), Ending::InDoubt)
+        }
+    }
+}
+
+/// A former doubt, unless it has ended while it was asked about (L10).
+fn still_in_doubt(again: Claim, now: &Now) -> (Change, Ending) {
+    let Some(present) = current(Some(&again), now).map(Cow::into_owned) else {
+        return (Change::Put(again), Ending::LostLease);
+    };
+    let ending = match present.state {
+        State::Released { .. } => Ending::Released,
+        _ => Ending::InDoubt,
+    };
+    (Change::Put(present), ending)
+}
+
+/// Whether the holder of this epoch had to ask and never cleared it: then it has not run the work, and the doubt is not its
+/// own.
+fn only_asked(claim: &Claim) -> bool {
+    claim.earlier_may_have_run && claim.terms.rerun == Rerun::Ask
 }

@@ -29,8 +29,11 @@ pub(super) fn lease_end(run_until: Timestamp, now: &Now) -> Timestamp {
     now.holder.until.min(run_until)
 }
 
-/// A lapsed lease: released where running again is safe, in doubt everywhere else.
+/// A lapsed lease: released where running again is safe, in doubt everywhere else; as before where it was only to be asked.
 fn lapse(claim: &Claim, run_until: Timestamp, now: &Now) -> Claim {
+    if let Some(doubted) = claim.doubted {
+        return claim.in_doubt_again(doubted, None);
+    }
     claim.with(match claim.terms.rerun {
         Rerun::Safe => State::Released { since: last_sign(claim, now), ran: Ran::Perhaps },
         Rerun::Ask | Rerun::Unsafe => {

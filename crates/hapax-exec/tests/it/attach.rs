@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax_core::{Ledger, Outcome};
+use hapax_core::{Ledger, Outcome, Rerun};
 use hapax_exec::{Attach, Ended, Executor, How, OnRelease};
 use hapax_store::Options;
 use hapax_store::embedded::Embedded;
@@ -91,6 +91,24 @@ async fn a_waiter_is_told_that_the_attempt_failed_and_may_retry_if_it_said_so() 
         match (second.await.unwrap(), code) {
             (Err(error), Some(code)) => assert_eq!((error.code(), effects.count()), (code, 0)),
             (Ok(done), None) => assert_eq!((done.how, effects.count()), (How::Executed, 1)),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_may_retry_waits_until_the_former_run_has_been_silent_or_its_bound_is_reached_l6_l9() {
+    let (executor, _) = executor();
+    for (quiet, bound, code) in [(300, 60_000, None), (3_600_000, 100, Some("in-progress"))] {
+        let (effects, key) = (Effects::default(), quiet.to_string());
+        let (quiet, bound) = (Duration::from_millis(quiet), Duration::from_millis(bound));
+        let call = || call(&key).rerun(Rerun::Safe).quiet(quiet).on_release(OnRelease::Retry(1));
+        let failed = executor.once(call(), effects.then(Ended::Unknown("reset".into()))).await.unwrap_err();
+        assert_eq!(failed.code(), "attempt-failed");
+        let call = call().attach(Attach::Wait(bound));
+        match (executor.once(call, effects.then(Ended::succeeded("second"))).await, code) {
+            (Ok(done), None) => assert_eq!((done.how, effects.count()), (How::Executed, 2)),
+            (Err(error), Some(code)) => assert_eq!((error.code(), effects.count()), (code, 1)),
             (other, _) => panic!("{other:?}"),
         }
     }

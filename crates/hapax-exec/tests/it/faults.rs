@@ -223,7 +223,7 @@ async fn what_is_owed_is_delivered_however_long_the_ledger_was_away() {
     .await;
 }
 
-fn an_event(expect: Expect) -> Append {
+pub(crate) fn an_event(expect: Expect) -> Append {
     let event = NewEvent { kind: "PAID".into(), payload: "{}".into(), chain: Chain::V2 };
     Append {
         stream: Stream::new("receipts/local").unwrap(),

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hapax_core::{Doubt, Executed, Identity, Ledger as _, OperationId, Outcome, Rerun, Retry, View};
+use hapax_core::{
+    Decision, Doubt, Executed, Identity, Inspect as _, Ledger as _, Operated, OperationId, Outcome, Report,
+    Rerun, Retention, Retry, Verb, View,
+};
 use hapax_exec::{Attach, Call, DeadLetter, Ended, Executor, Failure, How, Reason, Reconciled, Settings};
 use hapax_store::memory::Memory;
 use hapax_store::{Lifecycle as _, Options};
@@ -240,6 +243,53 @@ async fn what_a_dead_process_held_is_in_doubt_taken_over_or_asked_about() {
         assert!(matches!(seen, Some(View::InDoubt { reason: Doubt::Lapsed, .. })), "written down: {seen:?}");
     }
     assert_eq!(asked.count(), 1, "a doubt is not asked about more than every 10 s");
+}
+
+#[tokio::test]
+async fn who_asks_in_vain_is_told_the_true_doubt_and_keeps_no_operator_from_releasing_it_l6_l8() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    let failed = effects.then(Ended::Unknown("reset".into()));
+    executor.once(call("k").rerun(Rerun::Ask), failed).await.unwrap_err();
+    let unknown = || call("k").reconcile(|_| async { Reconciled::Unknown });
+    for _ in 0..2 {
+        let error = executor.once(unknown(), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+        assert!(matches!(error.reason(), Reason::OutcomeUnknown { doubt: Some(Doubt::Failed) }), "{error:?}");
+    }
+    let record = ledger.inner().record(claim_id("k")).await.unwrap().unwrap();
+    let decision = Decision {
+        seen: record.claim.epoch,
+        verb: Verb::Release { force: false },
+        actor: "ann".into(),
+        reason: "asked the bank".into(),
+    };
+    let decided = ledger.inner().decide(claim_id("k"), decision).await.unwrap();
+    assert!(matches!(decided, Operated::Done(_)), "{decided:?}");
+    let done = executor.once(unknown(), effects.then(Ended::succeeded("paid"))).await.unwrap();
+    assert_eq!((done.how, effects.count()), (How::Executed, 2));
+}
+
+#[tokio::test]
+async fn who_asks_in_vain_and_lost_the_lease_is_answered_from_the_ledger_l5() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    let failed = effects.then(Ended::Unknown("reset".into()));
+    executor.once(call("k").rerun(Rerun::Ask), failed).await.unwrap_err();
+    let meddling = ledger.clone();
+    let late = call("k").reconcile(move |attempt| {
+        let meddling = meddling.clone();
+        async move {
+            // It takes so long that the claim lapses, and an operator settles it meanwhile.
+            let (id, epoch) = (attempt.claim.unwrap(), attempt.epoch.unwrap());
+            meddling.report(id, epoch, Report::Doubt(Doubt::Lapsed), vec![]).await.unwrap();
+            let verb = Verb::Settle(Outcome::Succeeded("by hand".into()), Retention::Forever);
+            let (actor, reason) = ("ann".into(), "asked the bank".into());
+            let decision = Decision { seen: epoch, verb, actor, reason };
+            meddling.inner().decide(id, decision).await.unwrap();
+            Reconciled::Unknown
+        }
+    });
+    let done = executor.once(late, effects.then(Ended::succeeded("paid"))).await.unwrap();
+    assert_eq!((done.value, effects.count()), (Outcome::Succeeded("by hand".into()), 1));
+    assert_ne!(done.how, How::Executed);
 }
 
 #[tokio::test]

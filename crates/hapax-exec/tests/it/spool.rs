@@ -3,12 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hapax_core::{Executed, Ledger as _, Outcome, View};
-use hapax_exec::{Ended, Executor, How, Settings};
+use hapax_core::journal::{Expect, Stream};
+use hapax_core::{
+    Decision, Doubt, Executed, Inspect as _, Journal as _, Ledger as _, Operated, Outcome, Report, Retention,
+    Verb, View,
+};
+use hapax_exec::{Attempt, Ended, Executor, How, Settings};
 use hapax_store::Options;
 use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
 
+use crate::faults::an_event;
 use crate::{Effects, call, claim_id, eventually};
 
 async fn spooling(ledger: &Faulty<Memory>, folder: &Path) -> Executor<Faulty<Memory>> {
@@ -205,4 +210,75 @@ async fn a_damaged_file_is_set_aside_and_not_deleted() {
         executor.ledger().peek(hapax_core::ClaimId::from_bytes([0; 32])).await,
         Ok(None::<View>)
     ));
+}
+
+fn memory() -> Memory {
+    Memory::open(Options::default())
+}
+
+/// An outcome in the spool that only the next process can settle: this one never reaches the ledger again.
+async fn leave_behind<F>(store: &Memory, folder: &Path, work: impl FnOnce(Attempt) -> F)
+where
+    F: Future<Output = Ended>,
+{
+    let cut_off = Faulty::new(store.clone());
+    let executor = spooling(&cut_off, folder).await;
+    let work = |attempt| {
+        cut_off.set_away(true);
+        work(attempt)
+    };
+    assert_eq!(executor.once(call("k"), work).await.unwrap_err().code(), "outcome-pending");
+    assert_eq!(waiting(folder).len(), 1);
+}
+
+#[tokio::test]
+async fn starting_once_on_another_ledger_sets_a_spooled_outcome_aside_and_loses_nothing_l15() {
+    let (folder, effects, store) = (tempfile::tempdir().unwrap(), Effects::default(), memory());
+    leave_behind(&store, folder.path(), effects.then(Ended::succeeded("paid"))).await;
+    let left = waiting(folder.path());
+
+    drop(spooling(&Faulty::new(memory()), folder.path()).await);
+    let aside = waiting(folder.path());
+    assert_eq!(aside, [left[0].replace(".outcome", ".refused")]);
+
+    // Renamed, and on its own ledger, it is settled.
+    std::fs::rename(folder.path().join(&aside[0]), folder.path().join(&left[0])).unwrap();
+    let next = spooling(&Faulty::new(store), folder.path()).await;
+    assert!(waiting(folder.path()).is_empty());
+    let done = next.once(call("k"), effects.then(Ended::succeeded("again"))).await.unwrap();
+    assert_eq!((done.how, effects.count()), (How::Replayed, 1));
+}
+
+#[tokio::test]
+async fn a_spooled_outcome_that_the_audit_keeps_or_that_was_erased_is_not_set_aside_l8_l15() {
+    for erase in [false, true] {
+        let (folder, store) = (tempfile::tempdir().unwrap(), memory());
+        leave_behind(&store, folder.path(), Effects::default().then(Ended::succeeded("paid"))).await;
+        let record = store.record(claim_id("k")).await.unwrap().unwrap();
+        let doubt = Report::Doubt(Doubt::Stated);
+        store.report(claim_id("k"), record.claim.epoch, doubt, vec![]).await.unwrap();
+        let by_hand = Verb::Settle(Outcome::Succeeded("by hand".into()), Retention::Forever);
+        let mut seen = record.claim.epoch;
+        for verb in [Some(by_hand), erase.then_some(Verb::Erase)].into_iter().flatten() {
+            let decision = Decision { seen, verb, actor: "ann".into(), reason: "asked the bank".into() };
+            let decided = store.decide(claim_id("k"), decision).await.unwrap();
+            let Operated::Done(Some(epoch)) = decided else { panic!("{decided:?}") };
+            seen = epoch;
+        }
+        drop(spooling(&Faulty::new(store), folder.path()).await);
+        assert_eq!(waiting(folder.path()), [""; 0], "erased: {erase}");
+    }
+}
+
+#[tokio::test]
+async fn a_spooled_outcome_is_settled_with_its_journal_events_after_a_restart_l18() {
+    for (expect, length) in [(Expect::Any, Some(1)), (Expect::Version(7), None)] {
+        let (folder, store) = (tempfile::tempdir().unwrap(), memory());
+        let ended = Ended::SettledWith(Outcome::Succeeded("paid".into()), vec![an_event(expect)]);
+        leave_behind(&store, folder.path(), |_| std::future::ready(ended)).await;
+        drop(spooling(&Faulty::new(store.clone()), folder.path()).await);
+        let head = store.head(&Stream::new("receipts/local").unwrap()).await.unwrap();
+        assert_eq!(head.map(|head| head.length), length, "{expect:?}");
+        assert!(matches!(store.peek(claim_id("k")).await, Ok(Some(View::Settled(_)))));
+    }
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen, SettledBy};
 use hapax_core::{
-    AttemptId, Claim, ClaimId, Doubt, Epoch, Error, Fingerprint, Identity, OperationId, Outcome, Ran,
-    RecipeId, Rerun, SessionId, State, StateName, Terms, Timestamp, limits,
+    AttemptId, Claim, ClaimId, Doubt, Doubted, Epoch, Error, Fingerprint, Identity, OperationId, Outcome,
+    Ran, RecipeId, Rerun, SessionId, State, StateName, Terms, Timestamp, limits,
 };
 use rusqlite::Row;
 
@@ -127,7 +127,18 @@ impl<'a> Columns<'a> {
             identity,
         };
         columns.put_state(&claim.state);
+        if let Some(doubted) = claim.doubted {
+            columns.put_doubted(doubted);
+        }
         columns
+    }
+
+    /// What a held claim is asked about, in columns that it has no other use for.
+    fn put_doubted(&mut self, doubted: Doubted) {
+        self.since = doubted.since.as_micros();
+        self.why = doubt_code(doubted.reason);
+        self.asked_at = Some(doubted.granted_at.as_micros());
+        self.status = Some(doubted.session.0.cast_signed());
     }
 
     fn put_state(&mut self, state: &State) {
@@ -255,8 +266,22 @@ impl<'a> Columns<'a> {
             granted_at: Timestamp::from_micros(self.granted_at),
             session: SessionId(self.session.cast_unsigned()),
             earlier_may_have_run: self.may_have_run != 0,
+            doubted: self.doubted()?,
             state: self.state()?,
         })
+    }
+
+    fn doubted(&self) -> Result<Option<Doubted>, Error> {
+        let (Some(granted_at), Some(session)) = (self.asked_at, self.status) else { return Ok(None) };
+        if state_of(self.state)? != StateName::Held {
+            return Ok(None);
+        }
+        Ok(Some(Doubted {
+            reason: doubt_of(self.why)?,
+            since: Timestamp::from_micros(self.since),
+            session: SessionId(session.cast_unsigned()),
+            granted_at: Timestamp::from_micros(granted_at),
+        }))
     }
 
     fn terms(&self) -> Result<Terms, Error> {

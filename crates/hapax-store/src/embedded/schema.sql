@@ -46,7 +46,8 @@ CREATE UNIQUE INDEX shelves_name ON shelves (tenant, project, operation);
 -- A claim's id is its shelf (id >> 40) and its place there, in the order of opening. A row has nearly the
 -- same length in every state, so that a settle overwrites it in place: what does not apply is the greatest
 -- number (a time that never comes), or for `outcome` a negative one; and codes start at 2, because SQLite
--- stores 0 and 1 in no bytes at all.
+-- stores 0 and 1 in no bytes at all. The row of a held claim that must be asked about has the doubt in `since` and
+-- `why`, and the grant that it is about in `asked_at` (when) and `status` (the session).
 CREATE TABLE claims (
     id INTEGER PRIMARY KEY,
     digest BLOB NOT NULL,

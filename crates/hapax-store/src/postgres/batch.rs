@@ -58,7 +58,7 @@ impl Claiming {
             mark,
             reply,
             encoded_identity: request.identity.encode(),
-            packed_terms: pack_terms(&request.terms),
+            packed_terms: pack_terms(&request.terms, None),
             packed_fingerprint: pack_fingerprint(&request.fingerprint),
             identity: request.identity,
         }

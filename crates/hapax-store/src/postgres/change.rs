@@ -284,7 +284,7 @@ impl<'a> Put<'a> {
             attempt: after.attempt.into(),
             operation_id: after.operation_id.into(),
             fingerprint: pack_fingerprint(&after.fingerprint).to_vec(),
-            terms: pack_terms(&after.terms),
+            terms: pack_terms(&after.terms, after.doubted),
             identity,
             leaves: after.leaves.as_ref().map(|leaves| leaves.as_bytes().to_vec()),
             kind: outcome.map(|outcome| outcome.kind),

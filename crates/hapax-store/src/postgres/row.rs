@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use hapax_core::claim::{DoubtEnds, DoubtThen, SettledBy};
 use hapax_core::{
-    AttemptId, Claim, Doubt, Epoch, Error, Fingerprint, Identity, Leaves, OperationId, Outcome, Ran,
+    AttemptId, Claim, Doubt, Doubted, Epoch, Error, Fingerprint, Identity, Leaves, OperationId, Outcome, Ran,
     RecipeId, Rerun, Retention, SessionId, Sign, State, StateName, Terms, Timestamp,
 };
 use tokio_postgres::Row;
@@ -121,15 +121,23 @@ fn unpack_fingerprint(bytes: &[u8]) -> Option<Fingerprint> {
 }
 
 const TERMS_VERSION: u8 = 1;
+/// What is asked about stands before the terms. Who knows only the first version cannot read such a claim, and lets nobody run.
+const DOUBTED_VERSION: u8 = 2;
 
 /// Terms are compared whole by those who ask, so they are kept to the nanosecond.
-pub(super) fn pack_terms(terms: &Terms) -> Vec<u8> {
+pub(super) fn pack_terms(terms: &Terms, doubted: Option<Doubted>) -> Vec<u8> {
     let rerun = match terms.rerun {
         Rerun::Safe => 1,
         Rerun::Ask => 2,
         Rerun::Unsafe => 3,
     };
-    let mut bytes = Vec::with_capacity(24);
+    let mut bytes = Vec::with_capacity(if doubted.is_some() { 50 } else { 24 });
+    if let Some(doubted) = doubted {
+        bytes.extend([DOUBTED_VERSION, doubt_letter(doubted.reason)]);
+        bytes.extend(doubted.since.as_micros().to_be_bytes());
+        bytes.extend(doubted.session.0.to_be_bytes());
+        bytes.extend(doubted.granted_at.as_micros().to_be_bytes());
+    }
     bytes.extend([TERMS_VERSION, rerun]);
     for duration in [terms.quiet, terms.max_run, terms.give_up] {
         pack_duration(&mut bytes, duration);
@@ -144,7 +152,25 @@ pub(super) fn pack_terms(terms: &Terms) -> Vec<u8> {
     bytes
 }
 
-fn unpack_terms(bytes: &[u8]) -> Option<Terms> {
+fn unpack_terms(bytes: &[u8]) -> Option<(Terms, Option<Doubted>)> {
+    match bytes.split_first_chunk()? {
+        (&[DOUBTED_VERSION, reason], rest) => {
+            let (since, rest) = rest.split_first_chunk()?;
+            let (session, rest) = rest.split_first_chunk()?;
+            let (granted_at, rest) = rest.split_first_chunk()?;
+            let doubted = Doubted {
+                reason: doubt_of(reason)?,
+                since: Timestamp::from_micros(i64::from_be_bytes(*since)),
+                session: SessionId(u64::from_be_bytes(*session)),
+                granted_at: Timestamp::from_micros(i64::from_be_bytes(*granted_at)),
+            };
+            Some((unpack_plain_terms(rest)?, Some(doubted)))
+        }
+        _ => Some((unpack_plain_terms(bytes)?, None)),
+    }
+}
+
+fn unpack_plain_terms(bytes: &[u8]) -> Option<Terms> {
     let (&[version, rerun], mut rest) = bytes.split_first_chunk()?;
     let rerun = match rerun {
         1 => Rerun::Safe,
@@ -299,6 +325,11 @@ fn doubt_letter(reason: Doubt) -> u8 {
     }
 }
 
+fn doubt_of(letter: u8) -> Option<Doubt> {
+    let reasons = [Doubt::Lapsed, Doubt::Failed, Doubt::Stated, Doubt::Paused];
+    reasons.into_iter().find(|reason| doubt_letter(*reason) == letter)
+}
+
 /// A claim as it was read, with what deciding about it takes.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
@@ -325,18 +356,22 @@ impl Stored {
         let leaves =
             get::<Option<&[u8]>>(row, at(18))?.map(|bytes| Leaves::from_bytes(bytes.to_vec())).transpose()?;
         let session: i64 = get(row, at(6))?;
+        let (terms, doubted) = unpack_terms(get(row, at(16))?).ok_or_else(|| unreadable("terms"))?;
+        let state = read_state(row, first)?;
         let claim = Claim {
             epoch: epoch(get(row, at(1))?),
             attempt: AttemptId::from_bytes(attempt.0),
             operation_id: OperationId::from_bytes(operation_id.0),
             fingerprint: unpack_fingerprint(get(row, at(15))?).ok_or_else(|| unreadable("fingerprint"))?,
             leaves,
-            terms: unpack_terms(get(row, at(16))?).ok_or_else(|| unreadable("terms"))?,
+            terms,
             opened_at: Timestamp::from_micros(get(row, at(2))?),
             granted_at: Timestamp::from_micros(get(row, at(3))?),
             session: SessionId(session.cast_unsigned()),
             earlier_may_have_run: get(row, at(10))?,
-            state: read_state(row, first)?,
+            // The fast settle leaves the terms as they are.
+            doubted: doubted.filter(|_| state.name() == StateName::Held),
+            state,
         };
         let holder = match (get::<Option<i64>>(row, at(19))?, get::<Option<i64>>(row, at(20))?) {
             (Some(last), Some(until)) => {
@@ -388,10 +423,7 @@ fn read_state(row: &Row, first: usize) -> Result<State, Error> {
             }
         }
         StateName::InDoubt => {
-            let reasons = [Doubt::Lapsed, Doubt::Failed, Doubt::Stated, Doubt::Paused];
-            let reason =
-                reasons.into_iter().find(|reason| doubt_letter(*reason) == note).ok_or_else(bad_note)?;
-            State::InDoubt { reason, since, asked_at: until }
+            State::InDoubt { reason: doubt_of(note).ok_or_else(bad_note)?, since, asked_at: until }
         }
         StateName::Released => State::Released {
             since,
@@ -418,14 +450,20 @@ mod tests {
             give_up: Duration::new(7, 999_999_999),
             doubt: Some(DoubtEnds { after: Duration::from_secs(3), then: DoubtThen::Forget }),
         };
-        for terms in [plain, odd] {
-            assert_eq!(unpack_terms(&pack_terms(&terms)), Some(terms));
+        let doubted = Doubted {
+            reason: Doubt::Stated,
+            since: Timestamp::from_micros(7),
+            session: SessionId(u64::MAX),
+            granted_at: Timestamp::NEVER,
+        };
+        for (terms, doubted) in [(plain, None), (odd.clone(), None), (odd, Some(doubted))] {
+            assert_eq!(unpack_terms(&pack_terms(&terms, doubted)), Some((terms, doubted)));
         }
     }
 
     #[test]
     fn mangled_terms_are_not_read() {
-        let good = pack_terms(&Terms::default());
+        let good = pack_terms(&Terms::default(), None);
         for bytes in [&[][..], &[1], &[2, 1, 0, 0, 0], &good[..good.len() - 1], &[1, 9, 0, 0, 0], &[0xff; 40]]
         {
             assert_eq!(unpack_terms(bytes), None, "{bytes:?}");

@@ -103,6 +103,17 @@ impl Config {
     pub const ASK_LOST: Config =
         Config { name: "ask, lost commands", processes: 2, losses: 2, ..Config::ASK };
 
+    /// Operators who resolve doubts that were asked about in vain.
+    pub const ASK_OPERATORS: Config = Config {
+        name: "ask, operators",
+        processes: 2,
+        callers: 2,
+        crashes: 0,
+        decisions: 1,
+        switches: Switches { release: true, settle: true, ..ASKING },
+        ..Config::ASK
+    };
+
     /// Operators and time, over work in the process itself.
     pub const OPERATORS: Config = Config {
         name: "operators",
@@ -175,12 +186,13 @@ impl Config {
     };
 
     /// What is checked every time.
-    pub const ALL: [Config; 10] = [
+    pub const ALL: [Config; 11] = [
         Config::UNSAFE,
         Config::SAFE,
         Config::QUIET,
         Config::ASK,
         Config::ASK_LOST,
+        Config::ASK_OPERATORS,
         Config::OPERATORS,
         Config::OPERATORS_REMOTE,
         Config::TABLE,

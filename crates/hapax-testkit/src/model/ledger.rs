@@ -249,7 +249,12 @@ impl Turn<'_> {
 
     fn watch_operator(&self, verb: &Verb, operated: &Operated, before: Option<&Claim>, now: &Now) {
         match (verb, operated) {
-            (Verb::Release { force: false }, Operated::Done(_)) => self.seen.add(Sighting::OperatorReleased),
+            (Verb::Release { force: false }, Operated::Done(_)) => {
+                self.seen.add(Sighting::OperatorReleased);
+                if before.is_some_and(|before| self.was_asked_by_who_lives(before)) {
+                    self.seen.add(Sighting::AskedReleased);
+                }
+            }
             (Verb::Release { force: true }, Operated::Done(_)) => {
                 let recent = before.is_some_and(|before| now.time < before.granted_at.after(HOUR));
                 if recent || now.time < now.holder.until {
@@ -262,6 +267,12 @@ impl Turn<'_> {
             (Verb::Settle(..), Operated::Done(_)) => self.seen.add(Sighting::OperatorSettled),
             _ => {}
         }
+    }
+
+    /// Whether the last attempt asked in vain, and its process has not gone silent since.
+    fn was_asked_by_who_lives(&self, claim: &Claim) -> bool {
+        let asker = &self.world.processes[usize::from(claim.attempt.as_bytes()[0])];
+        matches!(claim.state, State::InDoubt { asked_at: Some(_), .. }) && self.world.is_live(asker.session)
     }
 
     /// Reports, and sees to it that a true outcome is not refused.

@@ -87,6 +87,7 @@ named! {
         SweptToReleased = "the sweeper released",
         SweptAway = "the sweeper removed",
         OperatorReleased = "an operator released",
+        AskedReleased = "an operator released what was asked about in vain, while whoever asked lived",
         OperatorForced = "an operator released by force what may still have run",
         OperatorMustWait = "an operator was told that it may still run",
         OperatorSettled = "an operator settled",

@@ -4,7 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use hapax_core::{Claim, State, Timestamp};
+use hapax_core::{Claim, SessionId, State, Timestamp};
 
 use super::config::PROCESSES;
 use super::properties::Broken;
@@ -56,6 +56,7 @@ impl Hash for Stored {
         claim.attempt.hash(hasher);
         claim.terms.rerun.hash(hasher);
         (claim.opened_at, claim.granted_at, claim.session, claim.earlier_may_have_run).hash(hasher);
+        claim.doubted.hash(hasher);
         match &claim.state {
             State::Held { run_until } => (1_u8, run_until).hash(hasher),
             State::Settled { settled_at, keep_until, .. } => {
@@ -258,7 +259,10 @@ impl World {
 
     /// Whether the claim names this session.
     pub(super) fn holds(&self, session: u8) -> bool {
-        self.claim.0.as_ref().is_some_and(|claim| claim.session.0 == u64::from(session))
+        let named = SessionId(u64::from(session));
+        self.claim.0.as_ref().is_some_and(|claim| {
+            claim.session == named || claim.doubted.is_some_and(|doubted| doubted.session == named)
+        })
     }
 
     pub(super) fn settled(&self) -> Option<Tag> {

@@ -139,6 +139,36 @@ fn a_doubt_is_asked_about_again_after_ten_seconds_and_not_a_moment_before() {
 }
 
 #[test]
+fn whoever_only_asks_leaves_the_doubt_as_it_was_and_cannot_explain_it() {
+    // L6, L8, L10
+    let mut world = World::new();
+    let granted_at = world.time;
+    let run = world.grant(1, rerun(Rerun::Ask));
+    world.wait(MICRO);
+    assert_eq!(world.report(run.epoch, Report::Release(Ran::Perhaps)), Ending::InDoubt);
+    let doubted = world.claim().clone();
+    let (since, about) = (world.time, SessionId(1));
+    for (attempt, report) in [(2, Report::Doubt(Doubt::Lapsed)), (3, Report::Release(Ran::No))] {
+        world.wait(TERM);
+        world.renew();
+        let ask = Ask { session: SessionId(2), ..by(attempt, rerun(Rerun::Ask)) };
+        let Verdict::Granted(asker) = world.ask(ask) else { panic!("not granted") };
+        assert_eq!(world.claim().granted_at, world.time);
+        if attempt == 3 {
+            // Lapsed, and nobody has noticed.
+            world.wait(TERM);
+        }
+        assert_eq!(world.report(asker.epoch, report), Ending::InDoubt);
+        let View::InDoubt { reason, since: present, .. } = world.view().unwrap() else { panic!("no doubt") };
+        assert_eq!((reason, present), (Doubt::Failed, since));
+        world.say(Command::Sweep(asker.epoch));
+        let claim = world.claim();
+        assert_eq!((claim.session, claim.granted_at, claim.doubted), (about, granted_at, None));
+        assert_eq!((claim.opened_at, claim.operation_id), (doubted.opened_at, doubted.operation_id));
+    }
+}
+
+#[test]
 fn whoever_takes_over_and_asks_again_must_still_ask_and_has_the_same_public_id() {
     // L6, L13, H8
     let mut world = World::new();

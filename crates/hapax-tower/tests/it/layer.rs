@@ -324,6 +324,21 @@ async fn a_derived_key_ends_with_its_window_in_doubt_too_h9() {
 }
 
 #[tokio::test]
+async fn a_derived_key_protects_after_an_outage_longer_than_its_window_h9() {
+    let (clock, window) = (VirtualClock::new(), Duration::from_secs(5));
+    let rule = Rule { policy: Policy::Accepted, derived: Some(window), rerun: Rerun::Unsafe, ..rule() };
+    let app = app_at(&clock, rule);
+    for _ in 0..4 {
+        assert_eq!(app.post("", "x", &[("x-status", "503")]).await.status, 503);
+        clock.advance(Duration::from_secs(2));
+    }
+    assert_eq!(app.post("", "x", &[]).await.status, 201);
+    assert!(app.post("", "x", &[]).await.is_replay());
+    clock.advance(window);
+    assert!(!app.post("", "x", &[]).await.is_replay());
+}
+
+#[tokio::test]
 async fn a_body_beyond_the_bound_is_refused_before_anything_runs() {
     let app = app(Rule { max_request_body: 3, ..rule() });
     let got = app.post("k", "four", &[]).await;
