@@ -32,6 +32,9 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Claims that one sweep visits at most.
 pub const SWEEP_CHUNK: usize = 500;
 
+/// Visits of one PostgreSQL sweep that may fail because the database cannot be asked, before the others are left for the next.
+pub const SWEEP_FAILURES: u64 = 8;
+
 /// How long a store goes on sending a command whose fate is unknown before it reports that it is unavailable (L13).
 pub const PATIENCE: Duration = Duration::from_secs(5);
 

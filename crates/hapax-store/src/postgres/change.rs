@@ -10,7 +10,8 @@ use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Sign, Timestamp, Verdict, step,
+    Answer, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Sign, Swept, Timestamp, Verdict,
+    step,
 };
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -188,6 +189,10 @@ pub(super) const LOCK: &str = "SELECT * FROM hapax.lock_claim($1, $2, $3)";
 
 /// Nothing can be changed while somebody else keeps the row locked, but much can be told.
 fn busy(order: &Order, stored: Option<&Stored>, now: &Now) -> Result<Answer, Failure> {
+    if matches!(order.command, Command::Sweep(_)) {
+        // The sweeper passes by, and comes again.
+        return Ok(Answer::Swept(Swept::Kept));
+    }
     let (Command::Claim(_), Some(stored)) = (&order.command, stored) else { return Err(Failure::Busy) };
     let held = || Verdict::Held {
         operation_id: stored.claim.operation_id,

@@ -162,7 +162,7 @@ impl Inspect for Postgres {
     }
 
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {
-        sweep::round(&self.shared, limit, std::time::Duration::ZERO).await
+        sweep::round(&self.shared, limit, std::time::Duration::ZERO, &mut Vec::new()).await
     }
 
     async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
