@@ -176,11 +176,8 @@ pub const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The first and the longest pause between two attempts to reach PostgreSQL.
 pub const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// How long a command waits before it looks again at a claim that somebody else keeps locked.
-pub const BUSY_PAUSE: Duration = Duration::from_millis(10);
-
-/// How long a claim that somebody else keeps locked is said to be held.
-pub const BUSY_HELD: Duration = Duration::from_millis(250);
+/// How long a command waits before it looks again at a claim that somebody else keeps locked: at first, and at most.
+pub const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
 /// How often processes that share a store with a memory table hear what the table must forget (B7).
 pub const TABLE_BEAT: Duration = Duration::from_millis(500);
