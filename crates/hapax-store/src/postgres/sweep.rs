@@ -63,13 +63,14 @@ impl Trouble {
 }
 
 /// Whether it is this process's turn. A turn lasts as long as a pause and is not renewed by the same process
-/// alone: the row says until when another one has it.
+/// alone: the row says until when another one has it. A turn that ends later than any can was given before the server's
+/// clock was set back, perhaps to somebody who has died since (L12).
 async fn turn(shared: &Shared) -> Result<bool, Error> {
     let own = shared.session.known().id.0.cast_signed();
-    let lasts = micros(2 * limits::SWEEP_EVERY);
+    let (lasts, ahead) = (micros(2 * limits::SWEEP_EVERY), micros(limits::SWEEP_TURN_AHEAD));
     shared
         .ask(Resend::Always, async move |link: &mut Link| {
-            let taken = link.query_opt(TURN, &[&own, &lasts]).await?;
+            let taken = link.query_opt(TURN, &[&own, &lasts, &ahead]).await?;
             Ok(taken.is_some())
         })
         .await
@@ -77,7 +78,7 @@ async fn turn(shared: &Shared) -> Result<bool, Error> {
 
 const TURN: &str = "\
     UPDATE hapax.sweeper SET session = $1, until = hapax.clock() + $2::bigint \
-    WHERE session = $1 OR until < hapax.clock() RETURNING session";
+    WHERE session = $1 OR until < hapax.clock() OR until > hapax.clock() + $3::bigint RETURNING session";
 
 /// One round: at most `limit` claims, and grants that are at least so old are visited. Tells which visits failed.
 pub(super) async fn round(

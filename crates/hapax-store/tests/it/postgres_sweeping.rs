@@ -52,11 +52,13 @@ async fn until_it_comes_by(database: &Database, client: &mut Client) {
 async fn whoever_does_not_have_the_turn_does_not_sweep_l10() {
     let database = Database::fresh().await;
     let (store, mut client) = (open(&database, by_hand()).await, connect(database.url()).await);
-    let not_over = "UPDATE hapax.sweeper SET until = 9e18::bigint";
+    // As far ahead as a turn may be.
+    let not_over = "UPDATE hapax.sweeper SET until = hapax.clock() + 29 * 1000000::bigint";
     client.batch_execute(not_over).await.unwrap();
     expire(&store, "first").await;
     let _sweeper = open(&database, Options { heartbeat: false, ..Options::default() }).await;
     for _ in 0..3 {
+        client.batch_execute(not_over).await.unwrap();
         until_it_comes_by(&database, &mut client).await;
     }
     assert!(!is_swept(&client).await, "it is somebody else's turn");
@@ -65,6 +67,17 @@ async fn whoever_does_not_have_the_turn_does_not_sweep_l10() {
     // Its own turn is no reason to wait.
     client.batch_execute(not_over).await.unwrap();
     expire(&store, "second").await;
+    until(async || is_swept(&client).await).await;
+}
+
+#[tokio::test]
+async fn a_turn_from_before_the_clock_was_set_back_is_over_l12() {
+    let database = Database::fresh().await;
+    let (store, client) = (open(&database, by_hand()).await, connect(database.url()).await);
+    let set_back = "UPDATE hapax.sweeper SET until = hapax.clock() + 3600 * 1000000::bigint";
+    client.batch_execute(set_back).await.unwrap();
+    expire(&store, "k").await;
+    let _sweeper = open(&database, Options { heartbeat: false, ..Options::default() }).await;
     until(async || is_swept(&client).await).await;
 }
 
