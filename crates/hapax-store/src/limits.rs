@@ -173,6 +173,9 @@ pub const DESK_CONNECTIONS: usize = 3;
 /// How long PostgreSQL may take to answer one statement before its connection is given up.
 pub const REPLY_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long PostgreSQL may take for one statement of a migration.
+pub const MIGRATE_WITHIN: Duration = Duration::from_secs(60 * 60);
+
 /// How long PostgreSQL may take to accept a connection.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
