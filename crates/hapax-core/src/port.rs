@@ -262,6 +262,8 @@ pub struct SweepReport {
     pub released: u64,
     /// Lapsed claims that are in doubt now.
     pub in_doubt: u64,
+    /// Claims that were due and could not be visited: they cannot be read, or not be written now. The others were.
+    pub failed: u64,
     /// Whether more was due than one round does.
     pub more: bool,
 }

@@ -32,6 +32,12 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Claims that one sweep visits at most.
 pub const SWEEP_CHUNK: usize = 500;
 
+/// A turn to sweep PostgreSQL that ends later than this from now was given before the server's clock was set back.
+pub const SWEEP_TURN_AHEAD: Duration = Duration::from_secs(30);
+
+/// Visits of one PostgreSQL sweep that may fail because the database cannot be asked, before the others are left for the next.
+pub const SWEEP_FAILURES: u64 = 8;
+
 /// How long a store goes on sending a command whose fate is unknown before it reports that it is unavailable (L13).
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -167,17 +173,17 @@ pub const DESK_CONNECTIONS: usize = 3;
 /// How long PostgreSQL may take to answer one statement before its connection is given up.
 pub const REPLY_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long PostgreSQL may take for one statement of a migration.
+pub const MIGRATE_WITHIN: Duration = Duration::from_secs(60 * 60);
+
 /// How long PostgreSQL may take to accept a connection.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The first and the longest pause between two attempts to reach PostgreSQL.
 pub const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// How long a command waits before it looks again at a claim that somebody else keeps locked.
-pub const BUSY_PAUSE: Duration = Duration::from_millis(10);
-
-/// How long a claim that somebody else keeps locked is said to be held.
-pub const BUSY_HELD: Duration = Duration::from_millis(250);
+/// How long a command waits before it looks again at a claim that somebody else keeps locked: at first, and at most.
+pub const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
 /// How often processes that share a store with a memory table hear what the table must forget (B7).
 pub const TABLE_BEAT: Duration = Duration::from_millis(500);

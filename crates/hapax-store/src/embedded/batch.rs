@@ -322,7 +322,10 @@ impl Batch<'_> {
             let before = match self.load(id) {
                 Ok(before) => before,
                 // A record that cannot be read is left to the operators; the others go on.
-                Err(Fault::Command(_)) => continue,
+                Err(Fault::Command(_)) => {
+                    report.failed += 1;
+                    continue;
+                }
                 Err(fault) => return Err(fault),
             };
             let now = self.now(before.as_deref())?;

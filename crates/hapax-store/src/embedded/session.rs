@@ -2,6 +2,9 @@
 //!
 //! One process writes at a time, so what it needs to know of sessions is in memory: its own, which it renews
 //! here and writes down with the next batch, and the former ones, which ended when this one opened the store.
+//!
+//! A lease is measured on boot time, and written as a time of day for those who read beside this process. When the time of day
+//! is stepped forward, this process is alive as before: its session goes on for what is left of its term (L12).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -85,15 +88,30 @@ impl Sessions {
 
     /// What the process may count on.
     pub(super) fn session(&self) -> Session {
-        let since = micros(self.clock.boot()).saturating_sub(self.renewed.load(Ordering::Acquire));
-        let left = self.term.saturating_sub(Duration::from_micros(since));
-        let left = if self.over.load(Ordering::Acquire) { Duration::ZERO } else { left };
-        Session { id: self.own, term: self.term, left }
+        Session { id: self.own, term: self.term, left: self.left(self.clock.boot()) }
     }
 
-    /// What is known of a session.
+    /// How much of the term is left.
+    fn left(&self, boot: Duration) -> Duration {
+        let since = micros(boot).saturating_sub(self.renewed.load(Ordering::Acquire));
+        let left = self.term.saturating_sub(Duration::from_micros(since));
+        if self.over.load(Ordering::Acquire) { Duration::ZERO } else { left }
+    }
+
+    /// What is known of a session, for judging by a time that was read before.
     pub(super) fn sign(&self, id: SessionId) -> Sign {
-        if id == self.own { *self.lock() } else { self.former.get(&id).copied().unwrap_or(Sign::UNKNOWN) }
+        if id != self.own {
+            return self.former.get(&id).copied().unwrap_or(Sign::UNKNOWN);
+        }
+        let mut sign = self.lock();
+        if sign.until <= self.clock.now() {
+            let now = self.clock.moment();
+            let left = self.left(now.boot);
+            if left > Duration::ZERO {
+                *sign = Sign { last: now.time, until: now.time.after(left) };
+            }
+        }
+        *sign
     }
 
     /// Renews this process's session.

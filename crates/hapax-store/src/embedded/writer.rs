@@ -172,6 +172,10 @@ impl Writer {
     fn one_by_one(&mut self, jobs: &[Job], results: &mut Results) -> Result<Vec<Changed>, Error> {
         let mut changed = Vec::new();
         for (job, result) in jobs.iter().zip(results.iter_mut()) {
+            if let Some(error) = self.state.stopped() {
+                *result = Some(Err(error));
+                continue;
+            }
             let mut own = vec![None];
             match self.carry_out(std::slice::from_ref(job), &mut own) {
                 Ok(more) => {

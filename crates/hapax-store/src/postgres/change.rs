@@ -1,7 +1,8 @@
 //! The slow path: lock one claim, let `step` decide, write what it decided (L1).
 //!
-//! A row that somebody else keeps locked is *busy*, which is never a lost lease: a claim is then told that it
-//! is held, and everybody else looks again soon.
+//! A row that somebody else keeps locked is *busy*, which is never a lost lease. What can be told without changing it is told;
+//! everybody else looks again soon. Nobody is told that a claim is held which could be granted: whoever has it
+//! locked is perhaps about to get it, and perhaps about to leave it as it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,8 @@ use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Sign, Timestamp, Verdict, step,
+    Answer, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Sign, Swept, Timestamp, Verdict,
+    step,
 };
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -29,7 +31,6 @@ use super::row::{
 };
 use super::shared::Shared;
 use super::shelf::ShelfName;
-use crate::limits;
 
 /// A command for one claim.
 pub(super) struct Order {
@@ -188,13 +189,12 @@ pub(super) const LOCK: &str = "SELECT * FROM hapax.lock_claim($1, $2, $3)";
 
 /// Nothing can be changed while somebody else keeps the row locked, but much can be told.
 fn busy(order: &Order, stored: Option<&Stored>, now: &Now) -> Result<Answer, Failure> {
+    if matches!(order.command, Command::Sweep(_)) {
+        // The sweeper passes by, and comes again.
+        return Ok(Answer::Swept(Swept::Kept));
+    }
     let (Command::Claim(_), Some(stored)) = (&order.command, stored) else { return Err(Failure::Busy) };
-    let held = || Verdict::Held {
-        operation_id: stored.claim.operation_id,
-        until: now.time.after(limits::BUSY_HELD),
-    };
-    let verdict = verdict_of(Some(&stored.claim), &order.command, now).unwrap_or_else(held);
-    Ok(Answer::Verdict(verdict))
+    verdict_of(Some(&stored.claim), &order.command, now).map(Answer::Verdict).ok_or(Failure::Busy)
 }
 
 /// Writes a change; `Some` tells whether another process waits for it.

@@ -4,6 +4,7 @@
 //! again only if its COMMIT was never sent (L13).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
 use hapax_core::Error;
@@ -30,6 +31,8 @@ pub(super) struct Job {
     work: Box<dyn Work>,
     resend: Resend,
     deadline: Instant,
+    /// How long it waits before it is run again, when it finds a claim locked.
+    pause: Duration,
 }
 
 trait Work: Send {
@@ -87,7 +90,8 @@ impl Shared {
         T: Send + 'static,
     {
         let work = Box::new(Asked { work, reply: Some(reply) });
-        self.queue_job(Job { work, resend, deadline: Instant::now() + self.options.patience });
+        let (deadline, pause) = (Instant::now() + self.options.patience, limits::BUSY_PAUSE.0);
+        self.queue_job(Job { work, resend, deadline, pause });
     }
 
     fn queue_job(&self, job: Job) {
@@ -108,10 +112,14 @@ pub(super) async fn serve(shared: Arc<Shared>) {
                 Failure::Lost(_) if !over => {}
                 Failure::Unknown(_) if !over && job.resend == Resend::Always => {}
                 // What asks to be looked at again has a bound of its own.
-                failure
-                    if matches!(failure, Failure::Later) || (matches!(failure, Failure::Busy) && !over) =>
-                {
-                    come_back(&shared, job);
+                Failure::Later => {
+                    come_back(&shared, limits::BUSY_PAUSE.0, job);
+                    break;
+                }
+                Failure::Busy if !over => {
+                    let pause = job.pause;
+                    job.pause = (2 * pause).min(limits::BUSY_PAUSE.1);
+                    come_back(&shared, pause, job);
                     break;
                 }
                 other => {
@@ -140,10 +148,10 @@ async fn attempt(line: &mut Line, job: &mut Job) -> Result<(), Failure> {
 }
 
 /// A job that must wait does not keep its connection from others.
-fn come_back(shared: &Arc<Shared>, job: Job) {
+fn come_back(shared: &Arc<Shared>, pause: Duration, job: Job) {
     let shared = shared.clone();
     tokio::task::spawn_local(async move {
-        tokio::time::sleep(limits::BUSY_PAUSE).await;
+        tokio::time::sleep(pause).await;
         shared.queue_job(job);
     });
 }

@@ -46,6 +46,8 @@ pub(super) struct Link {
     driver: AbortHandle,
     prepared: HashMap<&'static str, Statement>,
     in_transaction: bool,
+    /// How long one statement may take.
+    within: Duration,
 }
 
 impl Link {
@@ -81,10 +83,15 @@ impl Link {
                 }
             }
         });
-        let link =
-            Link { client, driver: driver.abort_handle(), prepared: HashMap::new(), in_transaction: false };
+        let (driver, prepared, within) = (driver.abort_handle(), HashMap::new(), limits::REPLY_WITHIN);
+        let link = Link { client, driver, prepared, in_transaction: false, within };
         link.client.batch_execute(SET_UP).await.map_err(|error| Failure::from(error).into_error())?;
         Ok(link)
+    }
+
+    /// From now on each statement may take this long.
+    pub(super) fn allow(&mut self, within: Duration) {
+        self.within = within;
     }
 
     /// A replica cannot grant, and one that is promoted while we are connected would not be noticed.
@@ -99,7 +106,7 @@ impl Link {
     /// Runs a statement that stays prepared on this connection.
     pub(super) async fn query(&mut self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, Failure> {
         let statement = self.prepare(sql).await?;
-        in_time(self.client.query(&statement, params)).await
+        in_time(self.within, self.client.query(&statement, params)).await
     }
 
     /// The only row of a statement that always gives one.
@@ -123,7 +130,8 @@ impl Link {
         self.in_transaction = true;
         let begin = self.client.batch_execute("BEGIN");
         let first = self.client.query(&statement, params);
-        let (begun, rows) = in_time(async { Ok(futures_util::future::join(begin, first).await) }).await?;
+        let (begun, rows) =
+            in_time(self.within, async { Ok(futures_util::future::join(begin, first).await) }).await?;
         begun?;
         Ok(rows?)
     }
@@ -131,7 +139,7 @@ impl Link {
     /// Makes what was done durable. A connection that is lost here leaves everybody in doubt.
     pub(super) async fn commit(&mut self) -> Result<(), Failure> {
         fail::fail_point!("postgres.before_commit", |_| Err(self.cut()));
-        in_time(self.client.batch_execute("COMMIT")).await.map_err(Failure::at_commit)?;
+        in_time(self.within, self.client.batch_execute("COMMIT")).await.map_err(Failure::at_commit)?;
         self.in_transaction = false;
         fail::fail_point!("postgres.after_commit", |_| Err(self.cut().at_commit()));
         Ok(())
@@ -142,12 +150,12 @@ impl Link {
         if !std::mem::take(&mut self.in_transaction) {
             return Ok(());
         }
-        in_time(self.client.batch_execute("ROLLBACK")).await
+        in_time(self.within, self.client.batch_execute("ROLLBACK")).await
     }
 
     /// Runs statements without parameters.
     pub(super) async fn run(&mut self, sql: &str) -> Result<(), Failure> {
-        in_time(self.client.batch_execute(sql)).await
+        in_time(self.within, self.client.batch_execute(sql)).await
     }
 
     /// Whether the connection is known to be gone.
@@ -166,7 +174,7 @@ impl Link {
         if let Some(statement) = self.prepared.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = in_time(self.client.prepare(sql)).await?;
+        let statement = in_time(self.within, self.client.prepare(sql)).await?;
         self.prepared.insert(sql, statement.clone());
         Ok(statement)
     }
@@ -180,10 +188,11 @@ impl Drop for Link {
 }
 
 /// A server that does not answer is as good as gone; whether it did what it was told is then unknown.
-pub(super) async fn in_time<T>(
+async fn in_time<T>(
+    within: Duration,
     answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, Failure> {
-    match tokio::time::timeout(limits::REPLY_WITHIN, answer).await {
+    match tokio::time::timeout(within, answer).await {
         Ok(answered) => Ok(answered?),
         Err(_) => Err(Failure::Lost("no answer in time".to_owned())),
     }

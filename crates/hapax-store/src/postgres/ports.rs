@@ -1,5 +1,9 @@
 //! The ports besides the ledger: each method is one piece of work at the desk.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use bytes::Bytes;
 use hapax_core::claim::audit::AuditEvent;
 use hapax_core::journal::{Append, Event, Head, Stream};
@@ -17,7 +21,8 @@ use super::link::Link;
 use super::row::{get, packed};
 use super::watchers::tell_forget;
 use super::{Postgres, confused, journal, lanes, list, registry, sweep};
-use crate::filter;
+use crate::clock::boot_time;
+use crate::{filter, limits};
 
 impl Postgres {
     async fn lane(&self, id: &LaneId, command: LaneCommand) -> Result<LaneAnswer, Error> {
@@ -162,7 +167,7 @@ impl Inspect for Postgres {
     }
 
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {
-        sweep::round(&self.shared, limit, std::time::Duration::ZERO).await
+        sweep::round(&self.shared, limit, Duration::ZERO, &mut Vec::new()).await
     }
 
     async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
@@ -219,18 +224,58 @@ impl Postgres {
     /// This process's own table has forgotten already.
     async fn wait_until_forgotten(&self, number: i64) -> Result<(), Error> {
         let own = self.shared.session.known().id.0.cast_signed();
+        let quiet = Mutex::new(Quiet::default());
         self.shared
             .ask(Resend::Always, async move |link: &mut Link| {
-                let waiting: bool = get(&link.query_one(STILL_ANSWERING, &[&own, &number]).await?, 0)?;
-                if waiting { Err(Failure::Later) } else { Ok(()) }
+                let rows = link.query(STILL_ANSWERING, &[&own, &number]).await?;
+                let read = |row| Ok((get(row, 0)?, get(row, 1)?));
+                let others = rows.iter().map(read).collect::<Result<_, Error>>()?;
+                let mut quiet = quiet.lock().unwrap_or_else(PoisonError::into_inner);
+                if quiet.may_answer(others, boot_time()) { Err(Failure::Later) } else { Ok(()) }
             })
             .await
     }
 }
 
-/// Whether a table that has not followed may still answer. Each row is locked before its validity is looked
+/// The tables that have not followed and may still answer. Each row is locked before its validity is looked
 /// at: a renewal that is under way has perhaps not seen what is to be forgotten, and must be seen here; one
 /// that comes later sees it.
 const STILL_ANSWERING: &str = "\
-    WITH others AS MATERIALIZED (SELECT table_until FROM hapax.sessions WHERE id <> $1 AND acked < $2 FOR SHARE) \
-    SELECT EXISTS (SELECT FROM others WHERE table_until > hapax.clock())";
+    WITH others AS MATERIALIZED (SELECT id, table_until FROM hapax.sessions WHERE id <> $1 AND acked < $2 FOR SHARE) \
+    SELECT id, table_until FROM others WHERE table_until > hapax.clock()";
+
+/// How long tables have said nothing, as somebody who waits for them has seen it.
+///
+/// The server's clock says when they end, and may have been set back since: a process that has died would be waited for as long
+/// as that. So what is seen not to have been renewed for as long as a table may answer at all is not waited for either (L12).
+#[derive(Debug, Default)]
+struct Quiet(HashMap<i64, (i64, Duration)>);
+
+impl Quiet {
+    /// Whether one of these sessions, each with its table's end, may still answer. `now` was read after they were.
+    fn may_answer(&mut self, others: Vec<(i64, i64)>, now: Duration) -> bool {
+        let seen = |(session, until): (i64, i64)| {
+            let same = self.0.get(&session).filter(|(before, _)| *before == until);
+            (session, (until, same.map_or(now, |(_, since)| *since)))
+        };
+        self.0 = others.into_iter().map(seen).collect();
+        self.0.values().any(|(_, since)| now.saturating_sub(*since) < limits::TABLE_VALIDITY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_waited_for_as_long_as_it_may_answer_whatever_the_servers_clock_says_b7_l12() {
+        let (mut quiet, at) = (Quiet::default(), Duration::from_secs);
+        // The first has died, the second renews itself once, the third has followed when it is looked for again.
+        assert!(quiet.may_answer(vec![(1, 100), (2, 100), (3, 100)], at(10)));
+        assert!(quiet.may_answer(vec![(1, 100), (2, 101)], at(11)));
+        assert!(quiet.may_answer(vec![(1, 100), (2, 101)], at(12)));
+        assert!(!quiet.may_answer(vec![(1, 100), (2, 101)], at(13)));
+        assert!(quiet.may_answer(vec![(1, 100), (2, 101), (3, 100)], at(13)), "it is seen anew");
+        assert!(!quiet.may_answer(vec![], at(13)));
+    }
+}

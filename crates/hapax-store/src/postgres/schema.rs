@@ -8,6 +8,7 @@ use hapax_core::Error;
 use super::failure::Failure;
 use super::link::Link;
 use super::row::get;
+use crate::limits;
 
 /// What brings a database from version n to n + 1, from an empty one on.
 const MIGRATIONS: &[&str] = &[
@@ -31,8 +32,9 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtext('hapax.schema'))";
 
 /// Makes sure that the schema is there and that this hapax can use it.
 pub(super) async fn migrate(link: &mut Link) -> Result<(), Failure> {
-    // Whoever comes first may take a while.
+    // Whoever comes first may take a while, and whoever changes large tables a long one.
     link.run("SET lock_timeout = '60s'").await?;
+    link.allow(limits::MIGRATE_WITHIN);
     let result = migrate_locked(link).await;
     match result {
         Ok(()) => link.commit().await,
@@ -45,7 +47,10 @@ pub(super) async fn migrate(link: &mut Link) -> Result<(), Failure> {
 }
 
 async fn migrate_locked(link: &mut Link) -> Result<(), Failure> {
-    link.begin(LOCK, &[]).await?;
+    link.begin(LOCK, &[]).await.map_err(|failure| match failure {
+        Failure::Busy => Error::unavailable("another process is still changing the database's schema").into(),
+        failure => failure,
+    })?;
     if !is_there(link).await? {
         link.run(
             "CREATE SCHEMA IF NOT EXISTS hapax;

@@ -1,14 +1,16 @@
 //! The sweeper: writes down what time alone has made of claims, folds the tally, and clears away (L6, L10).
 //!
 //! It never waits for a row and never makes anybody wait for long: small chunks, passing by whatever is
-//! locked. Lapsed claims, doubts and tombstones go one by one through `step`. Expired outcomes are so many
+//! locked. Lapsed claims, doubts and tombstones go one by one through `step`; one that cannot be visited, because it cannot be
+//! read, say, keeps nobody from the others. Expired outcomes are so many
 //! that one statement says the same for a chunk of them: the claim that is settled under this epoch until
 //! this time becomes absent.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_core::{Answer, ClaimId, Command, Epoch, Error, SweepReport, Swept};
+use hapax_core::{Answer, ClaimId, Command, Epoch, Error, Kind, SweepReport, Swept};
 
 use super::change::Order;
 use super::confused;
@@ -26,12 +28,16 @@ pub(super) async fn serve(shared: Arc<Shared>) {
     }
     let visit_after = limits::VISIT_AFTER.min(shared.options.term);
     let mut pause = limits::SWEEP_EVERY;
+    let mut trouble = Trouble::default();
     loop {
         tokio::time::sleep(pause).await;
         let began = tokio::time::Instant::now();
         let more = match turn(&shared).await {
             Ok(true) => {
-                round(&shared, limits::SWEEP_CHUNK, visit_after).await.is_ok_and(|report| report.more)
+                let mut failed = Vec::new();
+                let done = round(&shared, limits::SWEEP_CHUNK, visit_after, &mut failed).await;
+                trouble.tell(&failed);
+                done.is_ok_and(|report| report.more)
             }
             _ => false,
         };
@@ -40,14 +46,31 @@ pub(super) async fn serve(shared: Arc<Shared>) {
     }
 }
 
+/// A visit that failed.
+pub(super) type Failed = (ClaimId, Error);
+
+/// Claims that could not be visited in the latest round, each of which is told of once.
+#[derive(Default)]
+struct Trouble(HashSet<ClaimId>);
+
+impl Trouble {
+    fn tell(&mut self, failed: &[Failed]) {
+        for (claim, error) in failed.iter().filter(|(claim, _)| !self.0.contains(claim)) {
+            tracing::warn!(%claim, error = error.message(), "a claim that is due cannot be swept; the others are");
+        }
+        self.0 = failed.iter().map(|(claim, _)| *claim).collect();
+    }
+}
+
 /// Whether it is this process's turn. A turn lasts as long as a pause and is not renewed by the same process
-/// alone: the row says until when another one has it.
+/// alone: the row says until when another one has it. A turn that ends later than any can was given before the server's
+/// clock was set back, perhaps to somebody who has died since (L12).
 async fn turn(shared: &Shared) -> Result<bool, Error> {
     let own = shared.session.known().id.0.cast_signed();
-    let lasts = micros(2 * limits::SWEEP_EVERY);
+    let (lasts, ahead) = (micros(2 * limits::SWEEP_EVERY), micros(limits::SWEEP_TURN_AHEAD));
     shared
         .ask(Resend::Always, async move |link: &mut Link| {
-            let taken = link.query_opt(TURN, &[&own, &lasts]).await?;
+            let taken = link.query_opt(TURN, &[&own, &lasts, &ahead]).await?;
             Ok(taken.is_some())
         })
         .await
@@ -55,25 +78,35 @@ async fn turn(shared: &Shared) -> Result<bool, Error> {
 
 const TURN: &str = "\
     UPDATE hapax.sweeper SET session = $1, until = hapax.clock() + $2::bigint \
-    WHERE session = $1 OR until < hapax.clock() RETURNING session";
+    WHERE session = $1 OR until < hapax.clock() OR until > hapax.clock() + $3::bigint RETURNING session";
 
-/// One round: at most `limit` claims, and grants that are at least so old are visited.
+/// One round: at most `limit` claims, and grants that are at least so old are visited. Tells which visits failed.
 pub(super) async fn round(
     shared: &Arc<Shared>,
     limit: usize,
     visit_after: Duration,
+    failed: &mut Vec<Failed>,
 ) -> Result<SweepReport, Error> {
     let limit = limit.min(limits::SWEEP_CHUNK);
     let mut report = SweepReport { more: fold(shared, visit_after).await?, ..SweepReport::default() };
     let due = due(shared, limit + 1).await?;
     report.more |= due.len() > limit;
-    let mut swept = 0;
+    let (mut swept, mut unanswered) = (0, 0);
     for (id, seen) in due.into_iter().take(limit) {
-        match visit(shared, id, seen).await? {
-            Swept::Kept => continue,
-            Swept::Forgotten => report.forgotten += 1,
-            Swept::Released => report.released += 1,
-            Swept::InDoubt => report.in_doubt += 1,
+        match visit(shared, id, seen).await {
+            Ok(Swept::Kept) => continue,
+            Ok(Swept::Forgotten) => report.forgotten += 1,
+            Ok(Swept::Released) => report.released += 1,
+            Ok(Swept::InDoubt) => report.in_doubt += 1,
+            Err(error) => {
+                unanswered += u64::from(error.kind() == Kind::Unavailable);
+                failed.push((id, error));
+                report.failed += 1;
+                if unanswered == limits::SWEEP_FAILURES {
+                    break;
+                }
+                continue;
+            }
         }
         swept += 1;
     }

@@ -158,7 +158,7 @@ pub(super) async fn announce(shared: Arc<Shared>) {
             }
         }
         if !again.is_empty() {
-            tokio::time::sleep(limits::BUSY_PAUSE).await;
+            tokio::time::sleep(limits::BUSY_PAUSE.0).await;
             shared.watchers.lock().fresh.extend(again);
             shared.watchers.fresh.notify_one();
         }

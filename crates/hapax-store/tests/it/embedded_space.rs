@@ -4,14 +4,16 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hapax_core::{Ending, Error, Kind, Ledger as _, Outcome, Report, Verdict};
+use hapax_core::{Ending, Epoch, Error, Kind, Ledger as _, Outcome, Report, Verdict};
 use hapax_store::conformance::{DAY, granted, ok};
 use hapax_store::embedded::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 
-use crate::embedded::{ask, retried, runtime};
+use crate::embedded::{ask, part, play, retried, runtime};
 
 /// Plays something on a disk of so many MiB.
 fn on_a_disk_of<F: Future<Output = ()>>(
@@ -51,12 +53,7 @@ fn long(bytes: usize) -> Outcome {
 }
 
 /// Settles a claim that was granted.
-async fn settle(
-    store: &Embedded,
-    key: &str,
-    epoch: hapax_core::Epoch,
-    outcome: Outcome,
-) -> Result<Ending, Error> {
+async fn settle(store: &Embedded, key: &str, epoch: Epoch, outcome: Outcome) -> Result<Ending, Error> {
     store.report(ask(key).identity.claim_id(), epoch, Report::Settle(outcome, DAY), Vec::new()).await
 }
 
@@ -111,22 +108,34 @@ fn a_nearly_full_disk_grants_only_what_it_has_room_to_keep_b5() {
     });
 }
 
+/// Has calls under way, one of which comes back with more than anybody could have made room for; then the disk is full.
+async fn calls_on_a_full_disk(store: &Embedded, disk: &Path) -> Vec<(String, Epoch, Outcome)> {
+    let mut calls = Vec::new();
+    for number in 0..41 {
+        let key = format!("call-{number}");
+        let epoch = granted(store, &ask(&key)).await.epoch;
+        calls.push((key, epoch, if number == 20 { long(40 << 20) } else { ok("done") }));
+    }
+    leave(disk, 0);
+    calls
+}
+
+/// Settles them all at once.
+async fn settle_together(store: &Embedded, calls: &[(String, Epoch, Outcome)]) -> Vec<Result<Ending, Error>> {
+    let settles = calls.iter().map(|(key, epoch, outcome)| settle(store, key, *epoch, outcome.clone()));
+    futures_util::future::join_all(settles).await
+}
+
+fn small() -> Options {
+    Options { largest_outcome: 64 << 10, ..Options::default() }
+}
+
 #[test]
 fn of_outcomes_that_come_together_those_are_kept_that_have_room_b5() {
     on_a_disk_of(72, async |disk| {
-        let options = Options { largest_outcome: 64 << 10, ..Options::default() };
-        let store = Embedded::open(disk.join("store"), options).unwrap();
-        let mut calls = Vec::new();
-        for number in 0..41 {
-            let key = format!("call-{number}");
-            let epoch = granted(&store, &ask(&key)).await.epoch;
-            // More than anybody could have made room for.
-            calls.push((key, epoch, if number == 20 { long(40 << 20) } else { ok("done") }));
-        }
-        leave(&disk, 0);
-        let settles = calls.iter().map(|(key, epoch, outcome)| settle(&store, key, *epoch, outcome.clone()));
-        let endings = futures_util::future::join_all(settles).await;
-        for (number, ending) in endings.into_iter().enumerate() {
+        let store = Embedded::open(disk.join("store"), small()).unwrap();
+        let calls = calls_on_a_full_disk(&store, &disk).await;
+        for (number, ending) in settle_together(&store, &calls).await.into_iter().enumerate() {
             match (number, ending) {
                 (20, Err(error)) => assert_eq!(error.kind(), Kind::Unavailable, "{error:#}"),
                 (_, Ok(Ending::Settled(_))) => assert_ne!(number, 20),
@@ -134,6 +143,31 @@ fn of_outcomes_that_come_together_those_are_kept_that_have_room_b5() {
             }
         }
     });
+}
+
+#[test]
+fn nothing_is_written_after_a_failed_sync_also_where_the_disk_is_full_b4() {
+    // In a process of its own, because fail points are for all threads.
+    if part().is_some() {
+        return on_a_disk_of(72, async |disk| {
+            let store = Embedded::open(disk.join("store"), small()).unwrap();
+            let calls = calls_on_a_full_disk(&store, &disk).await;
+            let commits = Arc::new(AtomicUsize::new(0));
+            let counted = commits.clone();
+            let count = move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+            };
+            fail::cfg_callback("embedded.before_commit", count).unwrap();
+            fail::cfg("embedded.commit", "return").unwrap();
+            let endings = settle_together(&store, &calls).await;
+            assert!(endings.iter().all(Result::is_err), "{endings:?}");
+            assert_eq!(commits.load(Ordering::SeqCst), 1);
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let this = "embedded_space::nothing_is_written_after_a_failed_sync_also_where_the_disk_is_full_b4";
+    let output = play(this, folder.path(), "").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

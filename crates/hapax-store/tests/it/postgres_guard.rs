@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_core::{
-    Ending, Epoch, Inspect as _, Kind, Ledger as _, Report, Rerun, Retention, Terms, Verdict, View,
+    Ending, Epoch, Inspect as _, Kind, Ledger as _, Ran, Report, Rerun, Retention, Terms, Verdict, View,
     Watch as _,
 };
 use hapax_store::Options;
@@ -165,21 +165,48 @@ async fn settles_that_come_alone_wait_for_no_locked_row_either_b3() {
     }
 }
 
+/// What is left of a claim that the next one who asks is granted.
+#[derive(Clone, Copy, Debug)]
+enum Grantable {
+    Lapsed,
+    Released,
+    Expired,
+}
+
 #[tokio::test]
-async fn whoever_could_take_a_claim_over_that_is_locked_is_told_at_once_that_it_is_held_b3() {
-    let (database, clock) = (Database::fresh().await, VirtualClock::new());
-    let options = Options { clock: Some(Arc::new(clock.clone())), ..by_hand() };
-    let (store, mut client) = (open(&database, options).await, connect(database.url()).await);
-    let safe = || request("k", "body", Terms { rerun: Rerun::Safe, ..Terms::default() });
-    granted(&store, &safe()).await;
-    clock.advance(store.session().term);
-    let application = process_of(&client).await;
-    let tx = client.transaction().await.unwrap();
-    tx.query("SELECT FROM hapax.claims FOR UPDATE", &[]).await.unwrap();
-    let told = beside(&database, application, store.claim(safe())).await.unwrap();
-    assert!(matches!(told, Verdict::Held { .. }), "{told:?}");
-    tx.rollback().await.unwrap();
-    granted(&store, &safe()).await;
+async fn whoever_could_be_granted_a_claim_that_is_locked_is_not_told_that_it_is_held_b3_l9() {
+    // Whoever is told so waits for its holder, and finds that there is none.
+    for left in [Grantable::Lapsed, Grantable::Released, Grantable::Expired] {
+        let (database, clock) = (Database::fresh().await, VirtualClock::new());
+        let patience = Duration::from_secs(2);
+        let options = Options { clock: Some(Arc::new(clock.clone())), patience, ..by_hand() };
+        let (store, mut client) = (open(&database, options).await, connect(database.url()).await);
+        let safe = || request("k", "body", Terms { rerun: Rerun::Safe, ..Terms::default() });
+        let (id, epoch) = (safe().identity.claim_id(), granted(&store, &safe()).await.epoch);
+        let report = match left {
+            Grantable::Lapsed => None,
+            Grantable::Released => Some(Report::Release(Ran::No)),
+            Grantable::Expired => Some(Report::Settle(ok("old"), DAY)),
+        };
+        if let Some(report) = report {
+            store.report(id, epoch, report, vec![]).await.unwrap();
+        }
+        clock.advance(Duration::from_secs(86_400));
+        let application = process_of(&client).await;
+        let tx = client.transaction().await.unwrap();
+        tx.query("SELECT FROM hapax.claims FOR UPDATE", &[]).await.unwrap();
+        let told = beside(&database, application, store.claim(safe())).await;
+        assert_eq!(told.map_err(|error| error.kind()), Err(Kind::Unavailable), "{left:?}");
+        let waiting = tokio::spawn({
+            let store = store.clone();
+            async move { store.claim(safe()).await }
+        });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!waiting.is_finished(), "{left:?}");
+        tx.rollback().await.unwrap();
+        let told = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+        assert!(matches!(told, Verdict::Granted(_)), "{left:?}: {told:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! Opening the PostgreSQL store: migrations, incarnations, and what is refused.
 
+use std::time::Duration;
+
 use hapax_core::claim::Terms;
 use hapax_core::{Filter, Inspect as _, Kind, Ledger as _};
 use hapax_store::conformance::request;
 use hapax_store::postgres::Postgres;
-use hapax_store::{Lifecycle as _, Options};
+use hapax_store::{Lifecycle as _, Options, limits};
 use tokio::task::JoinSet;
 
 use crate::postgres::{ask, by_hand, connect, hold, open, settle};
@@ -33,6 +35,21 @@ async fn eight_openers_of_an_empty_database_make_one_schema_b1() {
     let client = connect(database.url()).await;
     let row = client.query_one("SELECT count(*), max(version) FROM hapax.schema_version", &[]).await.unwrap();
     assert_eq!(row.get::<_, i64>(0), i64::from(row.get::<_, i32>(1)));
+}
+
+#[tokio::test]
+async fn a_migration_may_take_longer_than_any_other_statement_b1() {
+    let database = Database::fresh().await;
+    let mut client = connect(database.url()).await;
+    let tx = client.transaction().await.unwrap();
+    tx.batch_execute("SELECT pg_advisory_xact_lock(hashtext('hapax.schema'))").await.unwrap();
+    let url = database.url().to_owned();
+    let opening = tokio::spawn(async move { Postgres::open(&url, by_hand()).await });
+    // Another process takes longer over it than a server may take for an answer.
+    tokio::time::sleep(limits::REPLY_WITHIN + Duration::from_secs(1)).await;
+    assert!(!opening.is_finished(), "it waits for its turn");
+    tx.commit().await.unwrap();
+    settle(&opening.await.unwrap().unwrap(), "k", "done").await;
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! Operators and the memory tables of several processes: what is changed in the database is answered from memory
 //! nowhere, whoever is at it at the same time (L8, B7).
 
+use std::time::Duration;
+
 use hapax_core::{
     ClaimId, Decision, Doubt, Ending, Epoch, Error, Inspect as _, Ledger as _, Operated, Outcome, Ran,
     Report, Terms, Verb, Verdict,
@@ -8,7 +10,7 @@ use hapax_core::{
 use hapax_store::Lifecycle as _;
 use hapax_store::conformance::{DAY, granted, ok, request};
 use hapax_store::postgres::{Postgres, guard};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_postgres::{Client, GenericClient};
 
@@ -35,8 +37,8 @@ async fn seen(store: &Postgres, id: ClaimId) -> Epoch {
     store.record(id).await.unwrap().unwrap().claim.epoch
 }
 
-/// A process that says nothing, and whose table answers for ever: operators wait until the test speaks for it.
-struct Silent(Client);
+/// A process whose table answers on and on, and has forgotten nothing: operators wait until the test speaks for it.
+struct Silent(Client, #[expect(dead_code, reason = "it goes with it")] JoinSet<()>);
 
 impl Silent {
     async fn beside(database: &Database) -> Silent {
@@ -44,7 +46,15 @@ impl Silent {
         let sql = "INSERT INTO hapax.sessions (token, opened_at, last, until, acked, table_until) \
                    VALUES (gen_random_uuid(), 0, 0, 0, 0, 9e18::bigint)";
         client.batch_execute(sql).await.unwrap();
-        Silent(client)
+        // Whoever does not renew its table is waited for as long as any table answers.
+        let (mut renewing, line) = (JoinSet::new(), connect(database.url()).await);
+        renewing.spawn(async move {
+            let sql = "UPDATE hapax.sessions SET table_until = table_until - 1 WHERE table_until > 8e18";
+            while line.batch_execute(sql).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        });
+        Silent(client, renewing)
     }
 
     /// Returns when so many claims were sent away.
@@ -55,7 +65,7 @@ impl Silent {
 
     /// Has forgotten the first so many.
     async fn forgets(&self, number: i64) {
-        let sql = "UPDATE hapax.sessions SET acked = $1 WHERE table_until = 9e18::bigint";
+        let sql = "UPDATE hapax.sessions SET acked = $1 WHERE table_until > 8e18";
         self.0.execute(sql, &[&number]).await.unwrap();
     }
 }
@@ -204,4 +214,17 @@ async fn what_is_remembered_of_an_earlier_grant_is_no_part_of_a_later_outcome_b7
     let told = store.claim(request("k", "another body", Terms::default())).await.unwrap();
     let Verdict::Replay(kept) = told else { panic!("{told:?}") };
     assert_eq!((kept.epoch, kept.operation_id), (grant.epoch, grant.operation_id));
+}
+
+#[tokio::test]
+async fn a_process_that_died_before_the_clock_was_set_back_keeps_no_operator_waiting_b7_l12() {
+    let database = Database::fresh().await;
+    let (store, client) = (open(&database, by_hand()).await, connect(database.url()).await);
+    let id = settle(&store, "k", "old").await;
+    let epoch = seen(&store, id).await;
+    let died = "INSERT INTO hapax.sessions (token, opened_at, last, until, acked, table_until) \
+                VALUES (gen_random_uuid(), 0, 0, 0, 0, hapax.clock() + 3600 * 1000000::bigint)";
+    client.batch_execute(died).await.unwrap();
+    let purged = decided(decide(&store, id, epoch, Verb::Purge, "ann")).await;
+    assert!(matches!(purged, Operated::Done(_)), "{purged:?}");
 }

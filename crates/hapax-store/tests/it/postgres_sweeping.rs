@@ -1,11 +1,13 @@
 //! Sweeping on PostgreSQL: by itself, and of several processes one at a time (L6, L10).
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_core::{Filter, Inspect as _, Ledger as _, Report, Retention};
+use hapax_core::{Filter, Inspect as _, Ledger as _, Report, Retention, SweepReport};
 use hapax_store::Options;
 use hapax_store::conformance::ok;
 use hapax_store::postgres::Postgres;
+use hapax_testkit::clock::VirtualClock;
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
@@ -50,11 +52,13 @@ async fn until_it_comes_by(database: &Database, client: &mut Client) {
 async fn whoever_does_not_have_the_turn_does_not_sweep_l10() {
     let database = Database::fresh().await;
     let (store, mut client) = (open(&database, by_hand()).await, connect(database.url()).await);
-    let not_over = "UPDATE hapax.sweeper SET until = 9e18::bigint";
+    // As far ahead as a turn may be.
+    let not_over = "UPDATE hapax.sweeper SET until = hapax.clock() + 29 * 1000000::bigint";
     client.batch_execute(not_over).await.unwrap();
     expire(&store, "first").await;
     let _sweeper = open(&database, Options { heartbeat: false, ..Options::default() }).await;
     for _ in 0..3 {
+        client.batch_execute(not_over).await.unwrap();
         until_it_comes_by(&database, &mut client).await;
     }
     assert!(!is_swept(&client).await, "it is somebody else's turn");
@@ -64,4 +68,37 @@ async fn whoever_does_not_have_the_turn_does_not_sweep_l10() {
     client.batch_execute(not_over).await.unwrap();
     expire(&store, "second").await;
     until(async || is_swept(&client).await).await;
+}
+
+#[tokio::test]
+async fn a_turn_from_before_the_clock_was_set_back_is_over_l12() {
+    let database = Database::fresh().await;
+    let (store, client) = (open(&database, by_hand()).await, connect(database.url()).await);
+    let set_back = "UPDATE hapax.sweeper SET until = hapax.clock() + 3600 * 1000000::bigint";
+    client.batch_execute(set_back).await.unwrap();
+    expire(&store, "k").await;
+    let _sweeper = open(&database, Options { heartbeat: false, ..Options::default() }).await;
+    until(async || is_swept(&client).await).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_be_visited_keeps_the_sweeper_from_no_other_l6_l10() {
+    let (database, clock) = (Database::fresh().await, VirtualClock::new());
+    let options = Options { clock: Some(Arc::new(clock.clone())), ..by_hand() };
+    let (store, mut client) = (open(&database, options).await, connect(database.url()).await);
+    let (broken, locked) = (hold(&store, "broken").await.0, hold(&store, "locked").await.0);
+    hold(&store, "lapses").await;
+    expire(&store, "expires").await;
+    // Whatever the order is in which they are visited.
+    let spoil = "UPDATE hapax.claims SET terms = '\\x' WHERE digest = $1";
+    client.execute(spoil, &[&&broken.as_bytes()[..]]).await.unwrap();
+    clock.advance(store.session().term);
+    let tx = client.transaction().await.unwrap();
+    let lock = "SELECT FROM hapax.claims WHERE digest = $1 FOR UPDATE";
+    tx.query(lock, &[&&locked.as_bytes()[..]]).await.unwrap();
+    let report = timeout(SOON, store.sweep(500)).await.unwrap().unwrap();
+    assert_eq!(report, SweepReport { forgotten: 1, in_doubt: 1, failed: 1, ..SweepReport::default() });
+    tx.rollback().await.unwrap();
+    let report = store.sweep(500).await.unwrap();
+    assert_eq!(report, SweepReport { in_doubt: 1, failed: 1, ..SweepReport::default() });
 }

@@ -1,0 +1,48 @@
+//! An embedded store whose clock is set forward while it is open (L12).
+
+use std::time::Duration;
+
+use hapax_core::{Clock as _, Ending, Ledger as _, Report, Rerun, Terms, Verdict, View};
+use hapax_store::conformance::{DAY, granted, ok, request};
+use hapax_store::embedded::Embedded;
+use hapax_testkit::clock::VirtualClock;
+
+use crate::embedded::frozen;
+
+#[tokio::test]
+async fn a_clock_that_is_set_forward_takes_nothing_from_a_living_holder_l12() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), VirtualClock::new());
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    let terms = |rerun| Terms { rerun, ..Terms::default() };
+    let asks = [Rerun::Safe, Rerun::Unsafe].map(|rerun| request(&format!("{rerun:?}"), "body", terms(rerun)));
+    let mut held = Vec::new();
+    for ask in &asks {
+        held.push((ask.identity.claim_id(), granted(&store, ask).await.epoch));
+    }
+    let term = store.session().term;
+    clock.advance(term / 2);
+    clock.set(clock.now().after(2 * term));
+    assert_eq!(store.session().left, term / 2);
+    for (ask, (id, _)) in asks.iter().zip(&held) {
+        assert!(matches!(store.peek(*id).await.unwrap(), Some(View::Held { .. })), "{ask:?}");
+        let told =
+            store.claim(request(ask.identity.key().as_str(), "body", ask.terms.clone())).await.unwrap();
+        assert!(matches!(told, Verdict::Held { .. }), "{told:?}");
+    }
+    // What is left of the term passes.
+    let moment = Duration::from_micros(1);
+    clock.advance(term / 2 - moment);
+    for (id, epoch) in &held {
+        let renewed = store.report(*id, *epoch, Report::Renew, Vec::new()).await.unwrap();
+        assert!(matches!(renewed, Ending::Renewed { .. }), "{renewed:?}");
+    }
+    let settle = Report::Settle(ok("done"), DAY);
+    let ending = store.report(held[0].0, held[0].1, settle, Vec::new()).await.unwrap();
+    assert!(matches!(ending, Ending::Settled(_)), "{ending:?}");
+    // Whoever is not heard of for a term has lost its lease as ever, set forward or not.
+    clock.set(clock.now().after(2 * term));
+    clock.advance(term - moment);
+    assert!(matches!(store.peek(held[1].0).await.unwrap(), Some(View::Held { .. })));
+    clock.advance(moment);
+    assert!(matches!(store.peek(held[1].0).await.unwrap(), Some(View::InDoubt { .. })));
+}
