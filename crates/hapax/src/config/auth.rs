@@ -3,6 +3,7 @@
 
 use hapax_core::SubjectKind;
 use hapax_gateway::settings::{Auth, Jwt, JwtAlgorithm, JwtClaims, JwtKeys, VerifyService};
+use http::HeaderValue;
 use ipnet::IpNet;
 
 use super::edge::Admin;
@@ -203,6 +204,10 @@ fn verify(section: &Section<'_>) -> Option<VerifyService> {
     }
     let url = section.parsed("url", |text| Url::parse(text).map(|_| text.to_owned()));
     let token = section.reader().secret(section, "token");
+    if let Some(token) = token.as_ref().filter(|token| HeaderValue::try_from(token.value.reveal()).is_err()) {
+        let remedy = "write it without line breaks and other control characters";
+        section.reader().mistake(&token.at, "this token cannot be sent in a header", remedy);
+    }
     let remember = section.duration("remember", &range::REMEMBER);
     let timeout = section.duration("timeout", &range::TIMEOUT);
     Some(VerifyService {

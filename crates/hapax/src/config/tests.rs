@@ -22,6 +22,7 @@ fn environment(name: &str) -> Option<String> {
         "SEAL" => "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
         "OLD_SEAL" => "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHi8=",
         "EMPTY" => "",
+        "BROKEN" => "one\ntwo",
         "HAPAX_JWT_SECRET" | "HAPAX_ADMIN_TOKEN" => "given",
         _ => return None,
     };

@@ -469,6 +469,8 @@ fn stores_and_tokens_that_could_not_work_are_told_without_their_secrets_p5() {
     let token = "[admin]\ntoken_env = \"SECRET\"\n";
     one(token, "2:13", &["visible ASCII characters", "openssl rand"]);
     assert!(!told(&Folder::new(&[]), token)[0].contains("a secret of the tests"));
+    let verify = "[auth.verify]\nurl = \"http://h/verify\"\ntoken_env = \"BROKEN\"\n";
+    one(verify, "3:13", &["cannot be sent in a header"]);
 }
 
 #[test]
