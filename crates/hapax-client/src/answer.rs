@@ -15,6 +15,8 @@ pub struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// Whether it comes from elsewhere than the request was sent to: the server has redirected it.
+    pub(crate) moved: bool,
     pub(crate) sent: Sent,
 }
 
@@ -26,9 +28,13 @@ impl Answer {
         Some(error.of_call(self.sent.clone()))
     }
 
-    /// What it alone shows about the work.
+    /// What it alone shows about the work. That there is nothing to be had where a redirection led does not say that the
+    /// request before it was refused.
     pub(crate) fn shows(&self, plain: Plain409) -> Executed {
-        self.error(plain).map_or(decide::shows(self.status), |error| error.shows())
+        match self.error(plain).map_or(decide::shows(self.status), |error| error.shows()) {
+            Executed::No if self.moved => Executed::Unknown,
+            shows => shows,
+        }
     }
 
     /// The status.

@@ -185,7 +185,7 @@ impl CallBuilder {
         let shared = &self.client.shared;
         let url = format!("{}{}", shared.base, self.path);
         let mut request =
-            shared.http.request(self.method.clone(), url).timeout(shared.attempt_timeout.min(left));
+            shared.http.request(self.method.clone(), &url).timeout(shared.attempt_timeout.min(left));
         let mut headers = shared.headers.clone();
         headers.extend(self.headers.clone());
         if let Some(key) = sent.key.as_deref().and_then(|key| HeaderValue::try_from(key).ok()) {
@@ -198,7 +198,8 @@ impl CallBuilder {
         }
         let mut response = request.headers(headers).send().await.map_err(failed)?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let mut answer = Answer { status, headers, body: Bytes::new(), sent: sent.clone() };
+        let moved = !reqwest::Url::parse(&url).is_ok_and(|url| place(&url) == place(response.url()));
+        let mut answer = Answer { status, headers, body: Bytes::new(), moved, sent: sent.clone() };
         let mut body = BytesMut::new();
         // An answer that breaks off is none, but what its status has said stays said.
         let broke_off = |error| failed(error).showing(decide::shows(status));
@@ -212,6 +213,11 @@ impl CallBuilder {
         answer.body = body.freeze();
         Ok(answer)
     }
+}
+
+/// Where a request goes, without the credentials that a URL may carry.
+fn place(url: &reqwest::Url) -> (&str, Option<&str>, Option<u16>, &str, Option<&str>) {
+    (url.scheme(), url.host_str(), url.port_or_known_default(), url.path(), url.query())
 }
 
 /// What went wrong on the way, told apart from what was wrong with the call.

@@ -194,3 +194,22 @@ async fn a_problem_that_says_it_may_be_sent_again_may_be_c4() {
     let error = client(&server).post("/charges").no_key().send().await.unwrap_err();
     assert_eq!(error.retry(), Retry::Never);
 }
+
+#[tokio::test]
+async fn a_refusal_where_a_redirection_led_does_not_say_that_nothing_was_done_c4() {
+    for status in [303, 307] {
+        let there = Do::Answer(status, "location: /charges/7\r\n", "");
+        let server = Server::start([there, Do::Answer(404, "", "")]).await;
+        let error = client(&server).post("/charges?a=ä b").send().await.unwrap_err();
+        assert_eq!(
+            (error.status(), error.executed(), server.came().len()),
+            (Some(404), Executed::Unknown, 2)
+        );
+    }
+    let server = Server::start(vec![Do::Answer(404, "", ""); 2]).await;
+    for url in [server.url().to_owned(), server.url().replace("http://", "http://ann:secret@")] {
+        let client = Client::builder(url).build().unwrap();
+        let error = client.post("/charges?a=ä b").send().await.unwrap_err();
+        assert_eq!(error.executed(), Executed::No, "it was refused where it was sent");
+    }
+}
