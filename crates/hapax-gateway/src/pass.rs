@@ -125,9 +125,9 @@ fn unprotected(problem: Problem, what: &str, reached: Reached, method: &Method) 
         Reached::No => problem.with("executed", "no").detail(format!("{what}; nothing of the request was sent")),
         Reached::Perhaps if method.is_idempotent() => problem
             .with("executed", "unknown")
-            .detail(format!("{what}; it may have done what was asked, and {method} can be sent again")),
+            .detail(format!("{what}; what was asked may have been done, and {method} can be sent again")),
         Reached::Perhaps => problem.with("executed", "unknown").not_retryable().detail(format!(
-            "{what}; it may have done what was asked, and no key protects this request: find out before it is sent again"
+            "{what}; what was asked may have been done, and no key protects this request: find out before it is sent again"
         )),
     }
 }
