@@ -18,8 +18,8 @@ use http::header::{ACCEPT_ENCODING, CONNECTION, COOKIE, FORWARDED, HeaderMap, He
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
 
-use crate::settings::{OnExhausted, Upstream, UpstreamKey};
-use crate::upstream::{Failed, Incoming, Outgoing, Pool, Reached};
+use crate::settings::{OnExhausted, Retrying, Upstream, UpstreamKey};
+use crate::upstream::{Connected, Failed, Incoming, Outgoing, Pool, Reached};
 use crate::{auth, limits};
 
 /// The tenant that hapax has made out.
@@ -261,24 +261,58 @@ impl Outbound {
         attempt: Attempt,
     ) -> Result<Response<Incoming>, SendError> {
         let retry = &pool.settings().retry;
-        let mut pause = retry.backoff;
-        let mut tried = 1;
+        let mut tries = Tries::new(retry);
         loop {
-            let request = self.request(attempt, tried >= retry.max_attempts);
+            let request = self.request(attempt, tries.is_last());
             let failed = match pool.send(request).await {
                 Ok(response) => return Ok(response),
                 Err(failed) => failed,
             };
             let may_try_again = failed.reached == Reached::No || self.rerun == Rerun::Safe;
-            if !may_try_again || tried >= retry.max_attempts {
+            if !may_try_again || tries.is_last() {
                 // What must not be tried again used nothing up: it ends as it does without retries (L7).
                 let paused = may_try_again && retry.on_exhausted == OnExhausted::Pause;
                 return Err(send_error(failed, paused));
             }
-            tokio::time::sleep(pause).await;
-            pause = longer(pause, retry.backoff);
-            tried += 1;
+            tries.pause().await;
         }
+    }
+}
+
+/// A connection to the service, tried for as often as its settings allow (P6): without one, certainly nothing was sent.
+pub(crate) async fn connected(pool: &Pool) -> Result<Connected, Failed> {
+    let mut tries = Tries::new(&pool.settings().retry);
+    loop {
+        match pool.connected().await {
+            Err(_) if !tries.is_last() => tries.pause().await,
+            done => return done,
+        }
+    }
+}
+
+/// Attempts at one request, and the pauses between them.
+struct Tries<'a> {
+    retry: &'a Retrying,
+    begun: u32,
+    pause: Duration,
+}
+
+impl<'a> Tries<'a> {
+    /// The first attempt.
+    fn new(retry: &'a Retrying) -> Self {
+        Tries { retry, begun: 1, pause: retry.backoff }
+    }
+
+    /// Whether none may follow.
+    fn is_last(&self) -> bool {
+        self.begun >= self.retry.max_attempts
+    }
+
+    /// Waits for the next attempt.
+    async fn pause(&mut self) {
+        tokio::time::sleep(self.pause).await;
+        self.pause = longer(self.pause, self.retry.backoff);
+        self.begun += 1;
     }
 }
 

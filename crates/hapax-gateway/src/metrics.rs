@@ -56,6 +56,7 @@ labels! {
     Present { case }
     Missing { class }
     Invalid { reason }
+    Untranslated { provider }
     Hit { restate_status }
 }
 
@@ -113,6 +114,7 @@ pub struct Metrics {
     present: Family<Present, Counter>,
     missing: Family<Missing, Counter>,
     invalid: Family<Invalid, Counter>,
+    untranslated: Family<Untranslated, Counter>,
     hit: Family<Hit, Counter>,
     collision: Family<Grain, Counter>,
     answered: Family<Answered, Counter>,
@@ -133,6 +135,7 @@ impl Default for Metrics {
             present: Family::default(),
             missing: Family::default(),
             invalid: Family::default(),
+            untranslated: Family::default(),
             hit: Family::default(),
             collision: Family::default(),
             answered: Family::default(),
@@ -153,6 +156,11 @@ impl Default for Metrics {
             "idempotency_key_invalid",
             "Requests refused for their key",
             metrics.invalid.clone(),
+        );
+        registry.register(
+            "transport_translation_failed",
+            "Requests refused because no key was found in their transport",
+            metrics.untranslated.clone(),
         );
         registry.register(
             "idempotency_cache_hit",
@@ -257,6 +265,11 @@ impl Metrics {
 
     pub(crate) fn key_invalid(&self, counters: &Counters, reason: &'static str) {
         self.invalid.get_or_create(&Invalid::of(&counters.grain, reason)).inc();
+    }
+
+    /// Nothing finds identifiers in a transport yet, so no provider has a name.
+    pub(crate) fn translation_failed(&self, counters: &Counters) {
+        self.untranslated.get_or_create(&Untranslated::of(&counters.grain, "_none")).inc();
     }
 
     pub(crate) fn hit(&self, counters: &Counters, status: &'static str) {

@@ -3,6 +3,7 @@
 //! Nothing protects such a request. Where it may have arrived, nobody is told to send it again, unless its method says that
 //! twice is the same as once.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use hapax_core::Scope;
@@ -14,8 +15,15 @@ use crate::forward::{self, Came};
 use crate::settings::{Edge, Route};
 use crate::stack::Answer;
 use crate::upload::{Pace, Upload};
-use crate::upstream::{Failed, FailedKind, Outgoing, Pool, Reached};
+use crate::upstream::{Connected, Failed, FailedKind, Outgoing, Pool, Reached};
 use crate::{accept, tunnel};
+
+/// How a request gets to its service.
+enum Way {
+    Connected(Connected),
+    /// On a connection of its own.
+    Upgrade(tunnel::Asked),
+}
 
 /// Passes a request on, and its answer back.
 pub(crate) async fn pass(
@@ -44,21 +52,36 @@ pub(crate) async fn pass(
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = forward::target(&head.uri, &route.upstream);
     *request.headers_mut() = headers;
+    let timeout = route.timeout();
+    let mut late = pin!(Pace::still_for(pace.as_deref(), timeout));
+    // Nothing is sent before there is a connection, so another one can be tried for whatever the request is (P6).
+    let way = match upgrade {
+        Some(upgrade) => Way::Upgrade(upgrade),
+        None => tokio::select! {
+            biased;
+            connected = forward::connected(&pool) => match connected {
+                Ok(connected) => Way::Connected(connected),
+                Err(failed) => return Err(unanswered(&failed, false, &head.method)),
+            },
+            () = &mut late => return Err(too_late(timeout, Reached::No, &head.method)),
+        },
+    };
     let sent = async {
-        match upgrade {
+        match way {
+            Way::Connected(connected) => {
+                pool.send_on(connected, request).await.map(|response| response.map(Body::stream))
+            }
             // Rare, and far larger than any other call.
-            Some(upgrade) => Box::pin(upgrade.carry_out(pool, request)).await,
-            None => pool.send(request).await.map(|response| response.map(Body::stream)),
+            Way::Upgrade(upgrade) => Box::pin(upgrade.carry_out(pool, request)).await,
         }
     };
     let sent = tokio::select! {
+        biased;
         sent = sent => sent,
-        () = Pace::still_for(pace.as_deref(), route.timeout()) => {
-            return Err(too_late(route.timeout(), &head.method));
-        }
+        () = &mut late => return Err(too_late(timeout, Reached::Perhaps, &head.method)),
     };
     let mut response = sent.map_err(|failed| {
-        let too_slow = pace.is_some_and(|pace| pace.was_too_slow());
+        let too_slow = pace.as_ref().is_some_and(|pace| pace.was_too_slow());
         unanswered(&failed, too_slow, &head.method)
     })?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -68,10 +91,14 @@ pub(crate) async fn pass(
     Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None, cause: None })
 }
 
-/// The service has not answered in time; whether it will do what was asked is not known.
-fn too_late(timeout: Duration, method: &Method) -> Problem {
-    let problem = Problem::new(Code::UpstreamTimeout).because(format!("no answer within {timeout:?}"));
-    unprotected(problem, "the service has not answered yet", Reached::Perhaps, method)
+/// The service has not answered in time. Once something was sent, nobody knows whether it will do what was asked.
+fn too_late(timeout: Duration, reached: Reached, method: &Method) -> Problem {
+    let (what, cause) = match reached {
+        Reached::No => ("the service could not be reached in time", "connection"),
+        Reached::Perhaps => ("the service has not answered yet", "answer"),
+    };
+    let problem = Problem::new(Code::UpstreamTimeout).because(format!("no {cause} within {timeout:?}"));
+    unprotected(problem, what, reached, method)
 }
 
 /// The service has not answered, and will not.
@@ -98,9 +125,9 @@ fn unprotected(problem: Problem, what: &str, reached: Reached, method: &Method) 
         Reached::No => problem.with("executed", "no").detail(format!("{what}; nothing of the request was sent")),
         Reached::Perhaps if method.is_idempotent() => problem
             .with("executed", "unknown")
-            .detail(format!("{what}; it may have done what was asked, and {method} can be sent again")),
+            .detail(format!("{what}; what was asked may have been done, and {method} can be sent again")),
         Reached::Perhaps => problem.with("executed", "unknown").not_retryable().detail(format!(
-            "{what}; it may have done what was asked, and no key protects this request: find out before it is sent again"
+            "{what}; what was asked may have been done, and no key protects this request: find out before it is sent again"
         )),
     }
 }

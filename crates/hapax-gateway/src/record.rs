@@ -62,14 +62,18 @@ impl<L: Ledger, R> Shared<L, R> {
     pub(crate) fn count_key_problem(&self, seen: &Seen, code: Code) {
         match code {
             Code::KeyMissing => self.metrics.key_missing(&self.counters(seen), "required"),
+            Code::TranslationFailed => self.metrics.translation_failed(&self.counters(seen)),
             code => self.metrics.key_invalid(&self.counters(seen), code.as_str()),
         }
     }
 
-    /// From here on neither whose the request is nor where it goes will change.
-    pub(crate) fn count_key_present(&self, seen: &mut Seen) {
+    /// From here on neither whose the request is nor where it goes will change. A key that was derived was not sent (H9).
+    pub(crate) fn count_protected(&self, seen: &mut Seen) {
         let counters = self.counters(seen);
-        self.metrics.key_present(&counters);
+        match seen.key {
+            Some(_) => self.metrics.key_present(&counters),
+            None => self.metrics.key_missing(&counters, "accepted"),
+        }
         seen.counters = Some(counters);
     }
 

@@ -135,32 +135,34 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             Err(NoMatch::Path) => return Err(Problem::new(Code::NotFound)),
             Err(NoMatch::Method(methods)) => return self.other_method(plan, &head, methods),
         };
-        if let Target::Page(code) = target {
-            return Ok(pages::page(code));
-        }
+        seen.place = match &target {
+            Target::Page(code) => return Ok(pages::page(*code)),
+            Target::Route(route) => Place::Route(route.clone()),
+            Target::RecallKey { .. } | Target::RecallOperation { .. } => Place::Recall,
+        };
 
         // 3. Authenticate: whose request it is, on replays too (A6).
         let trusted = plan.auth.is_trusted(peer);
         let caller = recall::Caller::identify(plan, &head, peer, trusted).await?;
         let route = match target {
             Target::Route(route) => route,
-            recalled => {
-                seen.place = Place::Recall;
-                return recall::answer(shared, plan, &caller, recalled, &head.headers, seen).await;
-            }
+            recalled => return recall::answer(shared, plan, &caller, recalled, &head.headers, seen).await,
         };
-        seen.place = Place::Route(route.clone());
+        let own = caller.scope(route.level);
+        seen.scope = own.as_ref().ok().cloned();
         let found = key::find(&head.headers, route.policy, route.lenient, trusted)
             .inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
         seen.ignored = found == Found::Ignored;
         let (scope, width, key) = match found {
             Found::Namespaced(scope, width, key) => {
-                (caller.speaks_for(scope, width, route.level)?, width, Some(key))
+                let scope = caller.speaks_for(scope, width, route.level)?;
+                seen.scope = Some(scope.clone());
+                (scope, width, Some(key))
             }
-            Found::Key(key) => (caller.scope(route.level)?, Width::Subject, Some(key)),
-            Found::None | Found::Ignored => (caller.scope(route.level)?, Width::Subject, None),
+            Found::Key(key) => (own?, Width::Subject, Some(key)),
+            Found::None | Found::Ignored => (own?, Width::Subject, None),
         };
-        (seen.scope, seen.key) = (Some(scope.clone()), key.clone());
+        seen.key = key.clone();
         let came = Came { peer, tls, trusted, host };
         let pool = self.pools.of(&route.upstream)?;
         let protected = route.rule.as_ref().filter(|rule| key.is_some() || rule.derived.is_some());
@@ -171,7 +173,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             }
             return pass::pass(edge, &route, head, body, &came, &scope, pool).await;
         };
-        shared.count_key_present(seen);
+        shared.count_protected(seen);
 
         // 4. Admit: is there room?
         let mut room = shared.admission.enter(edge, shared.protect.calls())?;

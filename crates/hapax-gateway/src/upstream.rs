@@ -133,6 +133,19 @@ pub struct Counts {
 #[derive(Clone)]
 pub struct Pool(Arc<Shared>);
 
+/// A connection on which a request can be sent.
+pub struct Connected {
+    conn: Box<Conn>,
+    /// Whether it has carried one before.
+    used: bool,
+}
+
+impl fmt::Debug for Connected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connected").field("used", &self.used).finish_non_exhaustive()
+    }
+}
+
 struct Shared {
     settings: Arc<Upstream>,
     /// The `Host` of requests that have none.
@@ -218,11 +231,34 @@ impl Pool {
     /// written, that is a [`Failed`] with [`Reached::No`].
     pub async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failed> {
         self.check(&request)?;
-        let (mut conn, used) = match self.standing().await {
-            Some(conn) => (conn, true),
+        self.exchange_on(self.connected().await?, request).await
+    }
+
+    /// A connection to the service: one that was kept, or a new one. Whoever has one and sends nothing on it closes it.
+    pub async fn connected(&self) -> Result<Connected, Failed> {
+        match self.standing().await {
+            Some(conn) => Ok(Connected { conn, used: true }),
             // Rare, and far larger than a call on a connection that stands.
-            None => (Box::pin(self.connect()).await?, false),
-        };
+            None => Ok(Connected { conn: Box::pin(self.connect()).await?, used: false }),
+        }
+    }
+
+    /// The same as [`Pool::send`] on a connection that stands. What fails before is known to have left the request untouched.
+    pub async fn send_on(
+        &self,
+        connected: Connected,
+        request: Request<Outgoing>,
+    ) -> Result<Response<Incoming>, Failed> {
+        self.check(&request)?;
+        self.exchange_on(connected, request).await
+    }
+
+    async fn exchange_on(
+        &self,
+        connected: Connected,
+        request: Request<Outgoing>,
+    ) -> Result<Response<Incoming>, Failed> {
+        let Connected { mut conn, used } = connected;
         let response = self.exchange(&mut conn, request).await?;
         if used {
             self.0.reused.fetch_add(1, Relaxed);

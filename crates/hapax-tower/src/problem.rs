@@ -224,12 +224,12 @@ pub struct Problem {
     code: Code,
     status: StatusCode,
     retryable: bool,
-    detail: Option<String>,
+    detail: Option<Box<str>>,
     operation_id: Option<OperationId>,
     retry_after: Option<Duration>,
     more: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
-    cause: Option<String>,
+    cause: Option<Box<str>>,
 }
 
 impl Problem {
@@ -252,7 +252,7 @@ impl Problem {
     /// What exactly, for people. Never anything that the caller may not know.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into());
+        self.detail = Some(detail.into().into_boxed_str());
         self
     }
 
@@ -294,12 +294,12 @@ impl Problem {
     /// Why the service behind is to blame, for the log: callers could learn from it what stands behind.
     #[must_use]
     pub fn because(mut self, cause: impl Into<String>) -> Self {
-        self.cause = Some(cause.into());
+        self.cause = Some(cause.into().into_boxed_str());
         self
     }
 
     /// Takes out why the service behind is to blame, if it is.
-    pub(crate) fn take_cause(&mut self) -> Option<String> {
+    pub(crate) fn take_cause(&mut self) -> Option<Box<str>> {
         self.cause.take()
     }
 
@@ -328,7 +328,7 @@ impl Problem {
         let error = json!({"type": self.code.kind(), "code": self.code.as_str(), "message": message});
         body.insert("error".into(), error);
         if let Some(detail) = self.detail {
-            body.insert("detail".into(), detail.into());
+            body.insert("detail".into(), detail.into_string().into());
         }
         if let Some(id) = self.operation_id {
             body.insert("operation_id".into(), id.to_string().into());
@@ -387,7 +387,7 @@ impl From<&hapax_exec::Error> for Problem {
         }
         // Any other cause is the ledger's.
         if let Reason::AttemptFailed { .. } | Reason::OutcomeUnknown { doubt: Some(_) } = error.reason() {
-            problem.cause = error.cause().map(str::to_owned);
+            problem.cause = error.cause().map(Box::from);
         }
         // The code alone would say that nothing was run.
         if code == Code::LedgerUnavailable && error.executed() == Executed::Unknown {

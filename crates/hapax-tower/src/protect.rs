@@ -66,7 +66,7 @@ pub struct Answered<B> {
     /// The operation.
     pub operation_id: Option<OperationId>,
     /// Why there is no answer of the service, where it is to blame; for the log, and not for callers.
-    pub cause: Option<String>,
+    pub cause: Option<Box<str>>,
 }
 
 /// Why a service's answer did not come.

@@ -87,7 +87,10 @@ async fn a_question_without_an_answer_leaves_doubt_although_the_ledger_has_gone_
     });
     let error = executor.once(unknown, effects.then(Ended::succeeded("paid"))).await.unwrap_err();
     assert_eq!((error.code(), error.executed()), ("outcome-unknown", Executed::Unknown));
-    assert!(matches!(error.reason(), Reason::OutcomeUnknown { doubt: Some(Doubt::Lapsed) }), "{error:?}");
+    assert!(
+        matches!(error.reason(), Reason::OutcomeUnknown { doubt: None }),
+        "which doubt, the ledger knows: {error:?}"
+    );
     assert!(error.operation_id().is_some() && effects.count() == 0);
     ledger.set_away(false);
     eventually("the doubt is written down", async || {

@@ -6,6 +6,7 @@ mod accept_h2;
 mod auth;
 mod certificates;
 mod cors;
+mod counting;
 mod edge;
 mod edge_h2;
 mod edge_tls;

@@ -197,3 +197,56 @@ async fn refused_until_released(world: &World, runs: impl Fn() -> usize) {
     assert!(ask(world).await.is_replay());
     until("it ran once", || runs() == 1).await;
 }
+
+#[tokio::test]
+async fn without_a_key_too_a_connection_is_tried_for_again_p6() {
+    let body = "x".repeat(100_000);
+    let streamed: &[(&str, &str)] = &[("expect", "100-continue")];
+    for (line, headers, body) in
+        [("GET /charges", &[][..], ""), ("POST /open", &[], "short"), ("POST /open", streamed, &body)]
+    {
+        let port = Port::reserve().unwrap();
+        let world = world(port.number(), Rerun::Unsafe, retry(10, OnExhausted::Kill)).await;
+        let back = async {
+            // Longer than the first pauses, much shorter than all of them.
+            tokio::time::sleep(BACKOFF * 5).await;
+            Service::at(port.address()).await
+        };
+        let (got, service) = tokio::join!(world.ask(line, &world.alice, headers, body), back);
+        assert_eq!((got.status, service.count()), (201, 1), "{line}: {}", got.text());
+        assert!(service.arrived()[0].body == body.as_bytes(), "{line}: all of it, once");
+    }
+}
+
+#[tokio::test]
+async fn without_a_key_what_may_have_arrived_is_never_sent_again_p6() {
+    let flaky = Flaky::start(1).await;
+    let world = world(flaky.port, Rerun::Unsafe, retry(10, OnExhausted::Kill)).await;
+    let got = world.ask("POST /open", &world.alice, &[], "x").await;
+    assert_eq!((got.status, got.json()["executed"].as_str()), (502, Some("unknown")), "{}", got.text());
+    assert_eq!(flaky.asked(), 1);
+}
+
+#[tokio::test]
+async fn without_a_key_trying_ends_with_the_attempts_or_with_the_callers_time_p6() {
+    let port = Port::reserve().unwrap();
+    let edge = async |attempts: u32, timeout: Duration| {
+        World::with(|settings| {
+            let retry = retry(attempts, OnExhausted::Kill);
+            let upstream = Upstream { retry, timeout, ..Upstream::new("gone", "127.0.0.1", port.number()) };
+            let upstream = Arc::new(upstream);
+            settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
+        })
+        .await
+    };
+    let world = edge(3, Duration::from_secs(30)).await;
+    let began = Instant::now();
+    let got = world.ask("POST /open", &world.alice, &[], "x").await;
+    assert_eq!((got.status, got.json()["executed"].as_str()), (502, Some("no")), "{}", got.text());
+    assert!(began.elapsed() >= BACKOFF * 3, "two pauses, the second twice as long");
+    // All ten attempts would take longer than that.
+    let world = edge(10, BACKOFF * 10).await;
+    let got = world.ask("POST /open", &world.alice, &[], "x").await;
+    assert_eq!((got.status, got.code().as_str()), (504, "upstream-timeout"), "{}", got.text());
+    assert_eq!((&got.json()["executed"], &got.json()["retryable"]), (&"no".into(), &true.into()));
+}

@@ -41,8 +41,11 @@ async fn world(then: &'static str) -> World {
     World::with(|settings| before(settings, port)).await
 }
 
-/// Requests that nothing protects, and whether their methods may be sent twice.
-const UNPROTECTED: [(&str, &[(&str, &str)], bool); 6] = [
+/// A request, and whether its method may be sent twice.
+type Asked = (&'static str, &'static [(&'static str, &'static str)], bool);
+
+/// Requests that nothing protects.
+const UNPROTECTED: [Asked; 6] = [
     ("POST /open", &[], false),
     ("POST /lenient", &[("idempotency-key", "k")], false),
     ("POST /internal", &[("idempotency-key", "k")], false),
