@@ -4,8 +4,9 @@
 //! or the epoch has moved for the other. Only to erase what is free moves neither: nothing else can be decided about that.
 
 use super::standing::current;
-use super::{Change, Claim, Decision, Doubt, Now, Operated, Ran, SettledBy, State, Verb};
+use super::{Change, Claim, Decision, Doubt, Doubted, Now, Operated, Ran, SettledBy, State, Verb};
 use crate::id::Epoch;
+use crate::limits;
 use crate::outcome::Outcome;
 use crate::time::Timestamp;
 
@@ -26,7 +27,12 @@ pub(super) fn decide(claim: Option<&Claim>, decision: &Decision, now: &Now) -> (
             done(Claim { epoch: now.next_epoch, ..present.with(state) })
         }
         (Verb::Release { force }, State::InDoubt { reason, .. }) => {
-            let until = may_run_until(&present, *reason, now);
+            let until = match claim.and_then(|stored| stored.doubted) {
+                // Whoever was to ask has gone silent, and nobody has written that down: a moment knows how one session stands, and
+                // here that is not the one of the run in doubt. The sweeper is about to come by.
+                Some(Doubted { reason: Doubt::Lapsed, .. }) => now.time.after(limits::UNTIL_SWEPT),
+                _ => may_run_until(&present, *reason, now),
+            };
             if !force && now.time < until {
                 return (Change::None, Operated::MayStillRun { until });
             }

@@ -32,9 +32,7 @@ pub(super) fn lease_end(run_until: Timestamp, now: &Now) -> Timestamp {
 /// A lapsed lease: released where running again is safe, in doubt everywhere else; as before where it was only to be asked.
 fn lapse(claim: &Claim, run_until: Timestamp, now: &Now) -> Claim {
     if let Some(doubted) = claim.doubted {
-        // A moment knows of one session how it stands: that of whoever was to ask. What is made of the claim now must be what is
-        // made of it once this is written down.
-        return Claim { session: claim.session, ..claim.in_doubt_again(doubted, None) };
+        return claim.in_doubt_again(doubted, None);
     }
     claim.with(match claim.terms.rerun {
         Rerun::Safe => State::Released { since: last_sign(claim, now), ran: Ran::Perhaps },
