@@ -457,7 +457,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     scalar.prop_recursive(4, 24, 4, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            proptest::collection::btree_map("[ab/~0]{0,2}", inner, 0..4)
+            // No digits: a pointer does not tell a name from the place in a list.
+            proptest::collection::btree_map("[ab/~]{0,2}", inner, 0..4)
                 .prop_map(|members| Value::Object(members.into_iter().collect())),
         ]
     })
