@@ -11,6 +11,7 @@ use http::HeaderName;
 use super::fields;
 use super::material;
 use super::mistakes::Place;
+use super::overlaps::{OWN, RESERVED};
 use super::pattern::Pattern;
 use super::reader::{Reader, Secret};
 use super::section::{Section, Spot};
@@ -74,7 +75,7 @@ pub(crate) fn edge(section: &Section<'_>, plain: &Rule) -> (Edge, RouteDefaults)
     edge.body_rate = section.size("body_rate", &range::BODY_RATE).map_or(edge.body_rate, |size| size.value);
     edge.max_buffered =
         section.size("max_buffered", &range::BUFFERED).map_or(edge.max_buffered, |size| size.value);
-    if let Some(prefix) = section.parsed("operations_prefix", fixed_path) {
+    if let Some(prefix) = section.parsed("operations_prefix", operations_prefix) {
         edge.operations_prefix = prefix.value.into();
     }
     if let Some(docs) = section.parsed("docs", docs) {
@@ -200,6 +201,19 @@ pub(crate) fn fixed_path(text: &str) -> Result<String, String> {
         );
     }
     Ok(text.to_owned())
+}
+
+/// Where the edge serves nothing else of its own.
+fn operations_prefix(text: &str) -> Result<String, String> {
+    let path = fixed_path(text)?;
+    let own = OWN.map(|segment| format!("/{segment}")).concat();
+    let recalls = path.split('/').any(|segment| segment == RESERVED);
+    if recalls || path == own || path.starts_with(&format!("{own}/")) {
+        return Err(format!(
+            "write a path such as \"/operations\", not below {own} and without {RESERVED:?}"
+        ));
+    }
+    Ok(path)
 }
 
 fn docs(text: &str) -> Result<String, String> {

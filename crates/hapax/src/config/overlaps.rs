@@ -14,9 +14,9 @@ pub(crate) const RECALL: [&str; 2] = ["/by-idempotency-key/{key}", "/by-idempote
 /// Below the edge's `operations_prefix`: where outcomes are recalled by operation id (H7).
 pub(crate) const BY_ID: [&str; 2] = ["/{operation_id}", "/{operation_id}/output"];
 /// The word in the place of a parameter that no route can have.
-const RESERVED: &str = "by-idempotency-key";
+pub(super) const RESERVED: &str = "by-idempotency-key";
 /// What the edge serves itself.
-const OWN: [&str; 2] = [".well-known", "hapax"];
+pub(super) const OWN: [&str; 2] = [".well-known", "hapax"];
 
 /// A path that the edge serves itself.
 struct Recall<'f> {

@@ -225,6 +225,9 @@ fn a_path_or_method_with_tricks_is_refused_p2_p7() {
         one(&text.replace("POST", method), "4:10", &[remedy]);
     }
     one("[edge]\noperations_prefix = \"/a/{b}\"\n", "2:21", &["without parameters"]);
+    for own in ["/.well-known/hapax", "/.well-known/hapax/errors", "/pay/by-idempotency-key"] {
+        one(&format!("[edge]\noperations_prefix = \"{own}\"\n"), "2:21", &["not below /.well-known/hapax"]);
+    }
     one("[edge]\ndocs = \"/errors\"\n", "2:8", &["ends with a slash"]);
 }
 
