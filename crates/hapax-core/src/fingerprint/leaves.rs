@@ -22,7 +22,9 @@ use crate::json::Pointer;
 use crate::limits::{MAX_LEAVES, MAX_LEAVES_COMPARED, MAX_POINTERS_TOLD};
 
 /// The first byte of stored leaves.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// Of those in which an item of a list and a member named like its place were the same.
+const WITHOUT_LISTS: u8 = 2;
 /// The second byte: whether all leaves of the body are there.
 const WHOLE: u8 = 0;
 const TRUNCATED: u8 = 1;
@@ -68,7 +70,8 @@ impl LeafKey {
     }
 
     /// Of a value at its place, so that equal values in two places do not look equal.
-    fn value_hash(&self, place: u64, leaf: Leaf<'_>) -> u64 {
+    fn value_hash(&self, place: u64, lists: u128, leaf: Leaf<'_>) -> u64 {
+        let place = if lists == 0 { place } else { place ^ self.pointers.hash(&lists.to_be_bytes()) };
         let number;
         let (kind, value): (u8, &[u8]) = match leaf {
             Leaf::Null => (0, &[]),
@@ -141,7 +144,7 @@ impl Leaves {
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Leaves, Error> {
         let leaves = Leaves(bytes.into());
         let well_formed = match &leaves.0[..] {
-            [VERSION, WHOLE | TRUNCATED, entries @ ..] => {
+            [VERSION | WITHOUT_LISTS, WHOLE | TRUNCATED, entries @ ..] => {
                 entries.len().is_multiple_of(ENTRY_BYTES)
                     && entries.len() / ENTRY_BYTES <= MAX_LEAVES
                     && leaves.entries().is_sorted_by(|a, b| a < b)
@@ -154,6 +157,10 @@ impl Leaves {
     /// Whether the body had more leaves than are kept.
     pub fn is_truncated(&self) -> bool {
         self.0.get(1) == Some(&TRUNCATED)
+    }
+
+    fn tells_lists(&self) -> bool {
+        self.0.first() == Some(&VERSION)
     }
 
     /// How many leaves are kept.
@@ -195,8 +202,8 @@ impl Visit for Kept<'_> {
         self.key.pointer_hash(pointer)
     }
 
-    fn leaf(&mut self, _: &str, place: u64, leaf: Leaf<'_>) {
-        self.entries.push((place, self.key.value_hash(place, leaf)));
+    fn leaf(&mut self, _: &str, place: u64, lists: u128, leaf: Leaf<'_>) {
+        self.entries.push((place, self.key.value_hash(place, lists, leaf)));
     }
 }
 
@@ -276,12 +283,13 @@ impl Visit for Comparison<'_> {
         self.key.pointer_hash(pointer)
     }
 
-    fn leaf(&mut self, pointer: &str, place: u64, leaf: Leaf<'_>) {
+    fn leaf(&mut self, pointer: &str, place: u64, lists: u128, leaf: Leaf<'_>) {
+        let lists = if self.first.tells_lists() { lists } else { 0 };
         let start = self.known.partition_point(|(known, _)| *known < place);
         let Some((_, kept)) = self.known.get(start).filter(|(known, _)| *known == place) else {
             return self.tell(Heading::Added, pointer);
         };
-        if *kept != self.key.value_hash(place, leaf) {
+        if *kept != self.key.value_hash(place, lists, leaf) {
             self.tell(Heading::Changed, pointer);
         }
         self.seen.insert(place);

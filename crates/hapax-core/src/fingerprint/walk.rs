@@ -30,8 +30,9 @@ pub(super) trait Visit {
     /// Tells places apart; the pointer is that of a member, an item or a leaf.
     fn place(&self, pointer: &str) -> u64;
 
-    /// A leaf and its place.
-    fn leaf(&mut self, pointer: &str, place: u64, leaf: Leaf<'_>);
+    /// A leaf and its place. A bit of `lists` is set for each part of the pointer that counts items: `/0` does not tell the
+    /// first of a list from the member named 0.
+    fn leaf(&mut self, pointer: &str, place: u64, lists: u128, leaf: Leaf<'_>);
 }
 
 /// Shows at most `limit` leaves that are not ignored, in the order of the text; says whether those were all. `None` if the
@@ -43,6 +44,7 @@ pub(super) fn walk(text: &[u8], ignored: &[Pointer], limit: usize, visit: &mut i
         visit,
         ignored,
         pointer: String::with_capacity(64),
+        lists: 0,
         members: Vec::with_capacity(COMMON_MEMBERS),
         unseen: 0,
         left: limit,
@@ -63,6 +65,8 @@ struct Walk<'w, V> {
     ignored: &'w [Pointer],
     /// The place that is being read.
     pointer: String,
+    /// Which parts of it count items; nothing is as deep as it has bits.
+    lists: u128,
     /// The places of the members of all objects that have begun and not ended.
     members: Vec<u64>,
     /// How many ignored parts the reader is in.
@@ -83,7 +87,7 @@ impl<V: Visit> Walk<'_, V> {
             Some(fewer) => {
                 self.left = fewer;
                 let place = place.unwrap_or_else(|| self.visit.place(&self.pointer));
-                self.visit.leaf(&self.pointer, place, leaf);
+                self.visit.leaf(&self.pointer, place, self.lists, leaf);
             }
             None => self.whole = false,
         }
@@ -167,6 +171,7 @@ impl<'de, V: Visit> Visitor<'de> for Value<'_, '_, V> {
         let parent = self.walk.pointer.len();
         let walk = self.walk;
         let mut count = 0_usize;
+        walk.lists |= 1 << self.depth;
         loop {
             push_index(&mut walk.pointer, count);
             let ignored = walk.is_ignored();
@@ -183,6 +188,7 @@ impl<'de, V: Visit> Visitor<'de> for Value<'_, '_, V> {
             }
             count += 1;
         }
+        walk.lists &= !(1 << self.depth);
         if count == 0 {
             walk.leaf(self.place, Leaf::EmptyArray);
         }
