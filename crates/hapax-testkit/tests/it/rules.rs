@@ -224,6 +224,12 @@ fn a_story() -> impl Strategy<Value = Vec<Line>> {
     proptest::collection::vec(a_line(), 0..24)
 }
 
+/// Whether somebody was to ask about a run that had lapsed.
+fn was_asked_about(world: &World) -> bool {
+    let doubted = world.claim.as_ref().and_then(|claim| claim.doubted);
+    doubted.is_some_and(|doubted| doubted.reason == Doubt::Lapsed)
+}
+
 /// The world after a story.
 fn after(story: &[Line]) -> World {
     let mut world = World::new();
@@ -323,13 +329,15 @@ proptest! {
             // others.
             Command::Hold(..) if done == Answer::Swept(Swept::Forgotten) => return Ok(()),
             Command::Sweep(_) => return Ok(()),
-            // How the session of the run in doubt stands is known once the lapse of whoever was to ask is written down.
-            Command::Operate(decision)
-                if matches!(decision.verb, Verb::Release { force: false })
-                    && unswept.claim.as_ref().is_some_and(|claim| claim.doubted.is_some()) =>
+            // How the session of a lapsed run stands is known once the lapse of whoever was to ask about it is written down:
+            // until then a release that is not forced has to be asked for again, and changes nothing.
+            Command::Operate(Decision { seen: epoch, verb: Verb::Release { force: false }, .. })
+                if *epoch == seen.0 && done == Answer::Swept(Swept::InDoubt) && was_asked_about(&unswept) =>
             {
-                let said = unswept.apply(&command);
-                prop_assert!(!matches!(said, Answer::Operated(Operated::Done(_))) || swept.apply(&command) == said);
+                let before = unswept.claim.clone();
+                let until = unswept.time.after(hapax_core::limits::UNTIL_SWEPT);
+                prop_assert_eq!(unswept.apply(&command), Answer::Operated(Operated::MayStillRun { until }));
+                prop_assert_eq!(unswept.claim, before);
                 return Ok(());
             }
             _ => {}
