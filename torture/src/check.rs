@@ -32,6 +32,8 @@ struct Told {
     answers: Vec<Answer>,
     /// Somebody was told that the outcome is safe and waits to be recorded.
     promised: bool,
+    /// What a caller was told last instead of an outcome, and why.
+    failed: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -60,7 +62,9 @@ impl History {
             }
             Said::Failed { caller, key, code, cause } => {
                 *self.failures.entry(code.clone()).or_default() += 1;
-                self.keys.entry(key.clone()).or_default().promised |= code == "outcome-pending";
+                let told = self.keys.entry(key.clone()).or_default();
+                told.promised |= code == "outcome-pending";
+                told.failed = Some(format!("`{code}`: {cause}"));
                 if !allowed.0.contains(&code.as_str()) {
                     self.violation(format!("{key}: {caller} was told `{code}`, which cannot be: {cause}"));
                 }
@@ -89,6 +93,11 @@ impl History {
     /// Whether a caller was told that the outcome is safe and waits to be recorded (L15).
     pub fn is_promised(&self, key: &str) -> bool {
         self.keys.get(key).is_some_and(|told| told.promised)
+    }
+
+    /// What a caller was told last under this key instead of an outcome.
+    pub fn last_failure(&self, key: &str) -> Option<&str> {
+        self.keys.get(key)?.failed.as_deref()
     }
 
     /// Whether the work of this key may run again.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use hapax_core::Rerun;
 use hapax_testkit::upstream::CountingFile;
 
@@ -185,11 +185,13 @@ impl<'a> Crew<'a> {
     /// The server stays: in the end every call is answered, and what nobody else can know an operator decides.
     fn complete(&mut self) -> Result<()> {
         let began = Instant::now();
-        while !self.waiting.is_empty() || self.workers.iter().any(|hand| !hand.calls.is_empty()) {
-            ensure!(began.elapsed() < PATIENCE, "these are not answered: {:?}", self.waiting);
-            while self.workers.iter().any(|hand| !hand.calls.is_empty()) {
-                ensure!(began.elapsed() < PATIENCE, "a worker does not answer");
-                self.hear(Duration::from_millis(5))?;
+        loop {
+            self.hear_everybody()?;
+            if self.waiting.is_empty() {
+                break;
+            }
+            if began.elapsed() > PATIENCE {
+                bail!("these are not answered: {}", self.unanswered()?.join("; "));
             }
             let waiting: Vec<Run> = self.waiting.drain(..).collect();
             for run in &waiting {
@@ -207,6 +209,22 @@ impl<'a> Crew<'a> {
             }
         }
         Ok(())
+    }
+
+    /// How each of those stands who wait, and what they were told last.
+    fn unanswered(&mut self) -> Result<Vec<String>> {
+        let mut lines = Vec::new();
+        for run in &self.waiting {
+            let Some(worker) = &mut self.workers[0].worker else { continue };
+            let state = worker.look(&run.key)?.0;
+            let promised = if self.history.is_promised(&run.key) { ", and was promised" } else { "" };
+            let told = self.history.last_failure(&run.key).unwrap_or("nothing");
+            lines.push(format!(
+                "{} ({:?}) is {state}{promised}; its caller was told {told}",
+                run.key, run.rerun
+            ));
+        }
+        Ok(lines)
     }
 
     /// Whatever was ever answered comes back as it was; the judge compares.
@@ -230,6 +248,11 @@ impl<'a> Crew<'a> {
             let number = self.dice.below(WORKERS);
             self.call(number, run);
         }
+        self.hear_everybody()
+    }
+
+    /// Hears until every call under way has been answered, one way or the other.
+    fn hear_everybody(&mut self) -> Result<()> {
         let began = Instant::now();
         while self.workers.iter().any(|hand| !hand.calls.is_empty()) {
             ensure!(began.elapsed() < PATIENCE, "a worker does not answer");
