@@ -117,7 +117,7 @@ impl<L: Ledger> Executor<L> {
             let request = request(&identity, &call);
             let attempt = request.attempt;
             let asked_at = boot_time();
-            let unbroken_until = asked_at + self.ledger.session().left;
+            let unbroken_until = asked_at + self.ledger.session().left.min(call.terms.max_run);
             let verdict = self.ask(request).await.map_err(|error| match seen {
                 Some(operation_id) => error.while_others_had_it(operation_id),
                 None => error,
@@ -390,7 +390,7 @@ pub struct Held<L: Ledger> {
     call: Call,
     /// Boot time before the claim was sent.
     asked_at: Duration,
-    /// Boot time until which the session was certain to live when the claim was sent.
+    /// Boot time until which the lease was certain to last when the claim was sent: for as long as the session and `max_run`.
     unbroken_until: Duration,
     lease: Lease<L>,
 }

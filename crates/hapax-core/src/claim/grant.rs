@@ -1,5 +1,6 @@
 //! Claim, set and peek: who may run, and what everybody else is told (L2, L6, L13).
 
+use super::holder::only_asked;
 use super::standing::{current, lease_end};
 use super::{
     Ask, Change, Claim, Doubt, Doubted, Grant, Now, Ran, Rerun, SetAnswer, SettledBy, State, Terms, Verdict,
@@ -54,22 +55,34 @@ pub(super) fn claim(claim: Option<&Claim>, ask: &Ask, now: &Now) -> (Change, Ver
 }
 
 /// The same attempt asks again because it does not know whether its first command arrived (L13). It has not dispatched
-/// anything, or it would know; so its own lease is handed out again, lapsed or not: a holder renews a lapsed lease
-/// before it begins (L4). What is absent by now is not granted anew: the command was carried out, once.
+/// anything, or it would know; so its own lease is handed out again, lapsed or not, swept or not: a holder renews a lapsed
+/// lease before it begins (L4), and one who does not want it any more can give it back. What is absent by now is not granted
+/// anew: the command was carried out, once.
 fn asked_again(own: &Claim, now: &Now) -> Verdict {
-    if let State::Held { run_until } = own.state {
-        let must_ask = own.earlier_may_have_run && own.terms.rerun == Rerun::Ask;
+    if let Some(run_until) = lease_of(own) {
         return Verdict::Granted(Grant {
             epoch: own.epoch,
             operation_id: own.operation_id,
             run_until,
-            must_ask,
+            must_ask: only_asked(own),
         });
     }
     match current(Some(own), now) {
         Some(present) if present.kept().is_some() => replay(&present),
         Some(present) => in_doubt(&present),
         None => Verdict::Spent,
+    }
+}
+
+/// Until when the lease runs or ran, where nothing but time has ended it. Whoever was to ask about a former run has lost it for
+/// good: the doubt is the former one again.
+fn lease_of(claim: &Claim) -> Option<Timestamp> {
+    match claim.state {
+        State::Held { run_until } => Some(run_until),
+        State::InDoubt { reason: Doubt::Lapsed, .. } if !only_asked(claim) => {
+            Some(claim.granted_at.after(claim.terms.max_run))
+        }
+        _ => None,
     }
 }
 

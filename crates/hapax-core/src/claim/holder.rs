@@ -122,6 +122,6 @@ fn still_in_doubt(again: Claim, now: &Now) -> (Change, Ending) {
 
 /// Whether the holder of this epoch had to ask and never cleared it: then it has not run the work, and the doubt is not its
 /// own.
-fn only_asked(claim: &Claim) -> bool {
+pub(super) fn only_asked(claim: &Claim) -> bool {
     claim.earlier_may_have_run && claim.terms.rerun == Rerun::Ask
 }

@@ -41,6 +41,28 @@ async fn a_claim_whose_answer_was_lost_is_given_back_and_not_held_for_ever() {
 }
 
 #[tokio::test]
+async fn a_claim_whose_answer_was_lost_and_whose_lapse_is_written_down_is_given_back_l13() {
+    // A server that was away for longer than the term: the session lives again, and the lapse was seen by somebody. Nobody may
+    // have to decide what certainly did not run, and an operator could not: its holder lives.
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    let meddler = ledger.clone();
+    ledger.after_next_claim(move || async move {
+        let epoch = meddler.inner().record(claim_id("lapsed")).await.unwrap().unwrap().claim.epoch;
+        let lapse = Report::Doubt(hapax_core::Doubt::Lapsed);
+        meddler.report(claim_id("lapsed"), epoch, lapse, vec![]).await.unwrap();
+    });
+    ledger.lose_claims(1);
+    let error = executor.once(call("lapsed"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), effects.count()), ("ledger-unavailable", 0));
+    eventually("the lapsed grant is released", async || {
+        matches!(ledger.peek(claim_id("lapsed")).await, Ok(Some(View::Released { .. })))
+    })
+    .await;
+    let done = executor.once(call("lapsed"), effects.then(Ended::succeeded("paid"))).await.unwrap();
+    assert_eq!((done.how, effects.count()), (How::Executed, 1));
+}
+
+#[tokio::test]
 async fn a_straggling_claim_is_not_granted_to_nobody() {
     // The command that was given up on arrives after it was abandoned: the tombstone stops it.
     let (_, ledger) = executor();
@@ -172,6 +194,16 @@ async fn work_whose_time_is_over_does_not_begin() {
     let ((executor, ledger), effects) = (executor(), Effects::default());
     ledger.after_next_claim(|| tokio::time::sleep(std::time::Duration::from_millis(30)));
     let call = call("late").give_up(std::time::Duration::from_millis(20));
+    let error = executor.once(call, effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), error.executed(), effects.count()), ("attempt-failed", Executed::No, 0));
+}
+
+#[tokio::test]
+async fn work_whose_max_run_was_over_before_it_began_does_not_begin_l4() {
+    // The session has its whole term left, but the lease ended with `max_run`, and others may have acted on that.
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.after_next_claim(|| tokio::time::sleep(std::time::Duration::from_millis(30)));
+    let call = call("overrun").max_run(std::time::Duration::from_millis(20));
     let error = executor.once(call, effects.then(Ended::succeeded("paid"))).await.unwrap_err();
     assert_eq!((error.code(), error.executed(), effects.count()), ("attempt-failed", Executed::No, 0));
 }

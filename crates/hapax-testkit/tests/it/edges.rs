@@ -9,7 +9,7 @@ use hapax_core::claim::{DoubtEnds, DoubtThen, view};
 use hapax_core::{
     Answer, Ask, AttemptId, Change, Claim, ClaimId, Command, Decision, Doubt, Ending, Epoch, Fingerprint,
     Grant, LeafKey, Leaves, Now, Operated, OperationId, Outcome, Ran, Report, Rerun, Retention, SessionId,
-    SetAnswer, Sign, StateName, Terms, Timestamp, Verb, Verdict, View, step,
+    SetAnswer, Sign, State, StateName, Terms, Timestamp, Verb, Verdict, View, step,
 };
 
 const TERM: Duration = Duration::from_secs(30);
@@ -179,6 +179,41 @@ fn whoever_takes_over_and_asks_again_must_still_ask_and_has_the_same_public_id()
     assert_eq!(world.grant(2, rerun(Rerun::Ask)), second);
     assert!(second.must_ask && second.epoch > first.epoch);
     assert_eq!((second.operation_id, world.claim().opened_at), (first.operation_id, opened_at));
+}
+
+#[test]
+fn an_attempt_that_asks_again_gets_its_lapsed_lease_swept_or_not_and_can_give_it_back_l13() {
+    for swept in [false, true] {
+        let mut world = World::new();
+        let first = world.grant(1, Terms::default());
+        world.wait(TERM);
+        if swept {
+            world.say(Command::Sweep(first.epoch));
+            assert!(matches!(world.claim().state, State::InDoubt { reason: Doubt::Lapsed, .. }));
+        }
+        // Others are told what is known, the attempt itself that the lease is its own.
+        world.renew();
+        assert_eq!(world.grant(1, Terms::default()), first, "swept: {swept}");
+        assert_eq!(world.report(first.epoch, Report::Release(Ran::No)), Ending::Released, "swept: {swept}");
+        assert!(world.grant(2, Terms::default()).epoch > first.epoch);
+    }
+}
+
+#[test]
+fn a_swept_lease_is_handed_out_again_only_where_the_lapse_is_all_that_is_known_l13() {
+    // Somebody has said that it failed.
+    let mut world = World::new();
+    let first = world.grant(1, Terms::default());
+    assert_eq!(world.report(first.epoch, Report::Release(Ran::Perhaps)), Ending::InDoubt);
+    assert!(matches!(world.ask(by(1, Terms::default())), Verdict::InDoubt { reason: Doubt::Failed, .. }));
+    // The doubt is that of the run which was to be asked about.
+    let mut world = World::new();
+    world.grant(1, rerun(Rerun::Ask));
+    world.wait(TERM);
+    let asker = world.grant(2, rerun(Rerun::Ask));
+    world.wait(TERM);
+    world.say(Command::Sweep(asker.epoch));
+    assert!(matches!(world.ask(by(2, rerun(Rerun::Ask))), Verdict::InDoubt { reason: Doubt::Lapsed, .. }));
 }
 
 #[test]

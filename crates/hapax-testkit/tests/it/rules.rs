@@ -224,7 +224,12 @@ fn a_story() -> impl Strategy<Value = Vec<Line>> {
     proptest::collection::vec(a_line(), 0..24)
 }
 
-/// Whether somebody was to ask about a run that had lapsed.
+/// Whether the holder was to ask about a former run.
+fn was_to_ask(world: &World) -> bool {
+    world.claim.as_ref().is_some_and(|claim| claim.doubted.is_some())
+}
+
+/// Whether that run had lapsed.
 fn was_asked_about(world: &World) -> bool {
     let doubted = world.claim.as_ref().and_then(|claim| claim.doubted);
     doubted.is_some_and(|doubted| doubted.reason == Doubt::Lapsed)
@@ -322,9 +327,13 @@ proptest! {
         let done = swept.apply(&Command::Sweep(seen.0));
         prop_assert_eq!(view(unswept.claim.as_ref(), &unswept.now()), view(swept.claim.as_ref(), &swept.now()));
         match &command {
-            // An attempt that asks again gets its own lease back as long as nobody, the sweeper included, has
-            // acted on it; and it is not granted what it had before.
-            Command::Claim(ask) if ask.attempt == seen.1 => return Ok(()),
+            // An attempt that asks again gets its own lease back as long as nobody else may have the claim, and is not granted
+            // what it had before; nor what it was only to ask about, once that is written down.
+            Command::Claim(ask)
+                if ask.attempt == seen.1 && (done != Answer::Swept(Swept::InDoubt) || was_to_ask(&unswept)) =>
+            {
+                return Ok(());
+            }
             // A holder finds what it left as long as it is there: a settle reaches further back than all
             // others.
             Command::Hold(..) if done == Answer::Swept(Swept::Forgotten) => return Ok(()),
