@@ -26,8 +26,10 @@ const ALLOWED: Allowed =
     Allowed(&["outcome-unknown", "attempt-failed", "in-progress", "ledger-unavailable", "outcome-pending"]);
 
 const WORKERS: usize = 2;
-/// Calls under way in each worker.
-const AT_ONCE: usize = 6;
+/// Calls under way in each worker: many, so that some have been carried out and not answered when the server falls.
+const AT_ONCE: usize = 24;
+/// How long a session lives without being renewed.
+const TERM_MS: u64 = 1_000;
 /// How often those who were answered ask again before they count as not answered again.
 const ROUNDS: usize = 10;
 
@@ -44,7 +46,9 @@ pub fn run(program: &Path, falls: usize, seed: u64) -> Result<Report> {
         crew.run_for_a_while(300)?;
         server.fall()?;
         servers.kills += 1;
-        crew.run_for_a_while(400)?;
+        // Now and then for longer than the term: sessions lapse, and live again.
+        let most_ms = crew.dice.of(&[400, 400, 2 * TERM_MS]);
+        crew.run_for_a_while(most_ms)?;
         let victim = crew.dice.once_in(2).then(|| crew.dice.below(WORKERS));
         if let Some(victim) = victim {
             crew.lose(victim)?;
@@ -88,7 +92,7 @@ impl<'a> Crew<'a> {
         let setup = |number: usize| Setup {
             store: place.store(""),
             effects: effects.path().to_owned(),
-            term_ms: 1_000,
+            term_ms: TERM_MS,
             wait_ms: 1_000,
             patience_ms: 500,
             spool: Some(place.folder().join(format!("spool-{number}"))),
