@@ -9,10 +9,11 @@ use hapax_store::{Lifecycle as _, Options};
 use tokio_postgres::NoTls;
 
 use crate::load::{self, Rate, median};
+use crate::pgbench::Pair;
 use crate::report::Report;
 use crate::{Failure, LedgerArgs, pgbench};
 
-const OUTCOME: usize = 1_024;
+pub(crate) const OUTCOME: usize = 1_024;
 
 /// Measures it all.
 pub(crate) async fn measure(args: &LedgerArgs, report: &mut Report) -> Result<(), Failure> {
@@ -30,7 +31,7 @@ pub(crate) async fn measure(args: &LedgerArgs, report: &mut Report) -> Result<()
 
     report.heading("PostgreSQL, 1 KiB outcomes, claim and settle each durable");
     let store = Postgres::open(&url, Options::default()).await?;
-    compare(args, report, &store, &url, folder.path(), "empty").await?;
+    compare(args, report, &store, &url, folder.path()).await?;
     if args.waiters.is_empty() {
         waking(report, &store, &url).await?;
     }
@@ -50,50 +51,90 @@ fn in_database(server: &str, database: &str) -> Result<String, Failure> {
     Ok(format!("{base}/{database}"))
 }
 
-/// hapax and the best of pgbench, one after the other.
-async fn round(
-    args: &LedgerArgs,
-    store: &Postgres,
-    url: &str,
-    folder: &Path,
+/// What is measured, and beside what.
+struct Rounds<'a> {
+    args: &'a LedgerArgs,
+    store: &'a Postgres,
+    url: &'a str,
+    folder: &'a Path,
+    /// Callers of the store.
     waiters: usize,
-    clients: &[usize],
-    hapax_first: bool,
-) -> Result<(Rate, f64), Failure> {
-    let hapax = async || load::run(store, waiters, Duration::from_secs(args.seconds), OUTCOME).await;
-    let pgbench = async || {
-        let mut best: f64 = 0.0;
-        for clients in clients {
-            best = best.max(pgbench::run(url, folder, *clients, args.seconds).await?);
-        }
-        Ok::<_, Failure>(best)
-    };
-    if hapax_first {
-        return Ok((hapax().await?, pgbench().await?));
-    }
-    let best = pgbench().await?;
-    Ok((hapax().await?, best))
+    /// The best of these counts.
+    clients: &'a [usize],
 }
 
-async fn rounds(
-    args: &LedgerArgs,
-    store: &Postgres,
-    url: &str,
-    folder: &Path,
-    waiters: usize,
-    clients: &[usize],
-) -> Result<(Rate, f64, f64), Failure> {
-    let (mut rates, mut bests, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    // Whoever comes second has the server's cleaning up after the first: they take turns.
-    for number in 0..args.rounds {
-        let (rate, best) = round(args, store, url, folder, waiters, clients, number % 2 == 1).await?;
-        ratios.push(rate.pairs / best);
-        rates.push(rate);
-        bests.push(best);
+/// The medians of all rounds, beside each pair of statements.
+struct Medians {
+    rate: Rate,
+    own: (f64, f64),
+    least: (f64, f64),
+}
+
+impl Rounds<'_> {
+    async fn hapax(&self) -> Result<Rate, Failure> {
+        load::run(self.store, self.waiters, Duration::from_secs(self.args.seconds), OUTCOME).await
     }
-    ratios.sort_by(f64::total_cmp);
-    bests.sort_by(f64::total_cmp);
-    Ok((median(rates), bests[bests.len() / 2], ratios[ratios.len() / 2]))
+
+    /// The best of pgbench.
+    async fn pgbench(&self, pair: Pair) -> Result<f64, Failure> {
+        let mut best: f64 = 0.0;
+        for clients in self.clients {
+            best = best.max(pgbench::run(self.url, self.folder, pair, *clients, self.args.seconds).await?);
+        }
+        Ok(best)
+    }
+
+    /// One after the other. Whoever comes later has the server's cleaning up after the others: they take turns.
+    async fn round(&self, number: usize) -> Result<(Rate, f64, f64), Failure> {
+        Ok(match number % 3 {
+            0 => {
+                let (own, least) = (self.pgbench(Pair::Own).await?, self.pgbench(Pair::Least).await?);
+                (self.hapax().await?, own, least)
+            }
+            1 => {
+                let (rate, own) = (self.hapax().await?, self.pgbench(Pair::Own).await?);
+                (rate, own, self.pgbench(Pair::Least).await?)
+            }
+            _ => {
+                let (least, rate) = (self.pgbench(Pair::Least).await?, self.hapax().await?);
+                (rate, self.pgbench(Pair::Own).await?, least)
+            }
+        })
+    }
+
+    async fn medians(&self) -> Result<Medians, Failure> {
+        let (mut rates, mut own, mut least) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..self.args.rounds {
+            let (rate, own_best, least_best) = self.round(number).await?;
+            own.push((own_best, rate.pairs / own_best));
+            least.push((least_best, rate.pairs / least_best));
+            rates.push(rate);
+        }
+        Ok(Medians { rate: median(rates), own: middle(own), least: middle(least) })
+    }
+}
+
+/// The median of each.
+fn middle(pairs: Vec<(f64, f64)>) -> (f64, f64) {
+    let (mut one, mut other): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+    one.sort_by(f64::total_cmp);
+    other.sort_by(f64::total_cmp);
+    (one[one.len() / 2], other[other.len() / 2])
+}
+
+/// Tells what was measured, and what it came to beside each pair of statements.
+fn tell(report: &mut Report, rounds: &Rounds<'_>, medians: &Medians, what: &str, wanted: f64) {
+    let (waiters, clients) = (rounds.waiters, rounds.clients);
+    let (own, least) = (medians.own, medians.least);
+    report.figure(&format!("pgbench, same statements, best of {clients:?}, {what}"), own.0, "pairs/s");
+    report.figure(&format!("pgbench, least statements, best of {clients:?}, {what}"), least.0, "pairs/s");
+    report.figure(&format!("hapax, {waiters} waiters, {what}"), medians.rate.pairs, "pairs/s");
+    for (name, part) in [("p50", 0.50), ("p99", 0.99)] {
+        let percentile = medians.rate.percentile(part);
+        report.figure(&format!("hapax, {waiters} waiters, {what}, claim {name}"), percentile, "ms");
+    }
+    report.ratio(&format!("hapax / pgbench, same statements, {waiters} waiters, {what}"), own.1, wanted);
+    report.ratio(&format!("hapax / pgbench, least statements, {waiters} waiters, {what}"), least.1, wanted);
 }
 
 async fn compare(
@@ -102,19 +143,14 @@ async fn compare(
     store: &Postgres,
     url: &str,
     folder: &Path,
-    what: &str,
 ) -> Result<(), Failure> {
     for (waiters, clients, wanted) in [(64, &[8, 32, 64][..], 3.5), (512, &[8, 32, 64], 4.5), (1, &[1], 0.9)]
     {
         if !args.waiters.is_empty() && !args.waiters.contains(&waiters) {
             continue;
         }
-        let (rate, best, ratio) = rounds(args, store, url, folder, waiters, clients).await?;
-        report.figure(&format!("pgbench, best of {clients:?} clients, {what}"), best, "pairs/s");
-        report.figure(&format!("hapax, {waiters} waiters, {what}"), rate.pairs, "pairs/s");
-        report.figure(&format!("hapax, {waiters} waiters, {what}, claim p50"), rate.percentile(0.50), "ms");
-        report.figure(&format!("hapax, {waiters} waiters, {what}, claim p99"), rate.percentile(0.99), "ms");
-        report.ratio(&format!("hapax / pgbench, {waiters} waiters, {what}"), ratio, wanted);
+        let rounds = Rounds { args, store, url, folder, waiters, clients };
+        tell(report, &rounds, &rounds.medians().await?, "empty", wanted);
     }
     Ok(())
 }
@@ -126,11 +162,8 @@ async fn with_rows(
     url: &str,
     folder: &Path,
 ) -> Result<(), Failure> {
-    let (rate, best, ratio) = rounds(args, store, url, folder, 64, &[8, 32, 64]).await?;
-    report.figure(&format!("pgbench, {} rows", args.rows), best, "pairs/s");
-    report.figure(&format!("hapax, 64 waiters, {} rows", args.rows), rate.pairs, "pairs/s");
-    report.figure(&format!("hapax, 64 waiters, {} rows, claim p99", args.rows), rate.percentile(0.99), "ms");
-    report.ratio(&format!("hapax / pgbench, 64 waiters, {} rows", args.rows), ratio, 3.0);
+    let rounds = Rounds { args, store, url, folder, waiters: 64, clients: &[8, 32, 64] };
+    tell(report, &rounds, &rounds.medians().await?, &format!("{} rows", args.rows), 3.0);
     Ok(())
 }
 

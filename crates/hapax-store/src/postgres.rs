@@ -107,6 +107,12 @@ impl Postgres {
         Address::parse(url).map(drop)
     }
 
+    /// The statements that grant one claim and settle one, for measuring what they take when somebody else sends them.
+    #[doc(hidden)]
+    pub fn statements_for_one() -> (&'static str, &'static str) {
+        (batch::CLAIM_ONE, batch::SETTLE_ONE)
+    }
+
     /// How often the claims that are waited for here were looked at, in case a notification was lost (L9).
     pub fn polls(&self) -> u64 {
         self.shared.watchers.polls()

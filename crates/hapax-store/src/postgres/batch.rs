@@ -372,7 +372,7 @@ macro_rules! moment {
 /// What `hapax.batch` does, for one claim. No row: it is there already, or somebody else was granted it at the same
 /// moment. What is there is read apart: a grant, which is what nearly every claim comes to, need not open the tables that
 /// only showing a claim takes.
-const CLAIM_ONE: &str = concat!(
+pub(super) const CLAIM_ONE: &str = concat!(
     "WITH won AS ( \
         INSERT INTO hapax.claims AS c (digest, epoch, opened_at, granted_at, since, until, session, shelf, state, note, \
             earlier, watched, leaving, attempt, operation_id, fingerprint, terms, identity, leaves) \
@@ -398,7 +398,7 @@ const PRESENT: &str = "\
     WHERE st.digest = $2";
 
 /// What `hapax.batch` does, for one settle. No row: not held under this epoch, or somebody touched it.
-const SETTLE_ONE: &str = concat!(
+pub(super) const SETTLE_ONE: &str = concat!(
     "WITH done AS ( \
         UPDATE hapax.claims c SET state = 'S', note = 'h', since = ",
     moment!(),
