@@ -487,7 +487,7 @@ enum Waited<'a, T> {
 }
 
 /// Waits for a call: to its end; or, once its work has begun, for as long as its caller should (H5), or not at all (H6).
-async fn wait<'a, F: Future + Send + 'static, B>(
+async fn wait<'a, F: Future<Output = Result<Done, hapax_exec::Error>> + Send + 'static, B>(
     attended: Attended<F, Progress<B>>,
     progress: &Progress<B>,
     timeout: Duration,

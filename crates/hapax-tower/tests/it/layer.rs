@@ -5,6 +5,7 @@ use std::time::Duration;
 use hapax_core::{Policy, Recipe, Rerun, Width};
 use hapax_exec::Attach;
 use hapax_testkit::clock::VirtualClock;
+use hapax_testkit::lines::Lines;
 use hapax_tower::{Keep, On5xx, Rule};
 
 use crate::app::{Got, app, app_at, app_with, request};
@@ -231,6 +232,21 @@ async fn the_callers_wait_ends_and_the_call_goes_on_h5() {
     assert_eq!((again.status, &again.body[..]), (201, &b"charge 1 of x"[..]));
     app.protect.calls().idle().await;
     assert_eq!((app.effects.count(), app.protect.calls().detached()), (1, 0));
+}
+
+#[tokio::test]
+async fn why_a_call_failed_after_its_caller_had_gone_is_in_the_log_h5() {
+    let (lines, _guard) = Lines::listen();
+    let app = app(Rule { timeout: Duration::from_millis(80), ..rule() });
+    let first = app.post("order-42", "secret", &[("x-hold", "1"), ("x-panic", "1")]).await;
+    assert_eq!(first.code(), "upstream-timeout");
+    assert!(!lines.told().contains("without its caller"), "it goes on: {}", lines.told());
+    app.effects.go_on();
+    app.protect.calls().idle().await;
+    let told = lines.told();
+    assert!(told.contains("WARN") && told.contains("outcome-unknown") && told.contains("panicked"), "{told}");
+    assert!(told.contains(first.header("x-operation-id").unwrap()), "{told}");
+    assert!(!told.contains("order-42") && !told.contains("secret"), "{told}");
 }
 
 #[tokio::test]
