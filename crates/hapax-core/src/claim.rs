@@ -415,6 +415,8 @@ pub enum Verdict {
         recipe: RecipeId,
         /// Keyed hashes of what that was.
         leaves: Option<Leaves>,
+        /// Until when its outcome is kept, and the key used up, if it has one.
+        keep_until: Option<Timestamp>,
     },
     /// Nobody knows whether it was done.
     InDoubt {

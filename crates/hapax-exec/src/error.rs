@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use hapax_core::{Doubt, Executed, Leaves, OperationId, Retry};
+use hapax_core::{Doubt, Executed, Leaves, OperationId, Retry, Timestamp};
 
 use crate::limits;
 
@@ -27,6 +27,8 @@ pub enum Reason {
     Mismatch {
         /// Keyed hashes of what it was used for, to say what differs.
         leaves: Option<Leaves>,
+        /// Until when its outcome is kept, if it has one.
+        keep_until: Option<Timestamp>,
     },
     /// Somebody is running it, and this caller has waited long enough or would not wait.
     InProgress,

@@ -149,11 +149,14 @@ impl<L: Ledger> Executor<L> {
                         Waited::Silent => return Err(Error::new(Reason::InProgress).about(operation_id)),
                     }
                 }
-                Verdict::Mismatch { operation_id, recipe, leaves } => {
+                Verdict::Mismatch { operation_id, recipe, leaves, keep_until } => {
                     let again = call.rehash.as_ref().filter(|_| recipe != call.fingerprint.recipe);
                     match again.and_then(|asked| asked.rehash(recipe)) {
                         Some(fingerprint) => (call.fingerprint, seen) = (fingerprint, Some(operation_id)),
-                        None => return Err(Error::new(Reason::Mismatch { leaves }).about(operation_id)),
+                        None => {
+                            let reason = Reason::Mismatch { leaves, keep_until };
+                            return Err(Error::new(reason).about(operation_id));
+                        }
                     }
                 }
                 Verdict::InDoubt { operation_id, reason, .. } => {

@@ -394,17 +394,16 @@ impl<L: Ledger> Protect<L> {
             let operation_id = error.operation_id();
             return Answered { response: first.response, event: Event::Released, operation_id, cause: None };
         }
-        if let Reason::Mismatch { leaves } = error.reason() {
+        if let Reason::Mismatch { leaves, keep_until } = error.reason() {
             // With a wider scope the first caller may have been somebody else, who is not explained to others (H10).
             let own = leaves.as_ref().filter(|_| identity.width() == Width::Subject);
             let explanation = own.zip(asked).map(|(leaves, asked)| {
                 leaves.explain(&asked.body, &self.shared.leaf_key, rule.recipe.ignored())
             });
-            return self.problem(Problem::mismatch(
-                rule.mismatch_status,
-                error.operation_id(),
-                explanation.as_ref(),
-            ));
+            let problem = Problem::mismatch(rule.mismatch_status, error.operation_id(), explanation.as_ref());
+            let mut answered = self.problem(problem);
+            stamp(answered.response.headers_mut(), error.operation_id(), *keep_until);
+            return answered;
         }
         self.problem(Problem::from(error))
     }

@@ -164,6 +164,10 @@ fn mismatch(claim: &Claim) -> Verdict {
         operation_id: claim.operation_id,
         recipe: claim.fingerprint.recipe,
         leaves: claim.leaves.clone(),
+        keep_until: match claim.state {
+            State::Settled { keep_until, .. } => Some(keep_until),
+            _ => None,
+        },
     }
 }
 

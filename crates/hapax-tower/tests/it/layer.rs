@@ -92,8 +92,13 @@ async fn another_body_is_a_mismatch_that_explains_itself_at_rest_and_in_flight_h
     app.effects.begun().await;
     let in_flight = app.post("k-1", "{\"amount\":6,\"to\":\"b\",\"new\":1}", &[]).await;
     app.effects.go_on();
-    assert_eq!(slow.await.unwrap().status, 201);
+    let first = slow.await.unwrap();
+    assert_eq!(first.status, 201);
     let at_rest = app.post("k-1", "{\"amount\":6,\"to\":\"b\",\"new\":1}", &[]).await;
+    // Until when the key is used up is known as soon as there is an outcome (H3).
+    assert_eq!(at_rest.header("idempotency-expires"), first.header("idempotency-expires"));
+    assert!(at_rest.header("idempotency-expires").is_some());
+    assert_eq!(in_flight.header("idempotency-expires"), None);
     for got in [in_flight, at_rest] {
         assert_eq!((got.status, got.code().as_str()), (422, "key-reused"));
         assert_eq!(got.header("content-type"), Some("application/problem+json"));
