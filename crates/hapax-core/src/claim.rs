@@ -228,6 +228,14 @@ impl Default for Terms {
     }
 }
 
+impl Terms {
+    /// How long after the former run's last sign a released claim leaves a tombstone: late reports of its holder must have time
+    /// to arrive.
+    pub fn tombstone(&self) -> Duration {
+        crate::limits::TOMBSTONE_KEPT.saturating_add(self.quiet.max(self.give_up))
+    }
+}
+
 /// The opt-in end of a doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoubtEnds {
@@ -440,6 +448,8 @@ pub struct Grant {
     pub operation_id: OperationId,
     /// No renewal reaches beyond this. Until then the lease lasts as long as the session that asked.
     pub run_until: Timestamp,
+    /// An earlier attempt may have run, whatever becomes of this one.
+    pub earlier_may_have_run: bool,
     /// Before running, the holder must find out whether an earlier attempt ran (L6).
     pub must_ask: bool,
 }

@@ -33,6 +33,13 @@ impl Timestamp {
         Timestamp(self.0.saturating_add(micros))
     }
 
+    /// This much earlier, or the earliest time there is.
+    #[must_use]
+    pub fn before(self, duration: Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Timestamp(self.0.saturating_sub(micros))
+    }
+
     /// How long from `earlier` to here; zero when `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

@@ -29,7 +29,7 @@ pub const OWED: usize = 65_536;
 /// First and longest pause between two tries to deliver an owed report.
 pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Longest pause where the ledger is there and cannot take a spooled outcome: an operator has to see to it first.
+/// Longest pause where the ledger is there and cannot take a report: an operator has to see to it first.
 pub const OWED_PAUSE_FAULTY: Duration = Duration::from_secs(60);
 
 /// How long a report is owed that is in memory alone: by then every lease it could belong to has been judged by others. One that

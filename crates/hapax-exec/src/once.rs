@@ -222,9 +222,12 @@ impl<L: Ledger> Executor<L> {
                 Ok(Asked::Ended(Done { how: How::Replayed, ..done }))
             }
             Reconciled::Never => match held.lease.report(&self.ledger, Report::Cleared, Vec::new()).await {
-                Ok(Ending::Renewed { .. }) => Ok(Asked::Never),
+                Ok(Ending::Renewed { .. }) => {
+                    held.grant.earlier_may_have_run = false;
+                    Ok(Asked::Never)
+                }
                 Ok(_) => self.what_the_ledger_says(held).await.map(Asked::Ended),
-                Err(error) => Err(Error::from(error).about(held.grant.operation_id)),
+                Err(error) => Err(held.untouched(error.into())),
             },
             // The doubt stays the one it was, whatever is given as its reason here; the ledger knows it. It also knows the
             // outcome, if somebody else has brought one meanwhile (L5).
@@ -254,7 +257,7 @@ impl<L: Ledger> Executor<L> {
             return Ok(true);
         }
         let renewed = held.lease.report(&self.ledger, Report::Renew, Vec::new()).await;
-        let renewed = renewed.map_err(|error| Error::from(error).about(held.grant.operation_id))?;
+        let renewed = renewed.map_err(|error| held.untouched(error.into()))?;
         Ok(matches!(renewed, Ending::Renewed { .. }))
     }
 
@@ -268,10 +271,11 @@ impl<L: Ledger> Executor<L> {
             Ended::Unknown(cause) => (Report::Release(Ran::Perhaps), cause),
             Ended::Doubt(doubt, cause) => (Report::Doubt(doubt), cause),
         };
-        let certain = report == Report::Release(Ran::No);
+        let gives_back = report == Report::Release(Ran::No);
+        let certain = gives_back && !held.grant.earlier_may_have_run;
         let doubt = if let Report::Doubt(doubt) = report { doubt } else { Doubt::Failed };
         // The ledger may be away: then the lease owes the report, and the caller is told what is known here.
-        let ending = held.lease.report(&self.ledger, report, Vec::new()).await.unwrap_or(match certain {
+        let ending = held.lease.report(&self.ledger, report, Vec::new()).await.unwrap_or(match gives_back {
             true => Ending::Released,
             false => Ending::InDoubt,
         });
@@ -416,6 +420,12 @@ impl<L: Ledger> Held<L> {
     fn time_left(&self) -> Option<Duration> {
         let give_up = self.call.terms.give_up;
         (!give_up.is_zero()).then(|| give_up.saturating_sub(boot_time().saturating_sub(self.asked_at)))
+    }
+
+    /// An error before this attempt began: whether anything ran is known only if no earlier one may have.
+    fn untouched(&self, error: Error) -> Error {
+        let error = error.about(self.grant.operation_id);
+        if self.grant.earlier_may_have_run { error.unsure() } else { error }
     }
 
     /// What is kept counts as executed here if this attempt settled it, by itself or through the guard.

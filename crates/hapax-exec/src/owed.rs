@@ -57,7 +57,9 @@ impl Debt {
             (true, false) => {
                 tracing::error!(%claim, %why, "an outcome was given up: the ledger never heard it")
             }
-            (false, _) => tracing::warn!(%claim, %why, "a report was given up: the lease lapses instead"),
+            (false, _) => {
+                tracing::warn!(%claim, %why, "a report was given up: the lease ends with this process or with max_run")
+            }
         }
     }
 }
@@ -150,13 +152,13 @@ async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Deb
             Ok(ending) => break ending,
             Err(error) => error,
         };
-        let is_away = error.kind() == Kind::Unavailable;
-        if !debt.is_spooled() && (!is_away || since.elapsed() >= limits::OWED_FOR) {
+        if !debt.is_spooled() && since.elapsed() >= limits::OWED_FOR {
             return debt.give_up(&error);
         }
-        if !is_away && !faulty {
+        // As long as this process lives, its lease does not lapse by itself: also what is refused is tried again.
+        if error.kind() != Kind::Unavailable && !faulty {
             let claim = debt.claim();
-            tracing::error!(%claim, %error, "the ledger cannot take an outcome: it stays in the spool and is tried again");
+            tracing::error!(%claim, %error, "the ledger is there and cannot take a report: it is tried again");
             (faulty, longest) = (true, limits::OWED_PAUSE_FAULTY);
         }
         sleep(pause).await;

@@ -27,6 +27,7 @@ struct Faults {
     lost_claims: AtomicUsize,
     lost_reports: AtomicUsize,
     last_reports: AtomicUsize,
+    refused_reports: AtomicUsize,
     time_left: Mutex<Option<Duration>>,
     claims: AtomicUsize,
     reports: AtomicUsize,
@@ -64,6 +65,11 @@ impl<L: Ledger> Faulty<L> {
     /// The next reports are carried out, but their answers are lost.
     pub fn lose_reports(&self, number: usize) {
         self.faults.lost_reports.store(number, Ordering::SeqCst);
+    }
+
+    /// The next reports are not carried out: the ledger is there, and something is wrong with it.
+    pub fn refuse_reports(&self, number: usize) {
+        self.faults.refused_reports.store(number, Ordering::SeqCst);
     }
 
     /// So many reports are carried out and answered, then it is away.
@@ -171,6 +177,9 @@ impl<L: Ledger> Ledger for Faulty<L> {
     ) -> Result<Ending, Error> {
         self.faults.reports.fetch_add(1, Ordering::SeqCst);
         self.reachable()?;
+        if take(&self.faults.refused_reports) {
+            return Err(Error::internal("the ledger refused a report"));
+        }
         let ending = self.ledger.report(claim, epoch, report, events).await;
         if take(&self.faults.last_reports) && self.faults.last_reports.load(Ordering::SeqCst) == 0 {
             self.set_away(true);

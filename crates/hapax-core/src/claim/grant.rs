@@ -64,6 +64,7 @@ fn asked_again(own: &Claim, now: &Now) -> Verdict {
             epoch: own.epoch,
             operation_id: own.operation_id,
             run_until,
+            earlier_may_have_run: own.earlier_may_have_run,
             must_ask: only_asked(own),
         });
     }
@@ -110,6 +111,8 @@ fn grant_anew(ask: &Ask, now: &Now) -> (Change, Verdict) {
 fn grant_over(present: &Claim, ask: &Ask, now: &Now, must_ask: bool) -> (Change, Verdict) {
     debug_assert!(now.next_epoch > present.epoch, "an epoch is never reused");
     let perhaps = !matches!(present.state, State::Released { ran: Ran::No, .. });
+    // Whoever is to ask about a run must not shorten how long that may still reach the work (L8).
+    let give_up = if must_ask { present.terms.give_up.max(ask.terms.give_up) } else { ask.terms.give_up };
     granted(
         Claim {
             epoch: now.next_epoch,
@@ -117,7 +120,7 @@ fn grant_over(present: &Claim, ask: &Ask, now: &Now, must_ask: bool) -> (Change,
             operation_id: present.operation_id,
             fingerprint: present.fingerprint,
             leaves: present.leaves.clone(),
-            terms: Terms { rerun: present.terms.rerun.max(ask.terms.rerun), ..ask.terms.clone() },
+            terms: Terms { rerun: present.terms.rerun.max(ask.terms.rerun), give_up, ..ask.terms.clone() },
             opened_at: present.opened_at,
             granted_at: now.time,
             session: ask.session,
@@ -141,7 +144,13 @@ fn doubted(present: &Claim, now: &Now) -> Doubted {
 
 fn granted(claim: Claim, must_ask: bool) -> (Change, Verdict) {
     let State::Held { run_until } = claim.state else { unreachable!("a grant holds") };
-    let grant = Grant { epoch: claim.epoch, operation_id: claim.operation_id, run_until, must_ask };
+    let grant = Grant {
+        epoch: claim.epoch,
+        operation_id: claim.operation_id,
+        run_until,
+        earlier_may_have_run: claim.earlier_may_have_run,
+        must_ask,
+    };
     (Change::Put(claim), Verdict::Granted(grant))
 }
 

@@ -9,6 +9,7 @@ use super::standing::{current, lease_end};
 use super::{Change, Claim, Doubt, Ending, Now, Ran, Report, Rerun, SettledBy, State};
 use crate::id::Epoch;
 use crate::outcome::{Outcome, Retention};
+use crate::time::Timestamp;
 
 /// Decides a report.
 pub(super) fn report(claim: Option<&Claim>, epoch: Epoch, report: &Report, now: &Now) -> (Change, Ending) {
@@ -70,8 +71,8 @@ fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> 
 }
 
 /// Gives the claim back, unless the work may have run and must not run again (L7).
-fn release(claim: &Claim, ran: Ran, now: &Now) -> (Change, Ending) {
-    let ran = if claim.earlier_may_have_run { Ran::Perhaps } else { ran };
+fn release(claim: &Claim, reported: Ran, now: &Now) -> (Change, Ending) {
+    let ran = if claim.earlier_may_have_run { Ran::Perhaps } else { reported };
     match (&claim.state, ran, claim.terms.rerun) {
         (State::Released { ran: Ran::No, .. }, _, _) => (Change::None, Ending::Released),
         // Only the lapse of a lease can be taken back or explained by the one who held it.
@@ -79,9 +80,19 @@ fn release(claim: &Claim, ran: Ran, now: &Now) -> (Change, Ending) {
             (Change::None, Ending::InDoubt)
         }
         (_, Ran::No, _) | (_, Ran::Perhaps, Rerun::Safe) => {
-            (Change::Put(claim.with(State::Released { since: now.time, ran })), Ending::Released)
+            let since = last_sign(claim, reported, now);
+            (Change::Put(claim.with(State::Released { since, ran })), Ending::Released)
         }
         (_, Ran::Perhaps, Rerun::Ask | Rerun::Unsafe) => put_in_doubt(claim, Doubt::Failed, now),
+    }
+}
+
+/// When the work was last heard of. Where this attempt did not run and an earlier one may have, that had been silent for as long
+/// as `quiet` says when this one was granted.
+fn last_sign(claim: &Claim, reported: Ran, now: &Now) -> Timestamp {
+    match reported {
+        Ran::No if claim.earlier_may_have_run => claim.granted_at.before(claim.terms.quiet),
+        _ => now.time,
     }
 }
 

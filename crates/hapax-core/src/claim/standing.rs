@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 
 use super::{Claim, Doubt, DoubtThen, Now, Ran, Rerun, State};
-use crate::limits;
 use crate::time::Timestamp;
 
 /// The claim as it stands at this moment; `None` when it has become absent.
@@ -67,9 +66,8 @@ fn end_doubt<'a>(claim: Cow<'a, Claim>, now: &Now) -> Option<Cow<'a, Claim>> {
     }
 }
 
-/// A released claim leaves a tombstone: late reports of its holder must have time to arrive.
+/// A released claim leaves a tombstone.
 fn end_tombstone<'a>(claim: Cow<'a, Claim>, now: &Now) -> Option<Cow<'a, Claim>> {
     let State::Released { since, .. } = claim.state else { return Some(claim) };
-    let kept = limits::TOMBSTONE_KEPT.max(claim.terms.quiet).max(claim.terms.give_up);
-    (now.time < since.after(kept)).then_some(claim)
+    (now.time < since.after(claim.terms.tombstone())).then_some(claim)
 }

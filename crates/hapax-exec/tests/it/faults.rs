@@ -63,6 +63,48 @@ async fn a_claim_whose_answer_was_lost_and_whose_lapse_is_written_down_is_given_
 }
 
 #[tokio::test]
+async fn a_report_that_the_ledger_could_not_take_is_told_again_although_it_was_there_l13() {
+    // The process lives, so its lease does not lapse: given up, the claim would be held for as long as `max_run`.
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.refuse_reports(2);
+    let error =
+        executor.once(call("refused"), async |_| Ended::NotRun("no connection".into())).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("attempt-failed", Executed::No));
+    eventually("the claim is given back", async || {
+        matches!(ledger.peek(claim_id("refused")).await, Ok(Some(View::Released { .. })))
+    })
+    .await;
+    let done = executor.once(call("refused"), effects.then(Ended::succeeded("paid"))).await.unwrap();
+    assert_eq!((done.how, effects.count()), (How::Executed, 1));
+}
+
+#[tokio::test]
+async fn an_attempt_that_did_not_run_does_not_speak_for_an_earlier_one_that_may_have() {
+    // Invariant 5: what is not known is not called "no".
+    let (executor, ledger) = executor();
+    let safe = || call("twice").rerun(hapax_core::Rerun::Safe);
+    let cut = executor.once(safe(), async |_| Ended::Unknown("reset".into())).await.unwrap_err();
+    assert_eq!((cut.code(), cut.executed()), ("attempt-failed", Executed::Unknown));
+    let not_run = async |_| Ended::NotRun("no connection".into());
+    let refused = executor.once(safe(), not_run).await.unwrap_err();
+    assert_eq!((refused.code(), refused.executed()), ("attempt-failed", Executed::Unknown));
+    // Nor where the ledger is away when that is to be reported, or before the work begins.
+    let away = ledger.clone();
+    ledger.after_next_claim(move || async move { away.set_away(true) });
+    let unheard = executor.once(safe(), not_run).await.unwrap_err();
+    assert_eq!((unheard.code(), unheard.executed()), ("attempt-failed", Executed::Unknown));
+    ledger.set_away(false);
+    eventually("the claim is given back", async || {
+        matches!(ledger.peek(claim_id("twice")).await, Ok(Some(View::Released { .. })))
+    })
+    .await;
+    ledger.set_no_time_left(true);
+    ledger.lose_reports(1);
+    let unsure = executor.once(safe(), not_run).await.unwrap_err();
+    assert_eq!((unsure.code(), unsure.executed()), ("ledger-unavailable", Executed::Unknown));
+}
+
+#[tokio::test]
 async fn a_straggling_claim_is_not_granted_to_nobody() {
     // The command that was given up on arrives after it was abandoned: the tombstone stops it.
     let (_, ledger) = executor();

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen, SettledBy};
 use hapax_core::{
     AttemptId, Claim, ClaimId, Doubt, Doubted, Epoch, Error, Fingerprint, Identity, OperationId, Outcome,
-    Ran, RecipeId, Rerun, SessionId, State, StateName, Terms, Timestamp, limits,
+    Ran, RecipeId, Rerun, SessionId, State, StateName, Terms, Timestamp,
 };
 use rusqlite::Row;
 
@@ -332,9 +332,7 @@ fn due(claim: &Claim) -> Timestamp {
         State::InDoubt { since, .. } => {
             claim.terms.doubt.map_or(Timestamp::NEVER, |ends| since.after(ends.after))
         }
-        State::Released { since, .. } => {
-            since.after(limits::TOMBSTONE_KEPT.max(claim.terms.quiet).max(claim.terms.give_up))
-        }
+        State::Released { since, .. } => since.after(claim.terms.tombstone()),
     }
 }
 

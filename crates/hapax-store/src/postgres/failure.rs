@@ -63,6 +63,8 @@ impl From<tokio_postgres::Error> for Failure {
             "08" | "57" => Failure::Lost(chain(&error)),
             // This is a replica now: the next connection finds out where to go.
             "25" if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Failure::Lost(chain(&error)),
+            // The server has ended a connection that was silent for too long within a transaction: this process stood still.
+            "25" if *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Failure::Lost(chain(&error)),
             // Deadlock, serialization failure, lock not available.
             "40" | "55" => Failure::Busy,
             // Disk full, out of memory, too many connections.

@@ -305,12 +305,11 @@ impl<'a> From<&'a Claim> for StateColumns<'a> {
                 columns(doubt_letter(*reason), *since, *asked_at, due)
             }
             State::Released { since, ran } => {
-                let kept = hapax_core::limits::TOMBSTONE_KEPT.max(claim.terms.quiet).max(claim.terms.give_up);
                 let ran = match ran {
                     Ran::No => b'n',
                     Ran::Perhaps => b'p',
                 };
-                columns(ran, *since, None, since.after(kept))
+                columns(ran, *since, None, since.after(claim.terms.tombstone()))
             }
         }
     }

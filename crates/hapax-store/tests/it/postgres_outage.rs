@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::{
-    ClaimId, Decision, Doubt, Ending, Epoch, Inspect as _, Journal as _, Kind, Ledger as _, Report,
+    ClaimId, Decision, Doubt, Ending, Epoch, Inspect as _, Journal as _, Kind, Ledger as _, Ran, Report,
     StateName, Terms, Verb, Verdict,
 };
 use hapax_store::conformance::{DAY, ok, request};
@@ -414,4 +414,25 @@ async fn what_is_not_idempotent_is_not_sent_again_after_its_commit_l13() {
         return append_of_unknown_fate().await;
     }
     run_alone("postgres_outage::what_is_not_idempotent_is_not_sent_again_after_its_commit_l13", &[]);
+}
+
+/// In a process of its own: this one stands still for longer than the server bears with a transaction in which nothing happens.
+async fn stand_still() {
+    let database = Database::fresh().await;
+    let store = open(&database, patient()).await;
+    let (id, epoch) = hold(&store, "k").await;
+    fail::cfg("postgres.before_commit", "1*sleep(6000)").unwrap();
+    let released = store.report(id, epoch, Report::Release(Ran::No), vec![]).await;
+    assert_eq!(released.unwrap(), Ending::Released);
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_ended_because_we_stood_still_is_made_again_l13() {
+    if is_alone() {
+        return stand_still().await;
+    }
+    run_alone(
+        "postgres_outage::a_connection_that_the_server_ended_because_we_stood_still_is_made_again_l13",
+        &[],
+    );
 }

@@ -217,6 +217,59 @@ fn a_swept_lease_is_handed_out_again_only_where_the_lapse_is_all_that_is_known_l
 }
 
 #[test]
+fn an_attempt_that_did_not_run_does_not_make_others_wait_for_silence_again_l6() {
+    let mut world = World::new();
+    let quiet = Duration::from_secs(7_200);
+    let terms = || Terms { quiet, ..rerun(Rerun::Safe) };
+    let first = world.grant(1, terms());
+    assert!(!first.earlier_may_have_run);
+    assert_eq!(world.report(first.epoch, Report::Release(Ran::Perhaps)), Ending::Released);
+    world.wait(quiet - MICRO);
+    assert!(matches!(world.ask(by(2, terms())), Verdict::Held { .. }));
+    world.wait(MICRO);
+    world.renew();
+    let second = world.grant(2, terms());
+    assert!(second.earlier_may_have_run);
+    world.wait(MICRO);
+    assert_eq!(world.report(second.epoch, Report::Release(Ran::No)), Ending::Released);
+    // The first one has been silent all the time; and the tombstone stays, so that it still counts as perhaps run.
+    assert_eq!(world.ask(by(2, terms())), Verdict::Spent);
+    let third = world.grant(3, terms());
+    assert!(third.earlier_may_have_run);
+    // Who may have run is waited for.
+    assert_eq!(world.report(third.epoch, Report::Release(Ran::Perhaps)), Ending::Released);
+    assert!(matches!(world.ask(by(4, terms())), Verdict::Held { .. }));
+}
+
+#[test]
+fn whoever_asks_does_not_shorten_how_long_the_run_may_still_reach_the_work_l8() {
+    let mut world = World::new();
+    let give_up = |minutes: u64| Terms { give_up: Duration::from_secs(60 * minutes), ..rerun(Rerun::Ask) };
+    let granted_at = world.time;
+    world.grant(1, give_up(15));
+    world.wait(TERM);
+    let ask = Ask { session: SessionId(2), ..by(2, give_up(1)) };
+    world.renew();
+    world.sign = Sign { last: granted_at, until: granted_at.after(TERM) };
+    let Verdict::Granted(asker) = world.ask(ask) else { panic!("not granted") };
+    world.renew();
+    assert_eq!(world.report(asker.epoch, Report::Doubt(Doubt::Stated)), Ending::InDoubt);
+    world.sign = Sign { last: granted_at, until: granted_at.after(TERM) };
+    world.wait(Duration::from_secs(120));
+    let release = || Decision {
+        seen: asker.epoch,
+        verb: Verb::Release { force: false },
+        actor: "ann".into(),
+        reason: "asked the bank".into(),
+    };
+    let until = granted_at.after(Duration::from_secs(15 * 60));
+    let told = world.say(Command::Operate(release()));
+    assert_eq!(told, Answer::Operated(Operated::MayStillRun { until }));
+    world.time = until;
+    assert!(matches!(world.say(Command::Operate(release())), Answer::Operated(Operated::Done(_))));
+}
+
+#[test]
 fn an_outcome_that_was_set_is_set_once_by_the_same_attempt() {
     // E4, L13
     let mut world = World::new();
