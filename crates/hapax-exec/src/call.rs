@@ -243,7 +243,8 @@ pub struct Attempt {
 pub enum Ended {
     /// It came to an end that is kept.
     Settled(Outcome),
-    /// The same, with journal events that must be recorded together with it (L18).
+    /// The same, with journal events that must be recorded together with it (L18). Where a guard has settled the claim
+    /// in the application's own transaction (L16), they belong to that.
     SettledWith(Outcome, Vec<Append>),
     /// It certainly did not run: the claim is given back.
     NotRun(String),

@@ -42,7 +42,7 @@ mod shelf;
 mod sweep;
 mod watchers;
 
-pub use guard::guard;
+pub use guard::{guard, guard_with};
 pub use schema::SCHEMA_VERSION;
 
 use std::sync::Arc;

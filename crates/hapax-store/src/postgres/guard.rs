@@ -1,12 +1,16 @@
-//! The transactional guard: an outcome that commits with the application's own writes, or not at all (L16).
+//! The transactional guard: an outcome that commits with the application's own writes, or not at all (L16), and the journal events
+//! that belong to it (L18).
 
 use hapax_core::claim::Report;
+use hapax_core::journal::Append;
 use hapax_core::{Answer, Change, ClaimId, Command, Ending, Epoch, Error, Kept, Outcome, Retention, step};
-use tokio_postgres::GenericClient;
+use tokio_postgres::{GenericClient, Row};
 
 use super::change::{LOCK, Locked, PUT, Put};
 use super::confused;
 use super::failure::Failure;
+use super::journal::{self, Within};
+use super::link::Params;
 use super::row::get;
 
 /// Settles a claim inside the application's own transaction, in the database that holds the ledger: both
@@ -39,6 +43,21 @@ pub async fn guard<C: GenericClient + Sync>(
     outcome: &Outcome,
     retention: Retention,
 ) -> Result<Kept, Error> {
+    guard_with(tx, claim, epoch, outcome, retention, &[]).await
+}
+
+/// The same, with journal events: they commit with the outcome. What the work returns with
+/// `Ended::SettledWith` after this has settled is not written any more.
+///
+/// An error of kind `Conflict` means that a stream is not where the events expect it: the transaction must be rolled back.
+pub async fn guard_with<C: GenericClient + Sync>(
+    tx: &C,
+    claim: ClaimId,
+    epoch: Epoch,
+    outcome: &Outcome,
+    retention: Retention,
+    events: &[Append],
+) -> Result<Kept, Error> {
     let told = |error| Failure::from(error).into_error();
     let no_clock: Option<i64> = None;
     // Short transactions of the store may have the row; waiting for those is right here.
@@ -49,6 +68,7 @@ pub async fn guard<C: GenericClient + Sync>(
     let (Change::Put(after), Answer::Ending(Ending::Settled(kept))) = step(before, &command, &now) else {
         return Err(Error::lost_lease("the claim has another holder by now, or is settled: roll back"));
     };
+    journal::append_all(&mut Theirs(tx), events, now.time).await.map_err(Failure::into_error)?;
     let put = Put::new(now.time, claim, before, &after, None, None);
     let row = tx.query_opt(PUT, &put.params()).await.map_err(told)?;
     let watched: bool = get(&row.ok_or_else(confused)?, 0)?;
@@ -57,4 +77,13 @@ pub async fn guard<C: GenericClient + Sync>(
         tx.query("SELECT pg_notify('hapax_changed', $1)", &[&claim.to_string()]).await.map_err(told)?;
     }
     Ok(kept)
+}
+
+/// The application's own transaction.
+struct Theirs<'a, C>(&'a C);
+
+impl<C: GenericClient + Sync> Within for Theirs<'_, C> {
+    async fn query(&mut self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, Failure> {
+        Ok(self.0.query(sql, params).await?)
+    }
 }

@@ -5,12 +5,23 @@ use hapax_core::{Error, Timestamp};
 use tokio_postgres::Row;
 
 use super::failure::Failure;
-use super::link::Link;
+use super::link::{Link, Params};
 use super::row::{get, unreadable};
+
+/// Where the transaction is in which something is appended: on a connection of the store, or on one of the application's own.
+pub(super) trait Within {
+    async fn query(&mut self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, Failure>;
+}
+
+impl Within for Link {
+    async fn query(&mut self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, Failure> {
+        Link::query(self, sql, params).await
+    }
+}
 
 /// Appends to streams within the transaction that is open. One write that conflicts refuses all.
 pub(super) async fn append_all(
-    link: &mut Link,
+    link: &mut impl Within,
     writes: &[Append],
     at: Timestamp,
 ) -> Result<Option<Head>, Failure> {
@@ -29,7 +40,7 @@ pub(super) async fn append_all(
 }
 
 /// Locks a stream, making it first where it does not exist; nobody sees it before something is appended.
-async fn lock(link: &mut Link, stream: &Stream) -> Result<(), Failure> {
+async fn lock(link: &mut impl Within, stream: &Stream) -> Result<(), Failure> {
     link.query(
         "INSERT INTO hapax.streams (name, version, length, status, checkpoint) VALUES ($1, 0, 0, '', '') \
          ON CONFLICT (name) DO NOTHING",
@@ -40,9 +51,10 @@ async fn lock(link: &mut Link, stream: &Stream) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn append(link: &mut Link, write: &Append, at: Timestamp) -> Result<Head, Failure> {
-    let row = link.query_one(HEAD, &[&write.stream.as_str()]).await?;
-    let (id, head) = (get::<i64>(&row, 0)?, read_head(&row)?);
+async fn append(link: &mut impl Within, write: &Append, at: Timestamp) -> Result<Head, Failure> {
+    let rows = link.query(HEAD, &[&write.stream.as_str()]).await?;
+    let row = rows.first().ok_or_else(super::confused)?;
+    let (id, head) = (get::<i64>(row, 0)?, read_head(row)?);
     let head = Some(head).filter(|head| head.version > 0);
     let (after, events) = journal::append(head.as_ref(), write, at)?;
     check_text(&after.status)?;
@@ -66,7 +78,7 @@ async fn append(link: &mut Link, write: &Append, at: Timestamp) -> Result<Head, 
     Ok(after)
 }
 
-async fn write_events(link: &mut Link, stream: i64, events: &[Event]) -> Result<(), Failure> {
+async fn write_events(link: &mut impl Within, stream: i64, events: &[Event]) -> Result<(), Failure> {
     if events.is_empty() {
         return Ok(());
     }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::{
-    Ending, Epoch, Inspect as _, Kind, Ledger as _, Ran, Report, Rerun, Retention, Terms, Verdict, View,
-    Watch as _,
+    Ending, Epoch, Inspect as _, Journal as _, Kind, Ledger as _, Ran, Report, Rerun, Retention, Terms,
+    Verdict, View, Watch as _,
 };
 use hapax_store::Options;
 use hapax_store::conformance::{DAY, granted, ok, request};
-use hapax_store::postgres::{Postgres, guard};
+use hapax_store::postgres::{Postgres, guard, guard_with};
 use hapax_testkit::clock::VirtualClock;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -41,6 +42,39 @@ async fn the_payment_and_its_outcome_commit_together_l16() {
     assert_eq!(replayed(&ask(&store, "k").await), Some(&b"paid"[..]));
     let told = store.report(id, epoch, Report::Settle(ok("own"), DAY), vec![]).await.unwrap();
     assert_eq!(told, Ending::AlreadySettled(kept), "`once` answers from the ledger (L5)");
+}
+
+fn paid(expect: Expect) -> Vec<Append> {
+    let event = NewEvent { kind: "PAID".into(), payload: "{}".into(), chain: Chain::V2 };
+    let stream = Stream::new("receipts/acme").unwrap();
+    vec![Append { stream, expect, events: vec![event], status: None, checkpoint: None }]
+}
+
+#[tokio::test]
+async fn the_events_of_a_guarded_outcome_commit_with_it_or_not_at_all_l16_l18() {
+    let database = Database::fresh().await;
+    let (store, mut client) = (open(&database, by_hand()).await, shop(&database).await);
+    let stream = Stream::new("receipts/acme").unwrap();
+    let (id, epoch) = hold(&store, "k").await;
+    let written = async || store.read(&stream, 0, 10).await.unwrap().len();
+    for (commits, events) in [(false, 0), (true, 1)] {
+        let tx = client.transaction().await.unwrap();
+        guard_with(&tx, id, epoch, &ok("paid"), DAY, &paid(Expect::Version(0))).await.unwrap();
+        match commits {
+            true => tx.commit().await.unwrap(),
+            false => tx.rollback().await.unwrap(),
+        }
+        assert_eq!(written().await, events);
+    }
+    assert_eq!(replayed(&ask(&store, "k").await), Some(&b"paid"[..]));
+    // The stream has moved on: the application has to roll back, and can do without the events then.
+    let (other, epoch) = hold(&store, "other").await;
+    let tx = client.transaction().await.unwrap();
+    let told = guard_with(&tx, other, epoch, &ok("paid"), DAY, &paid(Expect::Version(0))).await;
+    assert_eq!(told.unwrap_err().kind(), Kind::Conflict);
+    tx.rollback().await.unwrap();
+    assert_eq!(written().await, 1);
+    assert!(matches!(store.peek(other).await.unwrap(), Some(View::Held { .. })));
 }
 
 #[tokio::test]
