@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
     ClaimId, Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome,
-    Retention, Timestamp, View, Width,
+    Timestamp, View, Width,
 };
 use hapax_exec::{Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
@@ -285,7 +285,7 @@ impl<L: Ledger> Protect<L> {
             .quiet(rule.quiet)
             .max_run(rule.max_run)
             .give_up(rule.give_up)
-            .retention(rule.retention)
+            .retention(rule.retention_of(identity.source()))
             .attach(attach);
         if !asked.body.is_empty() {
             let key = self.shared.leaf_key.clone();
@@ -294,10 +294,9 @@ impl<L: Ledger> Protect<L> {
         if let Some(ends) = rule.doubt {
             call = call.doubt_ends(ends);
         }
-        // What is asked is the key only for a while, whatever becomes of it (H9).
+        // What is asked is the key only for a while, also for a doubt (H9).
         if let (None, Some(window)) = (&asked.key, rule.derived) {
-            let ends = DoubtEnds { after: window, then: DoubtThen::Forget };
-            call = call.retention(Retention::SinceGrant(window)).doubt_ends(ends);
+            call = call.doubt_ends(DoubtEnds { after: window, then: DoubtThen::Forget });
         }
         if let Some(reconcile) = reconcile {
             let (shared, claim) = (self.shared.clone(), identity.claim_id());
