@@ -72,7 +72,7 @@ use state::State;
 use writer::Writer;
 
 pub use readonly::EmbeddedReader;
-pub use space::Quota;
+pub use space::{Quota, room_needed};
 pub use verify::Verification;
 
 /// A handle on an open embedded store. Clones share it; the last one closes it.

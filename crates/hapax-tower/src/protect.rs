@@ -26,7 +26,7 @@ use crate::body::Body;
 use crate::detach::{Attended, Calls};
 use crate::limits;
 use crate::prefer::Prefer;
-use crate::problem::{Code, OPERATION_ID, Problem};
+use crate::problem::{Cause, Code, OPERATION_ID, Problem};
 use crate::rule::Rule;
 use crate::seal::Seal;
 use crate::take::{First, Progress, Room, take};
@@ -65,8 +65,8 @@ pub struct Answered<B> {
     pub event: Event,
     /// The operation.
     pub operation_id: Option<OperationId>,
-    /// Why there is no answer of the service, where it is to blame; for the log, and not for callers.
-    pub cause: Option<Box<str>>,
+    /// Why there is no answer of the service, for the log.
+    pub cause: Option<Cause>,
 }
 
 /// Why a service's answer did not come.

@@ -102,8 +102,6 @@ pub(crate) const DOCTOR_NOTIFY: Duration = Duration::from_secs(3);
 pub(crate) const POSTGRES_CONNECTIONS_LEFT: i64 = 16;
 /// By how much two clocks may differ.
 pub(crate) const CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
-/// Free bytes below which the embedded store refuses new claims.
-pub(crate) const DISK_NEEDED: u64 = hapax_store::limits::SPACE_RESERVE;
 /// Free bytes below which somebody should look at a disk.
 pub(crate) const DISK_WANTED: u64 = 1024 * 1024 * 1024;
 /// File descriptors below which a server cannot work.

@@ -37,7 +37,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     }
     let mut options = Options { term: config.store.lease, ..Options::default() };
     // What a new configuration keeps beyond it, the store learns when it comes.
-    options.largest_outcome = largest_kept(&config).unwrap_or(options.largest_outcome);
+    options.largest_outcome = config.settings.largest_kept().unwrap_or(options.largest_outcome);
     let store = store::open(&config.store.url, options).await?;
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());
     let node = match start(&store, &mut config).await {
@@ -81,17 +81,6 @@ fn tell(notices: &[String]) {
     for notice in notices {
         tracing::warn!("{notice}");
     }
-}
-
-/// Bytes of the largest answer that any route keeps.
-fn largest_kept(config: &Config) -> Option<usize> {
-    config
-        .settings
-        .routes
-        .iter()
-        .filter_map(|route| route.rule.as_ref())
-        .map(|rule| rule.max_kept_response)
-        .max()
 }
 
 fn admin_tokens(config: &Config) -> Result<AdminTokens, hapax_core::Error> {

@@ -22,6 +22,7 @@ mod postgres_server;
 mod probe;
 mod retention_cli;
 mod rig;
+mod room;
 mod serve;
 mod strangers;
 mod why;
