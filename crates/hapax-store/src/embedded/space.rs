@@ -3,7 +3,7 @@
 //!
 //! Two things are kept back. A reserve, without which nothing is granted: 32 MiB, and for each claim that is held twice the
 //! largest outcome that it may bring, because that goes to the log and from there to the database. What is the largest
-//! is said by the options; where more than 256 are held, the largest that was seen since the store was opened
+//! is said by the options, and later by whoever expects larger ones; where more than 256 are held, the largest that was seen since the store was opened
 //! counts for each of the others, or nobody could have ten thousand small calls under way. And a file of nothing, the
 //! ballast, for the case that somebody else fills the disk: when a write finds no room, the ballast is given up and the batch is
 //! tried again without its claims.
@@ -159,10 +159,15 @@ impl Space {
         self.room
     }
 
+    /// Takes note of how large an outcome may come.
+    pub(super) fn reckon_with(&mut self, largest: usize) {
+        self.room.largest = self.room.largest.max(largest as u64);
+    }
+
     /// Takes note of an outcome that has come.
     pub(super) fn saw(&mut self, bytes: usize) {
         self.room.seen = self.room.seen.max(bytes as u64);
-        self.room.largest = self.room.largest.max(bytes as u64);
+        self.reckon_with(bytes);
     }
 
     /// Looks at how much room there is, not too often.

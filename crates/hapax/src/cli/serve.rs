@@ -36,7 +36,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
         tracing::warn!("outcomes are kept unencrypted: see [seal]");
     }
     let mut options = Options { term: config.store.lease, ..Options::default() };
-    // What a new configuration keeps beyond it, the store learns when it comes.
+    // What a new configuration keeps beyond it, the store is told before that holds.
     options.largest_outcome = config.settings.largest_kept().unwrap_or(options.largest_outcome);
     let store = store::open(&config.store.url, options).await?;
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());

@@ -80,3 +80,28 @@ async fn where_no_claim_has_room_any_more_readiness_log_and_doctor_say_so_b5_m2_
     eventually("it is ready", async || edge.ask("GET /readyz", "").await.status == 200).await;
     assert_eq!(edge.post("/charges", "new", "{}", "").await.status, 201);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_that_keeps_longer_answers_needs_room_for_them_from_its_first_request_on_b5_p5() {
+    let disk = Disk::of(120);
+    let mut ground = disk.ground().await;
+    let edge = ground.serve().await;
+    disk.leave(49);
+    assert_eq!(edge.post("/charges", "before", "{}", "").await.status, 201);
+    let reload = async |routes: &str, ground: &mut Ground, times: usize| {
+        ground.routes = routes.to_owned();
+        ground.write("hapax");
+        edge.reload();
+        let reloaded = "the configuration was reloaded";
+        eventually(reloaded, async || edge.told().matches(reloaded).count() == times).await;
+    };
+    let long = "[[routes]]\nmethod = \"POST\"\npath = \"/reports\"\noperation = \"report\"\npolicy = \"REQUIRED_A\"\n\
+                upstream = \"service\"\nmax_kept_response = \"128MiB\"\n";
+    reload(long, &mut ground, 1).await;
+    let refused = edge.post("/reports", "k", "{}", "").await;
+    assert_eq!(refused.problem(), (503, "ledger-unavailable".into()), "{}", refused.text());
+    // A call may be under way that was granted before: its room is not taken away.
+    reload("", &mut ground, 2).await;
+    assert_eq!(edge.post("/charges", "after", "{}", "").await.problem(), (503, "ledger-unavailable".into()));
+    assert_eq!(ground.service.count(), 1, "nothing is done whose answer could not be kept");
+}
