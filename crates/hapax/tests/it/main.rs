@@ -10,6 +10,7 @@ mod crowd;
 mod demo;
 mod described;
 mod doctor;
+mod ending;
 mod fire;
 mod foreign;
 mod keys_cli;
