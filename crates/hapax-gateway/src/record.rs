@@ -132,14 +132,15 @@ impl<L: Ledger, R> Shared<L, R> {
                 )
             };
         }
-        match (why(answered), seen.route()) {
-            (Why::Service(cause), Some(route)) => {
-                line!(warn, upstream = route.upstream.name, cause = &*cause,)
+        match (why(answered), answered.event) {
+            (Why::Service(cause), _) => {
+                line!(warn, upstream = seen.route().map(|route| &*route.upstream.name), cause = &*cause,)
             }
-            (Why::Service(cause), None) => line!(warn, cause = &*cause,),
-            // That the ledger is away is told when it begins (M2).
+            (Why::Other(cause), Event::Problem(Code::Internal)) => line!(error, cause,),
+            // Whoever checks credentials gave no answer.
+            (Why::Other(cause @ Some(_)), Event::Problem(Code::UpstreamUnreachable)) => line!(warn, cause,),
+            // That the ledger is away is a warning of its own, once (M2).
             (Why::Other(cause), _) => line!(info, cause,),
-            (Why::Nothing, _) => line!(info,),
         }
     }
 
@@ -153,11 +154,10 @@ impl<L: Ledger, R> Shared<L, R> {
 
 /// Why a request has failed, if it has.
 enum Why<'a> {
-    Nothing,
     /// The service behind has done something wrong.
     Service(Cow<'a, str>),
-    /// It is not to blame.
-    Other(&'a str),
+    /// It is not to blame, but perhaps somebody else.
+    Other(Option<&'a str>),
 }
 
 fn why(answered: &Answer) -> Why<'_> {
@@ -169,8 +169,8 @@ fn why(answered: &Answer) -> Why<'_> {
             Why::Service(format!("the service answered {}", status.as_u16()).into())
         }
         (_, Some(Cause::Service(cause))) => Why::Service(Cow::from(&**cause)),
-        (_, Some(Cause::Other(cause))) => Why::Other(cause),
-        (_, None) => Why::Nothing,
+        (_, Some(Cause::Other(cause))) => Why::Other(Some(cause)),
+        (_, None) => Why::Other(None),
     }
 }
 

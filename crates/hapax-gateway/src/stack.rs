@@ -223,7 +223,8 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         head: &request::Parts,
         methods: String,
     ) -> Result<Answer, Problem> {
-        let allow = HeaderValue::try_from(methods.as_str()).map_err(|_| Problem::new(Code::Internal))?;
+        let allow = HeaderValue::try_from(methods.as_str())
+            .map_err(|error| Problem::new(Code::Internal).owing_to(error.to_string()))?;
         if head.method != Method::OPTIONS {
             return Err(Problem::new(Code::MethodNotAllowed).header(ALLOW, allow));
         }

@@ -188,7 +188,9 @@ impl<L: Ledger> Protect<L> {
                 self.carry_out(turn, &identity, method, &rule, early, held, alive, send).await
             }
             (Ok(Entered::Done(done)), _) => self.replay(&identity, &method, &done),
-            (Ok(_), _) => self.problem(Problem::new(Code::Internal)),
+            (Ok(_), _) => {
+                self.problem(Problem::new(Code::Internal).owing_to("work was granted that nobody is to do"))
+            }
             (Err(error), todo) => match (early, error.reason(), error.operation_id()) {
                 (Some(prefix), Reason::InProgress, Some(id)) => self.accepted(Some(id), prefix),
                 _ => {
@@ -358,7 +360,7 @@ impl<L: Ledger> Protect<L> {
             Ok(answer) => answer,
             Err(error) => {
                 let problem = Problem::new(Code::Internal).detail(error.message());
-                return self.problem(problem.about(done.operation_id));
+                return self.problem(problem.about(done.operation_id).owing_to(format!("{error:#}")));
             }
         };
         let body = answer.body.unwrap_or_default();
@@ -409,7 +411,10 @@ impl<L: Ledger> Protect<L> {
 
     /// The call goes on, and its outcome will be found there (H6).
     fn accepted<B>(&self, operation_id: Option<OperationId>, prefix: &str) -> Answered<B> {
-        let Some(id) = operation_id else { return self.problem(Problem::new(Code::Internal)) };
+        let Some(id) = operation_id else {
+            return self
+                .problem(Problem::new(Code::Internal).owing_to("a call that goes on has no operation"));
+        };
         let place = format!("{prefix}/{id}");
         let body = serde_json::json!({ "operation_id": id.to_string(), "status": place }).to_string();
         let mut response = Response::new(Body::whole(Bytes::from(body)));

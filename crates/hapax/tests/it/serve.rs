@@ -396,6 +396,8 @@ async fn what_is_kept_is_sealed_and_opens_with_its_key_only_b9() {
     let lost = edge.post("/charges", "k", secret, "").await;
     assert_eq!(lost.problem(), (500, "internal".into()));
     assert!(lost.text().contains("a key that is not known"), "{}", lost.text());
+    let line = crate::why::line(&edge, "POST", "/charges", "event=\"internal\"").await;
+    assert!(line.contains("ERROR") && line.contains("not known here") && line.contains("key "), "{line}");
     assert_eq!(ground.service.count(), 3, "an answer that cannot be read is no reason to run again");
 }
 
