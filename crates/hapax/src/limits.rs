@@ -52,6 +52,10 @@ pub(crate) const RETENTION_ATTEMPTS: u32 = 8;
 
 /// Lines that wait to be written.
 pub(crate) const LOG_LINES: usize = 8 * 1024;
+/// Bytes of lines that are written at once.
+pub(crate) const LOG_BYTES: usize = 8 * 1024;
+/// How long a log that takes nothing at the moment is left alone.
+pub(crate) const LOG_PAUSE: Duration = Duration::from_millis(10);
 /// How often the log is told which of its lines are missing.
 pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
 

@@ -14,6 +14,7 @@ mod ending;
 mod fire;
 mod foreign;
 mod keys_cli;
+mod log;
 mod office;
 mod operators;
 mod postgres;
