@@ -5,13 +5,18 @@
 //! bound (by `max_kept_response` for each call that runs), and keeps new requests out until there is room again. When the work
 //! has come to its end its answer is its connection's, and `max_connections` bounds it. One tenant's share is bounded apart, so
 //! that one cannot take everybody's.
+//!
+//! A tenant's claims are counted before they are made, when the ledger does not know yet which of many requests with one key
+//! will have it. So what is counted is the claim, once for all requests of this process that may come to have it, and given back
+//! with the last of them: whichever of them runs, it runs in the place that was taken for it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hapax_core::Tenant;
+use hapax_core::{ClaimId, Identity, Tenant};
 use hapax_tower::Room;
 use hapax_tower::{Calls, Code, Problem};
 
@@ -23,8 +28,24 @@ use crate::settings::{Edge, TenantLimits};
 pub struct Admission {
     buffered: AtomicU64,
     draining: AtomicBool,
-    tenants: Mutex<HashMap<Tenant, Share>>,
+    counted: Mutex<Counted>,
     in_doubt: Mutex<HashMap<Tenant, u64>>,
+}
+
+/// The claims that are counted.
+#[derive(Debug, Default)]
+struct Counted {
+    tenants: HashMap<Tenant, Share>,
+    places: HashMap<ClaimId, Place>,
+}
+
+/// The place of one claim, in its tenant's share.
+#[derive(Debug)]
+struct Place {
+    /// How many requests may come to have the claim, or have it.
+    requests: u32,
+    /// Whether it was taken from this second's, and no work has begun that used it up.
+    unused: bool,
 }
 
 #[derive(Debug)]
@@ -66,7 +87,14 @@ impl Admission {
         Ok(Admitted { admission: self.clone(), most: edge.max_buffered, bytes: 0, claim: None })
     }
 
-    fn count(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), Problem> {
+    fn count(&self, tenant: &Tenant, claim: ClaimId, limits: &TenantLimits) -> Result<(), Problem> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let Counted { tenants, places } = &mut *counted;
+        // Another request with this key was counted before: this one is no new claim, whatever becomes of the two.
+        if let Some(place) = places.get_mut(&claim) {
+            place.requests += 1;
+            return Ok(());
+        }
         if limits.in_doubt > 0 {
             let in_doubt = self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner);
             if in_doubt.get(tenant).is_some_and(|count| *count >= u64::from(limits.in_doubt)) {
@@ -76,7 +104,6 @@ impl Admission {
             }
         }
         let now = Instant::now();
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         if tenants.len() > limits::TENANTS {
             tenants.retain(|_, share| share.held > 0 || now - share.filled_at < Duration::from_secs(1));
         }
@@ -94,7 +121,25 @@ impl Admission {
             share.tokens -= 1.0;
         }
         share.held += 1;
+        places.insert(claim, Place { requests: 1, unused: limits.claims_per_second > 0 });
         Ok(())
+    }
+
+    /// One request less that may have this claim; with the last one its place is free. A claim that came to no work has used up
+    /// nothing.
+    fn give_back(&self, tenant: &Tenant, claim: ClaimId, begun: bool) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let Entry::Occupied(mut place) = counted.places.entry(claim) else { return };
+        place.get_mut().unused &= !begun;
+        place.get_mut().requests -= 1;
+        if place.get().requests > 0 {
+            return;
+        }
+        let unused = place.remove().unused;
+        if let Some(share) = counted.tenants.get_mut(tenant) {
+            share.held -= 1;
+            share.tokens += if unused { 1.0 } else { 0.0 };
+        }
     }
 }
 
@@ -109,17 +154,27 @@ pub(crate) struct Admitted {
     /// What all of them together may hold.
     most: u64,
     bytes: u64,
-    /// Whose new claim is counted, and whether its work has begun.
-    claim: Option<(Tenant, bool)>,
+    /// The claim that is counted.
+    claim: Option<Counting>,
+}
+
+/// A claim that is counted for a request.
+#[derive(Debug)]
+struct Counting {
+    tenant: Tenant,
+    claim: ClaimId,
+    /// Whether the work of this request has begun.
+    begun: bool,
 }
 
 impl Admitted {
-    /// Counts what may become a new claim of this tenant. Whether it does is known when its work begins: until then it has
-    /// used up nothing.
-    pub(crate) fn count(&mut self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), Problem> {
+    /// Counts what may become a new claim, once for all requests that may have it. Whether it does is known when its work
+    /// begins: until then it has used up nothing.
+    pub(crate) fn count(&mut self, identity: &Identity, limits: &TenantLimits) -> Result<(), Problem> {
         if *limits != TenantLimits::default() {
-            self.admission.count(tenant, limits)?;
-            self.claim = Some((tenant.clone(), false));
+            let (tenant, claim) = (identity.scope().tenant(), identity.claim_id());
+            self.admission.count(tenant, claim, limits)?;
+            self.claim = Some(Counting { tenant: tenant.clone(), claim, begun: false });
         }
         Ok(())
     }
@@ -138,8 +193,8 @@ impl Admitted {
 
 impl Room for Admitted {
     fn begin(&mut self) {
-        if let Some((_, begun)) = &mut self.claim {
-            *begun = true;
+        if let Some(counting) = &mut self.claim {
+            counting.begun = true;
         }
     }
 
@@ -153,24 +208,41 @@ impl Room for Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.admission.buffered.fetch_sub(self.bytes, Ordering::Relaxed);
-        if let Some((tenant, begun)) = &self.claim {
-            let mut tenants = self.admission.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(share) = tenants.get_mut(tenant) {
-                share.held -= 1;
-                share.tokens += if *begun { 0.0 } else { 1.0 };
-            }
+        if let Some(Counting { tenant, claim, begun }) = &self.claim {
+            self.admission.give_back(tenant, *claim, *begun);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hapax_core::{Key, Operation, Project, Scope, Source, Subject, Width};
+
     use super::*;
 
+    /// Lets in a request with a key that nobody else has.
     fn enter(admission: &Arc<Admission>, tenant: &str, limits: &TenantLimits) -> Result<Admitted, Code> {
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        let key = KEYS.fetch_add(1, Ordering::Relaxed);
+        enter_with(admission, tenant, &format!("key-{key}"), limits)
+    }
+
+    fn enter_with(
+        admission: &Arc<Admission>,
+        tenant: &str,
+        key: &str,
+        limits: &TenantLimits,
+    ) -> Result<Admitted, Code> {
+        let scope = Scope::new(
+            Tenant::new(tenant).unwrap(),
+            Project::new("web").unwrap(),
+            Subject::from_credential_text("user:alice").unwrap(),
+        );
+        let (operation, key) = (Operation::new("charge").unwrap(), Key::new(key).unwrap());
+        let identity = Identity::new(Source::Header, scope, Width::Subject, operation, key);
         let edge = Edge { max_buffered: 100, ..Edge::new(([127, 0, 0, 1], 0).into()) };
         let mut entered = admission.enter(&edge, &Calls::default()).map_err(|problem| problem.code())?;
-        entered.count(&Tenant::new(tenant).unwrap(), limits).map_err(|problem| problem.code())?;
+        entered.count(&identity, limits).map_err(|problem| problem.code())?;
         Ok(entered)
     }
 
@@ -243,6 +315,59 @@ mod tests {
         assert_eq!(enter(&admission, "acme", &limits).unwrap_err(), Code::TooMany);
         enter(&admission, "globex", &limits).unwrap();
     }
+
+    #[test]
+    fn requests_with_one_key_have_one_place_until_the_last_of_them_is_gone_h12() {
+        let admission = Arc::new(Admission::default());
+        let limits = TenantLimits { held: 1, claims_per_second: 1, in_doubt: 1 };
+        let first = enter_with(&admission, "acme", "k", &limits).unwrap();
+        // Whatever limit is reached meanwhile: what is counted already is no new claim.
+        admission.set_in_doubt([(Tenant::new("acme").unwrap(), 1)].into());
+        let mut second = enter_with(&admission, "acme", "k", &limits).unwrap();
+        admission.set_in_doubt(HashMap::new());
+        assert_eq!(enter_with(&admission, "acme", "other", &limits).unwrap_err(), Code::TooMany);
+        enter_with(&admission, "globex", "k", &limits).unwrap();
+        // The first one goes without having run: the other runs in its place.
+        drop(first);
+        second.begin();
+        assert_eq!(enter_with(&admission, "acme", "other", &limits).unwrap_err(), Code::TooMany);
+        enter_with(&admission, "acme", "k", &limits).unwrap();
+        let began = Instant::now();
+        drop(second);
+        let held_only = TenantLimits { claims_per_second: 0, ..limits };
+        drop(enter_with(&admission, "acme", "other", &held_only).unwrap());
+        assert_eq!(admission.counted.lock().unwrap().places.len(), 0);
+        // What ran has used up one claim of this second, for all of them together.
+        let next = enter_with(&admission, "acme", "next", &limits).err();
+        assert!(next == Some(Code::TooMany) || began.elapsed() >= Duration::from_secs(1), "{next:?}");
+    }
+
+    #[test]
+    fn a_place_is_given_back_by_a_panic_too_and_what_ran_is_used_up_whoever_goes_last_h12() {
+        let admission = Arc::new(Admission::default());
+        let limits = TenantLimits { held: 1, ..TenantLimits::default() };
+        let first = enter_with(&admission, "acme", "k", &limits).unwrap();
+        let second = enter_with(&admission, "acme", "k", &limits).unwrap();
+        for mut entered in [first, second] {
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+                entered.begin();
+                panic!("in the midst of it");
+            }));
+            assert!(panicked.is_err());
+        }
+        enter_with(&admission, "acme", "other", &limits).unwrap();
+
+        let limits = TenantLimits { claims_per_second: 1, ..TenantLimits::default() };
+        let mut first = enter_with(&admission, "globex", "k", &limits).unwrap();
+        let second = enter_with(&admission, "globex", "k", &limits).unwrap();
+        let began = Instant::now();
+        first.begin();
+        drop(first);
+        drop(second);
+        let next = enter_with(&admission, "globex", "next", &limits).err();
+        assert!(next == Some(Code::TooMany) || began.elapsed() >= Duration::from_secs(1), "{next:?}");
+    }
+
     #[test]
     fn what_comes_to_no_work_uses_nothing_up_h12() {
         let admission = Arc::new(Admission::default());

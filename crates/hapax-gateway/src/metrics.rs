@@ -200,7 +200,7 @@ impl Default for Metrics {
         );
         registry.register(
             "hapax_log_lines_dropped",
-            "Lines of the log that nobody read in time",
+            "Lines of the log that nobody read in time, or that could not be written",
             metrics.log_lines_dropped.clone(),
         );
         *metrics.registry.write().unwrap_or_else(PoisonError::into_inner) = registry;

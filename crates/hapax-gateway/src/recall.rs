@@ -60,9 +60,17 @@ impl Caller {
     }
 }
 
+/// Why a caller is not let in is nobody's fault, and anybody can bring it about; not so where nobody could say whether to.
 fn refused(error: &AuthError) -> Problem {
-    tracing::debug!(reason = error.detail().unwrap_or("no credentials"), "a caller was not let in");
-    Problem::from(error)
+    match error {
+        AuthError::Unavailable(cause) | AuthError::Unreachable(cause) => {
+            Problem::from(error).owing_to(cause.clone())
+        }
+        AuthError::Missing | AuthError::Invalid(_) => {
+            tracing::debug!(reason = error.detail().unwrap_or("no credentials"), "a caller was not let in");
+            Problem::from(error)
+        }
+    }
 }
 
 /// Answers a request for an outcome.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hapax_core::{Ledger, Policy, Width};
 use hapax_exec::How;
-use hapax_tower::{Code, Event};
+use hapax_tower::{Cause, Code, Event};
 use http::Request;
 
 use crate::metrics::{COMPLETED, Counters};
@@ -132,9 +132,15 @@ impl<L: Ledger, R> Shared<L, R> {
                 )
             };
         }
-        match (blame(answered), seen.route()) {
-            (Some(cause), Some(route)) => line!(warn, upstream = route.upstream.name, cause = &*cause,),
-            _ => line!(info,),
+        match (why(answered), answered.event) {
+            (Why::Service(cause), _) => {
+                line!(warn, upstream = seen.route().map(|route| &*route.upstream.name), cause = &*cause,)
+            }
+            (Why::Other(cause), Event::Problem(Code::Internal)) => line!(error, cause,),
+            // Whoever checks credentials gave no answer.
+            (Why::Other(cause @ Some(_)), Event::Problem(Code::UpstreamUnreachable)) => line!(warn, cause,),
+            // That the ledger is away is a warning of its own, once (M2).
+            (Why::Other(cause), _) => line!(info, cause,),
         }
     }
 
@@ -146,14 +152,25 @@ impl<L: Ledger, R> Shared<L, R> {
     }
 }
 
-/// What the service behind has done wrong, if it has.
-fn blame(answered: &Answer) -> Option<Cow<'_, str>> {
+/// Why a request has failed, if it has.
+enum Why<'a> {
+    /// The service behind has done something wrong.
+    Service(Cow<'a, str>),
+    /// It is not to blame, but perhaps somebody else.
+    Other(Option<&'a str>),
+}
+
+fn why(answered: &Answer) -> Why<'_> {
     let status = answered.response.status();
-    match answered.event {
-        Event::Outcome(How::Executed | How::PassedThrough) | Event::Released if status.is_server_error() => {
-            Some(format!("the service answered {}", status.as_u16()).into())
+    match (answered.event, &answered.cause) {
+        (Event::Outcome(How::Executed | How::PassedThrough) | Event::Released, _)
+            if status.is_server_error() =>
+        {
+            Why::Service(format!("the service answered {}", status.as_u16()).into())
         }
-        _ => answered.cause.as_deref().map(Cow::from),
+        (_, Some(Cause::Service(cause))) => Why::Service(Cow::from(&**cause)),
+        (_, Some(Cause::Other(cause))) => Why::Other(Some(cause)),
+        (_, None) => Why::Other(None),
     }
 }
 

@@ -28,6 +28,14 @@ pub struct Settings {
     pub tenants: TenantLimits,
 }
 
+impl Settings {
+    /// Bytes of the largest answer that any route keeps; `None` where none keeps any.
+    pub fn largest_kept(&self) -> Option<usize> {
+        let rules = self.routes.iter().filter_map(|route| route.rule.as_ref());
+        rules.map(|rule| rule.max_kept_response).max()
+    }
+}
+
 /// The listener and what holds for every route.
 #[derive(Clone, Debug)]
 pub struct Edge {

@@ -201,15 +201,15 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         Ok(shared.protect.run(asked, reconcile, room, self.tasks.enter(), send).await)
     }
 
-    /// Is there room for a new claim of this tenant (H12)? A retry of what is there already is none: it is answered from the
-    /// ledger, however many others there are.
+    /// Is there room for a new claim of this tenant (H12)? A retry of what is there already is none, nor of what another request
+    /// of this process is about to claim: it is answered from the ledger, however many others there are.
     async fn admit_claim(
         &self,
         room: &mut Admitted,
         identity: &Identity,
         limits: &TenantLimits,
     ) -> Result<(), Problem> {
-        let Err(refused) = room.count(identity.scope().tenant(), limits) else { return Ok(()) };
+        let Err(refused) = room.count(identity, limits) else { return Ok(()) };
         match self.shared.protect.executor().ledger().peek(identity.claim_id()).await {
             Ok(Some(View::Held { .. } | View::Settled(_) | View::InDoubt { .. })) => Ok(()),
             Ok(Some(View::Released { .. }) | None) | Err(_) => Err(refused),
@@ -223,7 +223,8 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         head: &request::Parts,
         methods: String,
     ) -> Result<Answer, Problem> {
-        let allow = HeaderValue::try_from(methods.as_str()).map_err(|_| Problem::new(Code::Internal))?;
+        let allow = HeaderValue::try_from(methods.as_str())
+            .map_err(|error| Problem::new(Code::Internal).owing_to(error.to_string()))?;
         if head.method != Method::OPTIONS {
             return Err(Problem::new(Code::MethodNotAllowed).header(ALLOW, allow));
         }

@@ -73,6 +73,16 @@ impl Store {
         Self::open(&url, options).await
     }
 
+    /// From now on outcomes of so many bytes may come: an embedded store makes sure that there is room for them (B5).
+    pub fn reckon_with(&self, largest_outcome: usize) {
+        #[cfg(feature = "embedded")]
+        if let Store::Embedded(store) = self {
+            store.reckon_with(largest_outcome);
+        }
+        #[cfg(not(feature = "embedded"))]
+        let _ = largest_outcome;
+    }
+
     /// What an operator must know about this kind of store, in one sentence.
     pub fn notice(&self) -> &'static str {
         match self {

@@ -72,7 +72,7 @@ use state::State;
 use writer::Writer;
 
 pub use readonly::EmbeddedReader;
-pub use space::Quota;
+pub use space::{Quota, room_needed};
 pub use verify::Verification;
 
 /// A handle on an open embedded store. Clones share it; the last one closes it.
@@ -127,7 +127,7 @@ impl Embedded {
         let prepare = || -> Result<_, Fault> {
             let clock = Arc::new(Guarded::new(clock, meta.latest));
             let (memory, sessions) = begin(&conn, meta, &clock, options.term)?;
-            let state = State::new(clock, sessions, Table::new(&options, false), options.notify);
+            let state = State::new(clock, sessions, Table::new(&options, false), &options);
             Ok((memory, Arc::new(state), Space::new(&conn, &folder, quota, options.largest_outcome)?))
         };
         let (mut memory, state, space) = prepare().map_err(|fault| schema::opening_fault(&at, fault))?;
@@ -157,6 +157,12 @@ impl Embedded {
         meta.write(&conn).map_err(|fault| schema::opening_fault(&folder.database(), fault))?;
         mark.write(meta.batch);
         Ok(meta.incarnation)
+    }
+
+    /// From now on outcomes of so many bytes may come: a claim that is asked for after this is granted only while there is room
+    /// for them on disk (B5). What was reckoned with before is not taken away.
+    pub fn reckon_with(&self, largest_outcome: usize) {
+        self.core.state.reckon_with(largest_outcome);
     }
 
     /// Reads everything and checks it: checksums, chains, indexes and counts.

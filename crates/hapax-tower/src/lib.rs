@@ -25,7 +25,7 @@ pub use asked::{Asked, Identified};
 pub use body::Body;
 pub use detach::Calls;
 pub use layer::{IdempotencyLayer, Idempotent};
-pub use problem::{Code, Problem};
+pub use problem::{Cause, Code, Problem};
 pub use protect::{Answered, Event, Protect, SendError};
 pub use rule::{Former, Keep, On5xx, Rule};
 pub use seal::Seal;

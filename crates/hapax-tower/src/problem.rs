@@ -230,6 +230,17 @@ pub struct Problem {
     more: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
     cause: Option<Box<str>>,
+    /// Whether that is why the service behind is to blame. Apart from the cause, because a problem is passed on by value.
+    blames_service: bool,
+}
+
+/// Why there is no answer of the service: for the log, and not for callers, who could learn from it what stands behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The service is to blame.
+    Service(Box<str>),
+    /// The ledger is, or hapax itself, or somebody else who was asked.
+    Other(Box<str>),
 }
 
 impl Problem {
@@ -246,6 +257,7 @@ impl Problem {
             more: Map::new(),
             headers: Vec::new(),
             cause: None,
+            blames_service: false,
         }
     }
 
@@ -294,13 +306,21 @@ impl Problem {
     /// Why the service behind is to blame, for the log: callers could learn from it what stands behind.
     #[must_use]
     pub fn because(mut self, cause: impl Into<String>) -> Self {
-        self.cause = Some(cause.into().into_boxed_str());
+        (self.cause, self.blames_service) = (Some(cause.into().into_boxed_str()), true);
         self
     }
 
-    /// Takes out why the service behind is to blame, if it is.
-    pub(crate) fn take_cause(&mut self) -> Option<Box<str>> {
-        self.cause.take()
+    /// Why there is no answer where the service behind is not to blame, for the log.
+    #[must_use]
+    pub fn owing_to(mut self, cause: impl Into<String>) -> Self {
+        (self.cause, self.blames_service) = (Some(cause.into().into_boxed_str()), false);
+        self
+    }
+
+    /// Takes out what the log is to know.
+    pub(crate) fn take_cause(&mut self) -> Option<Cause> {
+        let cause = self.cause.take()?;
+        Some(if self.blames_service { Cause::Service(cause) } else { Cause::Other(cause) })
     }
 
     /// The code.
@@ -385,10 +405,12 @@ impl From<&hapax_exec::Error> for Problem {
         if let (Retry::SameKey(after), true) = (error.retry(), code.tells_when()) {
             problem = problem.retry_after(after);
         }
+        problem.cause = error.cause().map(Box::from);
         // Any other cause is the ledger's.
-        if let Reason::AttemptFailed { .. } | Reason::OutcomeUnknown { doubt: Some(_) } = error.reason() {
-            problem.cause = error.cause().map(Box::from);
-        }
+        problem.blames_service = matches!(
+            error.reason(),
+            Reason::AttemptFailed { .. } | Reason::OutcomeUnknown { doubt: Some(_) }
+        );
         // The code alone would say that nothing was run.
         if code == Code::LedgerUnavailable && error.executed() == Executed::Unknown {
             problem = problem.with("executed", "unknown");

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
     ClaimId, Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome,
-    Retention, Timestamp, View, Width,
+    Timestamp, View, Width,
 };
 use hapax_exec::{Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
@@ -26,7 +26,7 @@ use crate::body::Body;
 use crate::detach::{Attended, Calls};
 use crate::limits;
 use crate::prefer::Prefer;
-use crate::problem::{Code, OPERATION_ID, Problem};
+use crate::problem::{Cause, Code, OPERATION_ID, Problem};
 use crate::rule::Rule;
 use crate::seal::Seal;
 use crate::take::{First, Progress, Room, take};
@@ -65,8 +65,8 @@ pub struct Answered<B> {
     pub event: Event,
     /// The operation.
     pub operation_id: Option<OperationId>,
-    /// Why there is no answer of the service, where it is to blame; for the log, and not for callers.
-    pub cause: Option<Box<str>>,
+    /// Why there is no answer of the service, for the log.
+    pub cause: Option<Cause>,
 }
 
 /// Why a service's answer did not come.
@@ -188,7 +188,9 @@ impl<L: Ledger> Protect<L> {
                 self.carry_out(turn, &identity, method, &rule, early, held, alive, send).await
             }
             (Ok(Entered::Done(done)), _) => self.replay(&identity, &method, &done),
-            (Ok(_), _) => self.problem(Problem::new(Code::Internal)),
+            (Ok(_), _) => {
+                self.problem(Problem::new(Code::Internal).owing_to("work was granted that nobody is to do"))
+            }
             (Err(error), todo) => match (early, error.reason(), error.operation_id()) {
                 (Some(prefix), Reason::InProgress, Some(id)) => self.accepted(Some(id), prefix),
                 _ => {
@@ -285,7 +287,7 @@ impl<L: Ledger> Protect<L> {
             .quiet(rule.quiet)
             .max_run(rule.max_run)
             .give_up(rule.give_up)
-            .retention(rule.retention)
+            .retention(rule.retention_of(identity.source()))
             .attach(attach);
         if !asked.body.is_empty() {
             let key = self.shared.leaf_key.clone();
@@ -294,10 +296,9 @@ impl<L: Ledger> Protect<L> {
         if let Some(ends) = rule.doubt {
             call = call.doubt_ends(ends);
         }
-        // What is asked is the key only for a while, whatever becomes of it (H9).
+        // What is asked is the key only for a while, also for a doubt (H9).
         if let (None, Some(window)) = (&asked.key, rule.derived) {
-            let ends = DoubtEnds { after: window, then: DoubtThen::Forget };
-            call = call.retention(Retention::SinceGrant(window)).doubt_ends(ends);
+            call = call.doubt_ends(DoubtEnds { after: window, then: DoubtThen::Forget });
         }
         if let Some(reconcile) = reconcile {
             let (shared, claim) = (self.shared.clone(), identity.claim_id());
@@ -359,7 +360,7 @@ impl<L: Ledger> Protect<L> {
             Ok(answer) => answer,
             Err(error) => {
                 let problem = Problem::new(Code::Internal).detail(error.message());
-                return self.problem(problem.about(done.operation_id));
+                return self.problem(problem.about(done.operation_id).owing_to(format!("{error:#}")));
             }
         };
         let body = answer.body.unwrap_or_default();
@@ -410,7 +411,10 @@ impl<L: Ledger> Protect<L> {
 
     /// The call goes on, and its outcome will be found there (H6).
     fn accepted<B>(&self, operation_id: Option<OperationId>, prefix: &str) -> Answered<B> {
-        let Some(id) = operation_id else { return self.problem(Problem::new(Code::Internal)) };
+        let Some(id) = operation_id else {
+            return self
+                .problem(Problem::new(Code::Internal).owing_to("a call that goes on has no operation"));
+        };
         let place = format!("{prefix}/{id}");
         let body = serde_json::json!({ "operation_id": id.to_string(), "status": place }).to_string();
         let mut response = Response::new(Body::whole(Bytes::from(body)));

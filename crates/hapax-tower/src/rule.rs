@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hapax_core::claim::DoubtEnds;
-use hapax_core::{Error, Operation, Policy, Recipe, Rerun, Retention, Width};
+use hapax_core::{Error, Operation, Policy, Recipe, Rerun, Retention, Source, Width};
 use hapax_exec::Attach;
 
 use crate::limits;
@@ -110,6 +110,15 @@ impl Rule {
             max_kept_response: limits::KEPT_RESPONSE,
             derived: None,
         })
+    }
+
+    /// How long the outcome of a key that was found like this is kept: what is asked is the key only for a while, counted from
+    /// the grant, whatever becomes of it (H9).
+    pub fn retention_of(&self, source: Source) -> Retention {
+        match (source, self.derived) {
+            (Source::Derived, Some(window)) => Retention::SinceGrant(window),
+            _ => self.retention,
+        }
     }
 
     /// Who shares the outcomes that are kept under this name, if it is one of this rule's.

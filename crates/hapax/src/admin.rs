@@ -21,7 +21,7 @@ pub mod view;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::{ClaimId, Error, Retention};
+use hapax_core::{ClaimId, Error, Identity, Retention};
 use hapax_store::Store;
 use http::HeaderMap;
 use serde_json::Value;
@@ -48,8 +48,8 @@ pub struct AdminState {
     pub keys: Arc<dyn KeyDesk>,
     /// How kept answers are written and read.
     pub answers: Arc<dyn AnswerCodec>,
-    /// How long an answer of this operation is kept, where an operator states one and does not say.
-    pub retention: Arc<dyn Fn(&str) -> Retention + Send + Sync>,
+    /// How long an answer for this claim is kept, where an operator states one and does not say.
+    pub retention: Arc<dyn Fn(&Identity) -> Retention + Send + Sync>,
     /// The classes of retention.
     pub retentions: Arc<dyn RetentionDesk>,
     /// What `/metrics` answers, in the OpenMetrics text format.

@@ -120,6 +120,8 @@ pub fn main() -> ExitCode {
         Command::Config(args) => config::run(&args),
         Command::Openapi(args) => openapi::run(&args),
     };
+    // Whatever still waits for the system, such as a name that is looked up, does not hold up the end.
+    runtime.shutdown_background();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {

@@ -52,6 +52,10 @@ pub(crate) const RETENTION_ATTEMPTS: u32 = 8;
 
 /// Lines that wait to be written.
 pub(crate) const LOG_LINES: usize = 8 * 1024;
+/// Bytes of lines that are written at once.
+pub(crate) const LOG_BYTES: usize = 8 * 1024;
+/// How long a log that takes nothing at the moment is left alone.
+pub(crate) const LOG_PAUSE: Duration = Duration::from_millis(10);
 /// How often the log is told which of its lines are missing.
 pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
 
@@ -102,8 +106,6 @@ pub(crate) const DOCTOR_NOTIFY: Duration = Duration::from_secs(3);
 pub(crate) const POSTGRES_CONNECTIONS_LEFT: i64 = 16;
 /// By how much two clocks may differ.
 pub(crate) const CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
-/// Free bytes below which the embedded store refuses new claims.
-pub(crate) const DISK_NEEDED: u64 = hapax_store::limits::SPACE_RESERVE;
 /// Free bytes below which somebody should look at a disk.
 pub(crate) const DISK_WANTED: u64 = 1024 * 1024 * 1024;
 /// File descriptors below which a server cannot work.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_core::Retention;
+use hapax_core::{Identity, Retention};
 use hapax_exec::{Executor, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
@@ -150,15 +150,7 @@ fn admin_state(
     state.retentions = keeping.clone();
     let settings = keeping.settings();
     let (routes, kept) = (settings.subscribe(), settings.subscribe());
-    state.retention = Arc::new(move |operation| {
-        let settings = kept.borrow();
-        let rules = settings.routes.iter().filter_map(|route| route.rule.as_ref());
-        rules
-            .filter(|rule| rule.operation.as_str() == operation)
-            .map(|rule| rule.retention)
-            .next()
-            .unwrap_or(Retention::For(crate::limits::SETTLED_RETENTION))
-    });
+    state.retention = Arc::new(move |identity| retention(&kept.borrow(), identity));
     state.routes = Arc::new(move || watch::routes(&routes.borrow()));
     state.docs = settings.borrow().edge.docs.clone();
     let counting = gateway.clone();
@@ -173,4 +165,15 @@ fn admin_state(
         Readiness { reasons: ending.into_iter().chain(health.in_the_way()).collect() }
     });
     state
+}
+
+/// How long what somebody else than the service says about a claim is kept: as the service's own answer would be, also where the
+/// claim was opened under a former name of its operation (K6).
+fn retention(settings: &Settings, identity: &Identity) -> Retention {
+    let operation = identity.operation().as_str();
+    let rules = || settings.routes.iter().filter_map(|route| route.rule.as_ref());
+    let present = rules().find(|rule| rule.operation.as_str() == operation);
+    present
+        .or_else(|| rules().find(|rule| rule.width_under(operation).is_some()))
+        .map_or(Retention::For(crate::limits::SETTLED_RETENTION), |rule| rule.retention_of(identity.source()))
 }

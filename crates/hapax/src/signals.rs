@@ -43,8 +43,12 @@ impl Signals {
         }
     }
 
-    /// Returns when the process is told to end, by Ctrl-C or otherwise.
+    /// Returns when the process is told to end, by Ctrl-C or otherwise. That it is to read its configuration again stays to be
+    /// heard.
     pub(crate) async fn end(&mut self) {
-        while self.next().await != Told::End {}
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }

@@ -126,6 +126,27 @@ async fn a_retry_is_answered_whatever_limit_its_tenant_has_reached_h12() {
 }
 
 #[tokio::test]
+async fn many_with_one_new_key_are_one_claim_and_none_is_refused_h12() {
+    let folder = tempfile::tempdir().unwrap();
+    let store =
+        Store::open(&format!("embedded:{}", folder.path().display()), Options::default()).await.unwrap();
+    // A disk takes a while to take a claim: until then nobody can see it there.
+    let world = World::on(store, |settings| {
+        (settings.tenants.held, settings.tenants.claims_per_second) = (1, 1000);
+    })
+    .await;
+    for key in 0..10 {
+        let key = format!("k-{key}");
+        let headers = [(KEY, key.as_str())];
+        let ask = |_| world.ask("POST /raw", &world.alice, &headers, "x");
+        let answers = futures_util::future::join_all((0..20).map(ask)).await;
+        let statuses: Vec<u16> = answers.iter().map(|got| got.status).collect();
+        assert_eq!(statuses, [201; 20], "{key}");
+    }
+    assert_eq!(world.service.count(), 10);
+}
+
+#[tokio::test]
 async fn more_than_the_edge_can_hold_is_refused_before_it_is_read_h5_h12() {
     let world = World::with(|settings| settings.edge.max_buffered = 10).await;
     let slow = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", "hold")], "0123456789");

@@ -12,7 +12,7 @@ use hapax_core::{
 };
 use rusqlite::Connection;
 
-use super::fault::{Fault, full};
+use super::fault::Fault;
 use super::finder;
 use super::job::{Done, What};
 use super::merge::Merge;
@@ -198,8 +198,8 @@ impl Batch<'_> {
         } else {
             Plan::new(self.conn, events, now.time)?
         };
-        if grants(&answer) && !matches!(change, Change::None) && !self.has_room() {
-            return Err(full().into());
+        if grants(&answer) && !matches!(change, Change::None) {
+            self.check_room()?;
         }
         if let (Answer::Verdict(Verdict::Replay(_)), Some(stored)) = (&answer, &before) {
             self.changed.push(Changed {
@@ -231,9 +231,10 @@ impl Batch<'_> {
         Ok(answer)
     }
 
-    /// Whether there is room for the outcome of one more claim.
-    fn has_room(&self) -> bool {
-        !self.room.refusing && self.room.is_enough_for(self.memory.shelves.held() + 1)
+    /// Refuses what can be done without while there is no room for the outcome of one more claim. A claim and whatever else asks
+    /// get the same answer: who cannot claim must not be told that all is well (M2).
+    fn check_room(&self) -> Result<(), Fault> {
+        self.room.check(self.memory.shelves.held() + 1).map_err(Fault::from)
     }
 
     /// A claim as it is stored; what was granted lately is still in memory.
@@ -351,9 +352,7 @@ impl Batch<'_> {
     }
 
     fn append(&mut self, write: &Append) -> Result<Head, Fault> {
-        if self.room.refusing {
-            return Err(full().into());
-        }
+        self.check_room()?;
         let plan = Plan::new(self.conn, std::slice::from_ref(write), self.moment.time)?;
         self.write();
         let head = plan.write(self.conn)?;
@@ -361,9 +360,7 @@ impl Batch<'_> {
     }
 
     fn put(&mut self, id: &DocumentId, expect: u64, body: &bytes::Bytes) -> Result<u64, Fault> {
-        if self.room.refusing {
-            return Err(full().into());
-        }
+        self.check_room()?;
         shared::expect(self.conn, id, expect)?;
         let version = expect + 1;
         let document = Document { id: id.clone(), version, body: body.clone(), updated_at: self.moment.time };

@@ -3,7 +3,7 @@
 //!
 //! Two things are kept back. A reserve, without which nothing is granted: 32 MiB, and for each claim that is held twice the
 //! largest outcome that it may bring, because that goes to the log and from there to the database. What is the largest
-//! is said by the options; where more than 256 are held, the largest that was seen since the store was opened
+//! is said by the options, and later by whoever expects larger ones; where more than 256 are held, the largest that was seen since the store was opened
 //! counts for each of the others, or nobody could have ten thousand small calls under way. And a file of nothing, the
 //! ballast, for the case that somebody else fills the disk: when a write finds no room, the ballast is given up and the batch is
 //! tried again without its claims.
@@ -16,7 +16,7 @@ use hapax_core::Error;
 use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-use super::fault::Fault;
+use super::fault::{Fault, full};
 use super::folder::{Folder, own_file};
 use super::schema::pragma;
 use crate::limits;
@@ -30,6 +30,13 @@ pub(super) fn no_room(file: &Path) -> Error {
         "there is no room for the store in {}: {free} is free there; make room for {needed} MiB at least",
         folder.display()
     ))
+}
+
+/// Bytes that must be free on the disk of the store in this folder for it to grant a claim while none is held, if the largest
+/// outcome has so many; with those that it takes for itself when it is opened, where it has not yet.
+pub fn room_needed(folder: &Path, largest_outcome: usize) -> u64 {
+    let ballast = fs::metadata(Folder::new(folder.to_owned()).ballast()).map_or(0, |file| file.len());
+    Room::new(largest_outcome).needed(1) + limits::BALLAST_BYTES.saturating_sub(ballast)
 }
 
 fn free(folder: &Path) -> Option<u64> {
@@ -74,8 +81,25 @@ impl Room {
         Room { refusing: false, free: u64::MAX, largest: largest as u64, seen: limits::SPACE_LEAST_HELD }
     }
 
+    /// Refuses a claim, if the outcomes of so many held claims would not have room; says how much is there and how much is kept
+    /// back.
+    pub(super) fn check(&self, held: u64) -> Result<(), Error> {
+        let needed = self.needed(held);
+        match (self.refusing, self.free >= needed) {
+            (false, true) => Ok(()),
+            (_, false) => Err(full().with_detail(format_args!(
+                "{} MiB are free on disk, and {} MiB are kept back for the outcomes of {held} claims",
+                self.free >> 20,
+                needed >> 20
+            ))),
+            (true, true) => {
+                Err(full().with_detail("its quota is used up, or its ballast cannot be taken again"))
+            }
+        }
+    }
+
     /// Whether the outcomes of so many held claims have room.
-    pub(super) fn is_enough_for(&self, held: u64) -> bool {
+    fn is_enough_for(&self, held: u64) -> bool {
         self.free >= self.needed(held)
     }
 
@@ -135,10 +159,15 @@ impl Space {
         self.room
     }
 
+    /// Takes note of how large an outcome may come.
+    pub(super) fn reckon_with(&mut self, largest: usize) {
+        self.room.largest = self.room.largest.max(largest as u64);
+    }
+
     /// Takes note of an outcome that has come.
     pub(super) fn saw(&mut self, bytes: usize) {
         self.room.seen = self.room.seen.max(bytes as u64);
-        self.room.largest = self.room.largest.max(bytes as u64);
+        self.reckon_with(bytes);
     }
 
     /// Looks at how much room there is, not too often.

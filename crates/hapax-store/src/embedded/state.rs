@@ -1,12 +1,13 @@
 //! What the handles and the threads of an open store share.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hapax_core::Error;
 
 use super::session::{Guarded, Sessions};
 use crate::hub::Hub;
+use crate::options::Options;
 use crate::table::Table;
 
 /// An open store's common ground.
@@ -17,14 +18,28 @@ pub(super) struct State {
     pub(super) table: Table,
     /// Whether a change wakes those who watch.
     pub(super) notify: bool,
+    /// Bytes of the largest outcome that anybody is going to report (B5).
+    largest: AtomicUsize,
     closed: AtomicBool,
     stopped: OnceLock<Error>,
 }
 
 impl State {
-    pub(super) fn new(clock: Arc<Guarded>, sessions: Sessions, table: Table, notify: bool) -> Self {
+    pub(super) fn new(clock: Arc<Guarded>, sessions: Sessions, table: Table, options: &Options) -> Self {
         let (hub, closed, stopped) = (Hub::default(), AtomicBool::new(false), OnceLock::new());
-        State { clock, sessions, hub, table, notify, closed, stopped }
+        let (notify, largest) = (options.notify, AtomicUsize::new(options.largest_outcome));
+        State { clock, sessions, hub, table, notify, largest, closed, stopped }
+    }
+
+    /// From now on outcomes of so many bytes may come. Never less than before: nobody knows when the last one of those comes that
+    /// were asked for under the former bound.
+    pub(super) fn reckon_with(&self, outcome: usize) {
+        self.largest.fetch_max(outcome, Ordering::SeqCst);
+    }
+
+    /// Bytes of the largest outcome that anybody is going to report.
+    pub(super) fn largest_outcome(&self) -> usize {
+        self.largest.load(Ordering::SeqCst)
     }
 
     /// Refuses to go on with a store that is closed or has stopped.

@@ -134,6 +134,8 @@ impl Writer {
 
     /// Tries until the batch is committed or nobody can say what became of it.
     fn carry_out(&mut self, jobs: &[Job], results: &mut Results) -> Result<Vec<Changed>, Error> {
+        // Read after the commands have come: whoever expected more before it asked has said so.
+        self.space.reckon_with(self.state.largest_outcome());
         jobs.iter().filter_map(|job| job.what.outcome()).for_each(|outcome| self.space.saw(outcome.len()));
         if let Err(Fault::Io(detail)) = self.space.look(&self.conn, self.memory.shelves.held()) {
             return Err(self.state.stop(&detail));

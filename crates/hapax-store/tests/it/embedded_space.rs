@@ -195,3 +195,24 @@ fn a_store_can_be_opened_on_a_full_disk_b5() {
         assert!(ballast.exists(), "it is taken again");
     });
 }
+
+#[test]
+fn whoever_expects_larger_outcomes_has_room_for_them_from_then_on_and_for_those_before_b5() {
+    on_a_disk_of(120, async |disk| {
+        let store = Embedded::open(disk.join("store"), small()).unwrap();
+        leave(&disk, 44 << 20);
+        let before = granted(&store, &ask("before")).await;
+        store.reckon_with(1 << 30);
+        assert_eq!(store.claim(ask("new")).await.unwrap_err().kind(), Kind::Unavailable);
+        // Less than before does not make room for anybody.
+        store.reckon_with(1);
+        assert_eq!(store.claim(ask("new")).await.unwrap_err().kind(), Kind::Unavailable);
+        let ending = settle(&store, "before", before.epoch, long(1 << 20)).await;
+        assert!(matches!(ending.unwrap(), Ending::Settled(_)));
+        store.close().await.unwrap();
+        drop(store);
+        // With the next start it does.
+        let store = Embedded::open(disk.join("store"), small()).unwrap();
+        granted(&store, &ask("new")).await;
+    });
+}

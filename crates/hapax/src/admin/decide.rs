@@ -220,7 +220,7 @@ fn settled(state: &AdminState, record: &Record, settling: Settling) -> Result<Ve
     }
     let retention = match &settling.retention {
         Some(text) => parse_retention(text)?,
-        None => (state.retention)(record.identity.operation().as_str()),
+        None => (state.retention)(&record.identity),
     };
     let answer =
         HttpAnswer { status: settling.status, headers: headers(settling.headers)?, body: Bytes::from(body) };

@@ -83,12 +83,13 @@ impl Check {
 
 /// Runs `hapax doctor`.
 pub(crate) async fn run(args: Args) -> Result<(), Failed> {
-    let (mut checks, url) = match &args.config {
+    let (mut checks, named) = match &args.config {
         Some(file) => configured(file),
-        None => (Vec::new(), args.store),
+        None => (Vec::new(), args.store.map(|url| (url, None))),
     };
-    if let Some(url) = url {
-        checks.extend(store(&url).await?);
+    if let Some((url, largest_outcome)) = named {
+        let largest_outcome = largest_outcome.unwrap_or(hapax_store::limits::LARGEST_OUTCOME);
+        checks.extend(store(&url, largest_outcome).await?);
     }
     checks.push(machine::files());
     tell(&checks, args.json)?;
@@ -100,8 +101,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     }
 }
 
-/// What a configuration says about itself, and the store it names; none where it has mistakes.
-fn configured(file: &Path) -> (Vec<Check>, Option<String>) {
+/// What a configuration says about itself, and the store it names with the largest answer that is kept there; none where it has
+/// mistakes.
+fn configured(file: &Path) -> (Vec<Check>, Option<(String, Option<usize>)>) {
     let config = match config::load(file, &|name| std::env::var(name).ok()) {
         Ok(config) => config,
         Err(mistakes) => {
@@ -120,10 +122,11 @@ fn configured(file: &Path) -> (Vec<Check>, Option<String>) {
         }
         false => Check::ok("seal", "outcomes are sealed"),
     });
-    (checks, Some(config.store.url))
+    let largest = config.settings.largest_kept();
+    (checks, Some((config.store.url, largest)))
 }
 
-async fn store(url: &str) -> Result<Vec<Check>, Failed> {
+async fn store(url: &str, largest_outcome: usize) -> Result<Vec<Check>, Failed> {
     match url.split_once(':') {
         Some(("memory", "")) => {
             let remedy = "for development only; use embedded:PATH or postgres://…";
@@ -133,7 +136,9 @@ async fn store(url: &str) -> Result<Vec<Check>, Failed> {
                 remedy,
             )])
         }
-        Some(("embedded", path)) if !path.is_empty() => Ok(embedded::check(Path::new(path)).await),
+        Some(("embedded", path)) if !path.is_empty() => {
+            Ok(embedded::check(Path::new(path), largest_outcome).await)
+        }
         Some(("postgres" | "postgresql", _)) => postgres::check(url).await,
         _ => Err(Failed::misuse("a store is memory:, embedded:PATH or postgres://user@host:port/database")),
     }

@@ -36,22 +36,30 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
         tracing::warn!("outcomes are kept unencrypted: see [seal]");
     }
     let mut options = Options { term: config.store.lease, ..Options::default() };
-    // What a new configuration keeps beyond it, the store learns when it comes.
-    options.largest_outcome = largest_kept(&config).unwrap_or(options.largest_outcome);
-    let store = store::open(&config.store.url, options).await?;
+    // What a new configuration keeps beyond it, the store is told before that holds.
+    options.largest_outcome = config.settings.largest_kept().unwrap_or(options.largest_outcome);
+    let opening = store::open(&config.store.url, options);
+    let Some(store) = unless_told_to_end(&mut signals, opening).await.transpose()? else { return Ok(()) };
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());
-    let node = match start(&store, &mut config).await {
-        Ok(node) => node,
-        Err(failed) => {
-            // Nobody is to take this for a process that serves.
-            let _ = store.close().await;
-            return Err(failed);
+    let node = match unless_told_to_end(&mut signals, start(&store, &mut config)).await {
+        Some(Ok(node)) => node,
+        not_started => {
+            // Nobody is to take this for a process that serves. Told again, it does not wait for a store that is away either.
+            tokio::select! {
+                _ = store.close() => {}
+                () = signals.end() => {}
+            }
+            return not_started.map_or(Ok(()), |failed| failed.map(drop));
         }
     };
     tracing::info!(edge = %node.edge(), admin = %node.admin(), routes = config.settings.routes.len(), "serving");
     say_where(&config, &node);
     while signals.next().await == Told::Reload {
-        reload(&args, &store, &node, &config).await;
+        // To end goes before a store or a service that lets a reload wait.
+        tokio::select! {
+            () = reload(&args, &store, &node, &config) => {}
+            () = signals.end() => break,
+        }
     }
     node.take_nothing_new();
     tracing::info!(within = ?node.drain_timeout(), "finishing what is running; told again, it ends at once");
@@ -64,6 +72,17 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     }
     tracing::info!("everything came to its end");
     Ok(())
+}
+
+/// What this comes to; nothing where the process is told to end before.
+async fn unless_told_to_end<T>(signals: &mut Signals, doing: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        done = doing => Some(done),
+        () = signals.end() => {
+            tracing::info!("told to end before it served");
+            None
+        }
+    }
 }
 
 async fn start(store: &Store, config: &mut Config) -> Result<Node, Failed> {
@@ -81,17 +100,6 @@ fn tell(notices: &[String]) {
     for notice in notices {
         tracing::warn!("{notice}");
     }
-}
-
-/// Bytes of the largest answer that any route keeps.
-fn largest_kept(config: &Config) -> Option<usize> {
-    config
-        .settings
-        .routes
-        .iter()
-        .filter_map(|route| route.rule.as_ref())
-        .map(|rule| rule.max_kept_response)
-        .max()
 }
 
 fn admin_tokens(config: &Config) -> Result<AdminTokens, hapax_core::Error> {
@@ -131,7 +139,10 @@ fn spool(config: &Config) -> PathBuf {
 /// Reads the configuration again. With any mistake everything stays as it is; what cannot change while the process runs is told
 /// (P5).
 async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
-    let mut config = match load(args) {
+    let reading = args.clone();
+    // A file may take as long as whoever writes it, or the disk it is on; who is told to end meanwhile hears it.
+    let loaded = tokio::task::spawn_blocking(move || load(&reading)).await;
+    let mut config = match loaded.unwrap_or_else(|error| Err(Failed::unavailable(error.to_string()))) {
         Ok(config) => config,
         Err(failed) => {
             tracing::error!("the configuration was not reloaded: {}", failed.message);

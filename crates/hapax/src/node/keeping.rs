@@ -118,6 +118,8 @@ impl Keeping {
         let mut known = self.known.lock().await;
         let next = Known { configured, classes, set: known.set.clone() };
         let settings = next.settings();
+        // Before any request can bring an answer of the new length; if the settings cannot be used, more is kept back than need be.
+        self.store.reckon_with(settings.largest_kept().unwrap_or(0));
         self.gateway.reload(settings.clone()).await?;
         *known = next;
         self.settings.send_replace(settings);

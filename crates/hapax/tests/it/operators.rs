@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::claims_cli::Told;
+use crate::retention_cli::{DAY, kept_for, kept_since};
 use crate::rig::caller::{self, ALICE};
 use crate::rig::process::eventually;
 use crate::rig::{Ground, Hapax, Kind, Who};
@@ -225,6 +226,51 @@ async fn what_a_reopen_set_aside_is_erased_with_its_subject_on_postgres_too_b9()
         assert_eq!(kinds().await, told(["erased"; 3]));
         assert_eq!(edge.post("/charges", "free", body, "").await.status, 201, "what was free stays free");
     }
+}
+
+/// Says that the only claim in doubt was done.
+async fn settle(ground: &Ground, edge: &Hapax) {
+    let doubts = edge.claims("in_doubt").await;
+    let id = doubts[0]["operation_id"].as_str().unwrap();
+    let resolve = ["claims", "resolve", id, "--settle-status", "201", "--reason", "in the books"];
+    assert_eq!((run(ground, edge, &resolve).await.code, doubts.len()), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_settled_is_kept_as_the_route_says_also_under_its_former_name_l8_k6() {
+    let route = |names: &str| {
+        format!(
+            "[[routes]]\nmethod = \"POST\"\npath = \"/payments\"\npolicy = \"REQUIRED_A\"\nupstream = \"service\"\n\
+             retention = \"7d\"\n{names}\n"
+        )
+    };
+    let mut ground = Ground::new(Kind::Embedded).await;
+    ground.routes = route("operation = \"pay\"");
+    let edge = ground.serve().await;
+    assert_eq!(edge.post("/payments", "before", "{}", "cut").await.status, 409);
+    settle(&ground, &edge).await;
+    assert_eq!(edge.post("/payments", "renamed", "{}", "cut").await.status, 409);
+    edge.kill();
+    ground.routes = route("operation = \"pay2\"\nwas = \"pay\"");
+    let edge = ground.serve().await;
+    settle(&ground, &edge).await;
+    assert_eq!((kept_for(&edge, "before").await, kept_for(&edge, "renamed").await), (7 * DAY, 7 * DAY));
+    assert!(edge.post("/payments", "renamed", "{}", "").await.is_replay());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_settled_for_a_derived_key_is_kept_for_its_window_only_l8_h9() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    ground.routes = "[[routes]]\nmethod = \"POST\"\npath = \"/orders\"\noperation = \"order\"\npolicy = \"ACCEPTED\"\n\
+                     upstream = \"service\"\nrerun = \"unsafe\"\nkey_from = \"fingerprint\"\nwindow = \"1h\"\n"
+        .to_owned();
+    let edge = ground.serve().await;
+    let ask = async |told: &str| edge.send(ALICE, "POST /orders", &[("x-do", told)], "{}").await;
+    assert_eq!(ask("cut").await.problem(), (409, "outcome-unknown".into()));
+    settle(&ground, &edge).await;
+    assert!(ask("").await.is_replay());
+    let claim = edge.claims("settled").await.remove(0);
+    assert_eq!((&claim["source"], kept_since(&claim, "granted_at")), (&"derived".into(), DAY / 24));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

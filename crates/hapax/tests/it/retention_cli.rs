@@ -10,7 +10,7 @@ use crate::rig::{Ground, Hapax, Kind};
 const ROUTE: &str = "[[routes]]\nmethod = \"POST\"\npath = \"/refunds\"\noperation = \"refund\"\n\
                      policy = \"REQUIRED_A\"\nupstream = \"service\"\nretention = \"critical\"\n";
 
-const DAY: u64 = 24 * 60 * 60;
+pub(crate) const DAY: u64 = 24 * 60 * 60;
 
 async fn ground(kind: Kind) -> Ground {
     let mut ground = Ground::new(kind).await;
@@ -26,11 +26,15 @@ async fn run(ground: &Ground, edge: &Hapax, args: &[&str]) -> Told {
 }
 
 /// For how many seconds the outcome of this key is kept.
-async fn kept_for(edge: &Hapax, key: &str) -> u64 {
+pub(crate) async fn kept_for(edge: &Hapax, key: &str) -> u64 {
     let claims = edge.claims("settled").await;
-    let claim = claims.iter().find(|claim| claim["key"] == key).unwrap();
+    kept_since(claims.iter().find(|claim| claim["key"] == key).unwrap(), "settled_at")
+}
+
+/// For how many seconds an outcome is kept, from a time that its claim has.
+pub(crate) fn kept_since(claim: &Value, from: &str) -> u64 {
     let time = |name: &str| parse_utc(claim[name].as_str().unwrap()).unwrap().as_micros();
-    u64::try_from((time("keep_until") - time("settled_at")) / 1_000_000).unwrap()
+    u64::try_from((time("keep_until") - time(from)) / 1_000_000).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -46,7 +46,7 @@ async fn ground() -> (Ground, hapax_testkit::port::Port) {
 }
 
 /// A line of the log about a request to this path with this method, with this in it.
-async fn line(edge: &Hapax, method: &str, path: &str, part: &str) -> String {
+pub(crate) async fn line(edge: &Hapax, method: &str, path: &str, part: &str) -> String {
     let parts = [&format!("method={method} "), &format!("endpoint=\"{path}\""), part];
     let find = || {
         let told = edge.told();
@@ -119,4 +119,31 @@ async fn what_cannot_be_read_as_a_request_is_counted_and_logged_o1_o2() {
         assert!(metrics.contains(&line), "{line}: {metrics}");
         edge.tells(&format!("endpoint=\"_none\" status={status} event=\"{event}\" peer=127.0.0.1:")).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cannot_be_let_in_because_nobody_can_say_is_a_warning_with_the_cause_o2_a7() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    let gone = hapax_testkit::port::Port::reserve().unwrap();
+    ground.sections = format!(
+        "[auth.verify]\nurl = \"http://127.0.0.1:{}/verify\"\ntoken_env = \"HAPAX_ADMIN_TOKEN\"\n",
+        gone.number()
+    );
+    let edge = ground.serve().await;
+    let request = "POST /charges HTTP/1.1\r\nhost: a\r\nauthorization: Bearer somebodys\r\nidempotency-key: k\r\n\
+                   content-length: 0\r\n\r\n";
+    let refused = send(edge.edge, request.as_bytes()).await.unwrap();
+    assert_eq!(refused.problem(), (502, "upstream-unreachable".into()));
+    let line = line(&edge, "POST", "/charges", "status=502").await;
+    assert!(line.contains("WARN") && line.contains("cause=\"the verifying service gave no answer"), "{line}");
+    assert!(line.contains(&gone.number().to_string()) && line.contains("refused"), "{line}");
+    assert!(
+        !line.contains("upstream=") && !line.contains("somebodys"),
+        "the service is not to blame: {line}"
+    );
+    // Whoever shows nothing, or what is not valid, is nobody's fault.
+    let bare = "POST /charges HTTP/1.1\r\nhost: a\r\nauthorization: Basic eA==\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(send(edge.edge, bare.as_bytes()).await.unwrap().status, 401);
+    let line = crate::why::line(&edge, "POST", "/charges", "status=401").await;
+    assert!(line.contains("INFO") && !line.contains("cause="), "{line}");
 }

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use hapax_core::{Filter, Inspect as _, Kind};
-use hapax_store::embedded::{Embedded, EmbeddedReader};
+use hapax_store::embedded::{Embedded, EmbeddedReader, room_needed};
 
 use super::{Check, doubts, machine};
 
-/// Checks the store in a folder.
-pub(super) async fn check(folder: &Path) -> Vec<Check> {
+/// Checks the store in a folder, whose largest outcome may have so many bytes.
+pub(super) async fn check(folder: &Path, largest_outcome: usize) -> Vec<Check> {
     let mut checks = Vec::new();
     match Embedded::open_read_only(folder) {
         Ok(reader) => {
@@ -31,7 +31,9 @@ pub(super) async fn check(folder: &Path) -> Vec<Check> {
             ));
         }
     }
-    checks.extend(folder.ancestors().find(|folder| folder.is_dir()).map(machine::disk).unwrap_or_default());
+    let there = folder.ancestors().find(|folder| folder.is_dir());
+    let needed = room_needed(folder, largest_outcome);
+    checks.extend(there.map(|there| machine::disk(there, needed)).unwrap_or_default());
     checks
 }
 

@@ -14,9 +14,9 @@ const SHARED: &[(i64, &str)] =
 /// `tmpfs`
 const IN_MEMORY: i64 = 0x0102_1994;
 
-/// Where a folder is, and how much room is left there.
-pub(super) fn disk(folder: &Path) -> Vec<Check> {
-    [file_system(folder), space(folder)].into_iter().flatten().collect()
+/// Where a folder is, and how much room is left there; below so many bytes nothing is granted.
+pub(super) fn disk(folder: &Path, needed: u64) -> Vec<Check> {
+    [file_system(folder), space(folder, needed)].into_iter().flatten().collect()
 }
 
 fn file_system(folder: &Path) -> Option<Check> {
@@ -38,12 +38,12 @@ fn file_system(folder: &Path) -> Option<Check> {
     })
 }
 
-fn space(folder: &Path) -> Option<Check> {
+fn space(folder: &Path, needed: u64) -> Option<Check> {
     let what = "free disk space";
     let stat = statvfs(folder).ok()?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let found = format!("{} MiB", free >> 20);
-    Some(judged(what, free, found, (limits::DISK_NEEDED, limits::DISK_WANTED), |needed| {
+    Some(judged(what, free, found, (needed, limits::DISK_WANTED.max(needed)), |needed| {
         format!("below {} MiB new claims are refused; make room", needed >> 20)
     }))
 }

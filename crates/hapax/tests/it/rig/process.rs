@@ -31,11 +31,20 @@ pub(crate) struct Hapax {
 impl Hapax {
     /// Starts one, and waits until it says that it serves.
     pub(crate) async fn start(config: &Path, variables: &[(&str, &str)]) -> Hapax {
+        Self::launch(config, variables, Stdio::piped()).await
+    }
+
+    /// Starts one whose log goes elsewhere.
+    pub(crate) async fn start_telling(config: &Path, log: Stdio) -> Hapax {
+        Self::launch(config, &[], log).await
+    }
+
+    async fn launch(config: &Path, variables: &[(&str, &str)], log: Stdio) -> Hapax {
         let mut command = hapax(&["serve", "--config", &config.display().to_string()]);
-        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(log);
         let mut process = command.spawn().unwrap();
         let read = Arc::new(AtomicBool::new(true));
-        let told = gather(process.stderr.take().unwrap(), read.clone());
+        let told = process.stderr.take().map(|from| gather(from, read.clone())).unwrap_or_default();
         let (sender, receiver) = mpsc::channel();
         let output = process.stdout.take().unwrap();
         std::thread::spawn(move || {

@@ -1,0 +1,53 @@
+//! `hapax serve` is told to end while it does something else than to serve (H11, M2).
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::net::TcpListener;
+
+use crate::rig::postgres::Server;
+use crate::rig::{Ground, hapax};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_to_end_before_it_serves_it_ends_without_having_served_h11_m2() {
+    // A database that takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let ground = Ground::at(format!("postgres://u@{}/d", silent.local_addr().unwrap())).await;
+    let config = ground.write("hapax").display().to_string();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut command = hapax(&["serve", "--config", &config]);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let _open = silent.accept().await.unwrap();
+        // One that is to reload first has nothing to reload yet.
+        kill_process(Pid::from_child(&process), Signal::HUP).unwrap();
+        kill_process(Pid::from_child(&process), signal).unwrap();
+        let ended = tokio::task::spawn_blocking(move || {
+            let (status, mut told) = (process.wait().unwrap(), String::new());
+            process.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+            let mut said = String::new();
+            process.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+            (status.code(), said, told)
+        });
+        let (code, said, told) = ended.await.unwrap();
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{told}");
+        assert!(told.contains("told to end before it served"), "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_to_end_while_it_reloads_it_does_not_wait_for_that_h11_m2() {
+    let mut server = Server::start(&[]);
+    let ground = Ground::at(server.url()).await;
+    let mut edge = ground.serve().await;
+    server.fall();
+    edge.reload();
+    // What is told in one moment is to end.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    edge.terminate();
+    edge.tells("finishing what is running").await;
+    assert!(!edge.told().contains("the configuration was not reloaded"), "{}", edge.told());
+    edge.terminate();
+    edge.ended().await;
+}
