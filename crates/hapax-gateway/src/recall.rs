@@ -14,10 +14,10 @@ use http::header::HeaderMap;
 use http::request;
 
 use crate::auth::{AuthError, Principal};
+use crate::limits;
 use crate::route::Target;
 use crate::settings::{Level, Route};
 use crate::stack::{Answer, Plan, Seen, Shared};
-use crate::{head, limits};
 
 /// Who asks.
 pub(crate) enum Caller {
@@ -104,10 +104,10 @@ fn by_key(
     key: &str,
     seen: &mut Seen,
 ) -> Result<Vec<Identity>, Problem> {
-    // What cannot be a key was never one: the same answer as for a key that is not there. Nor is one in quotes, as in a header.
-    let text = head::unescaped(key);
-    let key = hapax_core::key::from_header(&text).ok().filter(|key| key.as_str().as_bytes() == text);
-    let key = key.ok_or_else(|| Problem::new(Code::NotFound))?;
+    // What cannot be a key was never one: the same answer as for a key that is not there. Nor is one in quotes, as in a header,
+    // or with an escape: every character of a key can do without.
+    let read = hapax_core::key::from_header(key.as_bytes()).ok().filter(|read| read.as_str() == key);
+    let key = read.ok_or_else(|| Problem::new(Code::NotFound))?;
     seen.key = Some(key.clone());
     let (mut identities, mut refused) = (Vec::with_capacity(routes.len()), None);
     for (route, rule) in routes.iter().filter_map(|route| Some((route, route.rule.as_ref()?))) {

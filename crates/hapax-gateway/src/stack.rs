@@ -126,13 +126,17 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let peer = seen.peer.ip();
 
         // 1. Accept: a head that can be read in exactly one way.
-        let (head, body) = request.into_parts();
-        let host = head::check(&head)?;
+        let (mut head, body) = request.into_parts();
+        let host = head::check(&mut head)?;
 
         // 2. Route: exactly one, or none.
         let target = match plan.table.find(&head.method, head.uri.path()) {
             Ok(target) => target,
             Err(NoMatch::Path) => return Err(Problem::new(Code::NotFound)),
+            Err(NoMatch::Unclear) => {
+                let detail = "encoded, a character of the path makes it another route to some services";
+                return Err(Problem::new(Code::PathMalformed).detail(detail));
+            }
             Err(NoMatch::Method(methods)) => return self.other_method(plan, &head, methods),
         };
         seen.place = match &target {
