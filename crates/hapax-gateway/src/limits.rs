@@ -38,7 +38,7 @@ pub(crate) const RECALL_WAIT: Duration = Duration::from_secs(30);
 pub(crate) const LABELS: usize = 1_000;
 /// Answers of one endpoint, by event and status, whose counters need not be looked up.
 pub(crate) const ANSWERS_AT_HAND: usize = 32;
-/// The longest wait for a service that is asked whether an earlier attempt happened.
+/// The longest wait for a service that is asked whether an earlier attempt happened, to the end of its answer.
 pub(crate) const RECONCILE: Duration = Duration::from_secs(5);
 /// The longest answer to that question.
 pub(crate) const RECONCILED: usize = 1 << 20;

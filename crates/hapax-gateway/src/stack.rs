@@ -26,7 +26,7 @@ use crate::forward::{self, Came, Inbound};
 use crate::metrics::{Counters, Metrics};
 use crate::route::{NoMatch, Table, Target};
 use crate::settings::{Route, Settings, TenantLimits, Upstream};
-use crate::upstream::{Incoming, Pool};
+use crate::upstream::{Incoming, Outgoing, Pool};
 use crate::{accept, head, limits, pages, pass, read, recall};
 
 /// The answer to one request.
@@ -250,21 +250,26 @@ fn reconcile(path: &str, inbound: &Inbound, pool: Pool) -> Reconcile {
         let request = forward::reconcile_request(&path, pool.settings(), &headers, key.as_ref(), attempt);
         let pool = pool.clone();
         Box::pin(async move {
-            let Ok(Ok(response)) = tokio::time::timeout(limits::RECONCILE, pool.send(request)).await else {
-                return Told::Unknown;
-            };
-            let (head, body) = response.into_parts();
-            let never = head.headers.get(OUTCOME).is_some_and(|value| value == "never");
-            match head.status.as_u16() {
-                404 if never => Told::Never,
-                200..300 => match http_body_util::Limited::new(body, limits::RECONCILED).collect().await {
-                    Ok(body) => Told::Happened(Response::from_parts(head, body.to_bytes())),
-                    Err(_) => Told::Unknown,
-                },
-                _ => Told::Unknown,
-            }
+            // The callers of this key wait for it, whatever part of the answer does not come.
+            let told = tokio::time::timeout(limits::RECONCILE, told(pool, request)).await;
+            told.unwrap_or(Told::Unknown)
         })
     })
+}
+
+/// What the service says about an earlier attempt.
+async fn told(pool: Pool, request: Request<Outgoing>) -> Told {
+    let Ok(response) = pool.send(request).await else { return Told::Unknown };
+    let (head, body) = response.into_parts();
+    let never = head.headers.get(OUTCOME).is_some_and(|value| value == "never");
+    match head.status.as_u16() {
+        404 if never => Told::Never,
+        200..300 => match http_body_util::Limited::new(body, limits::RECONCILED).collect().await {
+            Ok(body) => Told::Happened(Response::from_parts(head, body.to_bytes())),
+            Err(_) => Told::Unknown,
+        },
+        _ => Told::Unknown,
+    }
 }
 
 /// The connections of this thread, by service: a few, which are found sooner than a name is hashed. A reload that changes a
