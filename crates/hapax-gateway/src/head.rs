@@ -12,6 +12,7 @@ use http::header::{
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Uri, Version, request};
 
+use crate::http1::fields::words;
 use crate::limits;
 
 /// Headers by which a caller could make the service read another method or path than was matched.
@@ -36,6 +37,7 @@ pub(crate) fn check(head: &mut request::Parts) -> Result<HeaderValue, Problem> {
         head.uri = plain(&head.uri).ok_or_else(|| Problem::new(Code::PathMalformed))?;
     }
     framing(head)?;
+    connection(head)?;
     if head.headers.keys().any(is_override) {
         return Err(malformed("a header asks for another method or path than the request has"));
     }
@@ -48,6 +50,15 @@ pub(crate) fn check(head: &mut request::Parts) -> Result<HeaderValue, Problem> {
         return Err(malformed("the only expectation that can be met is 100-continue"));
     }
     Ok(host)
+}
+
+/// `Connection` names fields of this head, and no head has more than so many.
+fn connection(head: &request::Parts) -> Result<(), Problem> {
+    let named = head.headers.get_all(CONNECTION).iter().flat_map(words);
+    match named.count() > limits::FIELDS {
+        true => Err(malformed("Connection names more fields than a head can have")),
+        false => Ok(()),
+    }
 }
 
 /// Many servers read `_` in a name as `-`.
@@ -346,6 +357,18 @@ mod tests {
         );
         assert_eq!(code("/", &[("expect", "tea")]), Some(Code::RequestMalformed));
         assert_eq!(code("/", &[("expect", "100-Continue")]), None);
+    }
+
+    #[test]
+    fn connection_names_no_more_fields_than_there_can_be_h11() {
+        for (most, code_of_more) in
+            [(limits::FIELDS, None), (limits::FIELDS + 1, Some(Code::RequestMalformed))]
+        {
+            assert_eq!(code("/", &[("connection", &vec!["a"; most].join(","))]), code_of_more, "{most}");
+            assert_eq!(code("/", &[("connection", &",".repeat(most - 1))]), code_of_more, "{most}");
+            let lines = [("connection", "a, b"), ("connection", &vec!["a"; most - 2].join(", "))];
+            assert_eq!(code("/", &lines), code_of_more, "{most}");
+        }
     }
 
     #[test]
