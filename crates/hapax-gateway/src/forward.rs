@@ -10,11 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::{Executed, Identity, Rerun, Scope, Width};
 use hapax_exec::Attempt;
-use hapax_tower::answer::{EPOCH, IDEMPOTENCY_KEY, is_hop_by_hop, is_named_by_connection, is_ours};
+use hapax_tower::answer::{EPOCH, IDEMPOTENCY_KEY, is_hop_by_hop, is_ours, named_by_connection};
 use hapax_tower::problem::OPERATION_ID;
 use hapax_tower::protect::operation_header;
 use hapax_tower::{Asked, SendError};
-use http::header::{ACCEPT_ENCODING, CONNECTION, COOKIE, FORWARDED, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT_ENCODING, COOKIE, FORWARDED, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
 
@@ -49,13 +49,12 @@ pub(crate) struct Came {
 /// what frames the body are the pool's to see to.
 pub(crate) fn headers(from: &HeaderMap, came: &Came, scope: &Scope) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(from.len() + ADDED);
-    let connection = from.contains_key(CONNECTION);
     for (name, value) in from {
-        let named = connection && is_named_by_connection(from, name);
-        if !named && !stays_here(name, value, came.trusted) {
+        if !stays_here(name, value, came.trusted) {
             headers.append(name, value.clone());
         }
     }
+    named_by_connection(from).for_each(|name| drop(headers.remove(name)));
     let parts = scope.narrowed(Width::Subject);
     for (name, text) in [(TENANT, parts.tenant()), (PROJECT, parts.project()), (SUBJECT, parts.subject())] {
         if let Ok(value) = HeaderValue::from_str(text) {

@@ -1,15 +1,18 @@
 //! Step 1: is the head of this request one that can be read in exactly one way?
 //!
 //! What breaks the framing does not get here. What can be framed and two servers could read differently is refused here, so
-//! that what is matched is what the service behind gets to see (P2).
+//! that what is matched is what the service behind gets to see (P2). Escapes that a path can do without are taken out: from
+//! here on one text is matched, compared, recalled and sent on.
 
+use bytes::Bytes;
 use hapax_tower::{Code, Problem};
 use http::header::{
     ALLOW, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
-use http::uri::Authority;
+use http::uri::{Authority, PathAndQuery};
 use http::{Method, Uri, Version, request};
 
+use crate::http1::fields::words;
 use crate::limits;
 
 /// Headers by which a caller could make the service read another method or path than was matched.
@@ -22,16 +25,19 @@ const OVERRIDES: [HeaderName; 6] = [
     HeaderName::from_static("x-original-method"),
 ];
 
-/// Checks a head; returns the host, with its port perhaps, that the caller meant.
-pub(crate) fn check(head: &request::Parts) -> Result<HeaderValue, Problem> {
+/// Checks a head, and writes its path as it is meant; returns the host, with its port perhaps, that the caller meant.
+pub(crate) fn check(head: &mut request::Parts) -> Result<HeaderValue, Problem> {
     check_size(head)?;
     if head.method == Method::CONNECT || head.method == Method::TRACE {
         let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
         return Err(Problem::new(Code::MethodNotAllowed).header(ALLOW, methods));
     }
     let host = host(head)?;
-    path(&head.uri)?;
+    if path(&head.uri)? == Escapes::Needless {
+        head.uri = plain(&head.uri).ok_or_else(|| Problem::new(Code::PathMalformed))?;
+    }
     framing(head)?;
+    connection(head)?;
     if head.headers.keys().any(is_override) {
         return Err(malformed("a header asks for another method or path than the request has"));
     }
@@ -44,6 +50,15 @@ pub(crate) fn check(head: &request::Parts) -> Result<HeaderValue, Problem> {
         return Err(malformed("the only expectation that can be met is 100-continue"));
     }
     Ok(host)
+}
+
+/// `Connection` names fields of this head, and no head has more than so many.
+fn connection(head: &request::Parts) -> Result<(), Problem> {
+    let named = head.headers.get_all(CONNECTION).iter().flat_map(words);
+    match named.count() > limits::FIELDS {
+        true => Err(malformed("Connection names more fields than a head can have")),
+        false => Ok(()),
+    }
 }
 
 /// Many servers read `_` in a name as `-`.
@@ -110,8 +125,17 @@ fn is_plain(text: &str) -> bool {
     (is_address || is_name) && port.is_none_or(is_port)
 }
 
+/// What the escapes of a path are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Escapes {
+    /// They must be there, or there are none.
+    Needed,
+    /// At least one stands for a character that means the same without it.
+    Needless,
+}
+
 /// A path that every server splits and decodes in the same way.
-fn path(uri: &Uri) -> Result<(), Problem> {
+fn path(uri: &Uri) -> Result<Escapes, Problem> {
     let path = uri.path();
     let refused = |detail: &str| Err(Problem::new(Code::PathMalformed).detail(detail));
     if !path.starts_with('/') {
@@ -119,6 +143,7 @@ fn path(uri: &Uri) -> Result<(), Problem> {
     }
     let mut rest = path.as_bytes();
     let mut decoded_path = Vec::new();
+    let mut escapes = Escapes::Needed;
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
         match byte {
@@ -132,6 +157,9 @@ fn path(uri: &Uri) -> Result<(), Problem> {
                     }
                     0..0x20 | 0x7f => return refused("the path holds an encoded control character"),
                     _ => decoded_path.push(decoded),
+                }
+                if is_unreserved(decoded) {
+                    escapes = Escapes::Needless;
                 }
                 rest = &tail[2..];
             }
@@ -156,17 +184,35 @@ fn path(uri: &Uri) -> Result<(), Problem> {
             _ => {}
         }
     }
-    Ok(())
+    Ok(escapes)
 }
 
-/// What a segment of a path that was checked means: an escape of what needs none is the same segment (RFC 3986, 2.3).
-pub(crate) fn unescaped(segment: &str) -> Vec<u8> {
-    let mut rest = segment.as_bytes();
+/// What means the same with an escape and without (RFC 3986, 2.3; RFC 9110, 4.2.3). The dot is one of them: encoded, it is
+/// refused.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// The same target without the escapes that its path can do without. The query is the service's alone to read.
+fn plain(uri: &Uri) -> Option<Uri> {
+    let mut target = unescaped(uri.path(), is_unreserved);
+    if let Some(query) = uri.query() {
+        target.push(b'?');
+        target.extend_from_slice(query.as_bytes());
+    }
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(PathAndQuery::from_maybe_shared(Bytes::from(target)).ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+/// A path that was checked, with those escapes decoded that stand for such a byte.
+pub(crate) fn unescaped(path: &str, is_such: impl Fn(u8) -> bool) -> Vec<u8> {
+    let mut rest = path.as_bytes();
     let mut plain = Vec::with_capacity(rest.len());
     while let Some((&byte, tail)) = rest.split_first() {
         let escape = tail.split_at_checked(2).filter(|_| byte == b'%');
         let decoded = escape.and_then(|(digits, tail)| Some((hex(digits)?, tail)));
-        let (byte, tail) = decoded.unwrap_or((byte, tail));
+        let (byte, tail) = decoded.filter(|(decoded, _)| is_such(*decoded)).unwrap_or((byte, tail));
         plain.push(byte);
         rest = tail;
     }
@@ -209,8 +255,8 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let (head, ()) = request.body(()).unwrap().into_parts();
-        check(&head).err().map(|problem| problem.code())
+        let (mut head, ()) = request.body(()).unwrap().into_parts();
+        check(&mut head).err().map(|problem| problem.code())
     }
 
     #[test]
@@ -267,12 +313,31 @@ mod tests {
     }
 
     #[test]
+    fn a_path_has_no_escape_that_it_can_do_without_p2() {
+        for (sent, meant) in [
+            ("/%41", "/A"),
+            ("/%61%7A%30%39%2d%5F%7e", "/az09-_~"),
+            ("/a%20%41%3A%21%2B/%c3%a4", "/a%20A%3A%21%2B/%c3%a4"),
+            ("/%41?%41", "/A?%41"),
+            ("/%41?", "/A?"),
+            ("http://a.example/%41?b", "http://a.example/A?b"),
+            ("/a%20?%41", "/a%20?%41"),
+            ("/", "/"),
+        ] {
+            let request = Request::builder().uri(sent).header("host", "a.example");
+            let (mut head, ()) = request.body(()).unwrap().into_parts();
+            check(&mut head).unwrap();
+            assert_eq!(head.uri.to_string(), meant, "{sent}");
+        }
+    }
+
+    #[test]
     fn one_host_and_only_one() {
         let (mut head, ()) = Request::builder().uri("/").body(()).unwrap().into_parts();
-        assert_eq!(check(&head).unwrap_err().code(), Code::RequestMalformed, "none");
+        assert_eq!(check(&mut head).unwrap_err().code(), Code::RequestMalformed, "none");
         head.version = Version::HTTP_2;
         head.uri = "http://a.example/".parse().unwrap();
-        assert_eq!(check(&head).unwrap(), "a.example");
+        assert_eq!(check(&mut head).unwrap(), "a.example");
         assert_eq!(code("/", &[("host", "a.example")]), Some(Code::RequestMalformed), "two");
         assert_eq!(code("http://a.example/", &[]), None, "both, the same");
         assert_eq!(code("http://b.example/", &[]), Some(Code::RequestMalformed), "both, not the same");
@@ -292,6 +357,18 @@ mod tests {
         );
         assert_eq!(code("/", &[("expect", "tea")]), Some(Code::RequestMalformed));
         assert_eq!(code("/", &[("expect", "100-Continue")]), None);
+    }
+
+    #[test]
+    fn connection_names_no_more_fields_than_there_can_be_h11() {
+        for (most, code_of_more) in
+            [(limits::FIELDS, None), (limits::FIELDS + 1, Some(Code::RequestMalformed))]
+        {
+            assert_eq!(code("/", &[("connection", &vec!["a"; most].join(","))]), code_of_more, "{most}");
+            assert_eq!(code("/", &[("connection", &",".repeat(most - 1))]), code_of_more, "{most}");
+            let lines = [("connection", "a, b"), ("connection", &vec!["a"; most - 2].join(", "))];
+            assert_eq!(code("/", &lines), code_of_more, "{most}");
+        }
     }
 
     #[test]

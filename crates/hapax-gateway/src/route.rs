@@ -12,7 +12,7 @@ use http::Method;
 use matchit::Router;
 
 use crate::settings::{Route, Settings};
-use crate::{limits, pages};
+use crate::{head, limits, pages};
 
 /// What a request is for.
 #[derive(Clone, Debug)]
@@ -39,6 +39,24 @@ pub(crate) enum Target {
     Page(Code),
 }
 
+impl Target {
+    /// Whether both are for the same, whatever its parameters are.
+    fn is_at(&self, other: &Target) -> bool {
+        match (self, other) {
+            (Target::Route(own), Target::Route(other)) => Arc::ptr_eq(own, other),
+            (
+                Target::RecallKey { routes, wait, .. },
+                Target::RecallKey { routes: other, wait: waits, .. },
+            ) => Arc::ptr_eq(routes, other) && wait == waits,
+            (Target::RecallOperation { wait, .. }, Target::RecallOperation { wait: waits, .. }) => {
+                wait == waits
+            }
+            (Target::Page(code), Target::Page(other)) => code == other,
+            _ => false,
+        }
+    }
+}
+
 /// Why nothing was matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoMatch {
@@ -46,6 +64,8 @@ pub(crate) enum NoMatch {
     Path,
     /// The path is known with these methods.
     Method(String),
+    /// To whoever decodes it first, the path is for something else than to whoever does not.
+    Unclear,
 }
 
 #[derive(Debug)]
@@ -101,6 +121,9 @@ impl Table {
     }
 
     fn insert(&mut self, method: &str, path: &str, place: Place) -> Result<(), Error> {
+        if path.contains('%') {
+            return Err(Error::invalid("the path of a route is written without escapes").with_detail(path));
+        }
         self.methods.entry(method.to_owned()).or_default().insert(path, place).map_err(|error| {
             Error::invalid("two routes match the same requests")
                 .with_detail(format_args!("{method} {path}: {error}"))
@@ -112,8 +135,24 @@ impl Table {
         self.operations.get(operation)
     }
 
-    /// What a request with this method and path is for. `HEAD` follows `GET` where it has no route of its own (P7).
+    /// What a request with this method and path is for: the path as the service gets to see it, and, where something in it
+    /// must be encoded, decoded, too. Some services match the one and some the other (P2).
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<Target, NoMatch> {
+        let found = self.find_as_is(method, path);
+        if !path.contains('%') {
+            return found;
+        }
+        let decoded = String::from_utf8(head::unescaped(path, |_| true)).map_err(|_| NoMatch::Unclear)?;
+        let is_same = match (&found, &self.find_as_is(method, &decoded)) {
+            (Ok(target), Ok(other)) => target.is_at(other),
+            (Err(no_match), Err(other)) => no_match == other,
+            _ => false,
+        };
+        if is_same { found } else { Err(NoMatch::Unclear) }
+    }
+
+    /// `HEAD` follows `GET` where it has no route of its own (P7).
+    fn find_as_is(&self, method: &Method, path: &str) -> Result<Target, NoMatch> {
         let own = self.at(method.as_str(), path);
         let found = if own.is_none() && *method == Method::HEAD { self.at("GET", path) } else { own };
         found.ok_or_else(|| match self.allowed(path) {
@@ -204,6 +243,7 @@ mod tests {
             Ok(Target::Page(code)) => format!("page {}", code.as_str()),
             Err(NoMatch::Path) => "unknown".into(),
             Err(NoMatch::Method(methods)) => methods,
+            Err(NoMatch::Unclear) => "unclear".into(),
         }
     }
 
@@ -242,6 +282,45 @@ mod tests {
         ];
         for (method, path, wanted) in expected {
             assert_eq!(found(&table, method, path), wanted, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn what_would_be_another_route_decoded_matches_none_p2() {
+        let table = table(&[
+            ("POST", "/a/all:cancel", None),
+            ("POST", "/a/{id}", None),
+            ("GET", "/b:c/{id}", Some("b.read")),
+            ("PUT", "/only,this", None),
+        ])
+        .unwrap();
+        for (method, path, wanted) in [
+            ("POST", "/a/all:cancel", "/a/all:cancel"),
+            ("POST", "/a/all%3Acancel", "unclear"),
+            ("POST", "/a/all%3acancel", "unclear"),
+            ("POST", "/a/all%3Acancel%20", "/a/{id}"),
+            ("POST", "/a/x%3Acancel", "/a/{id}"),
+            ("POST", "/a/%c3%a4", "/a/{id}"),
+            ("GET", "/b:c/%20", "/b:c/{id}"),
+            ("GET", "/b%3Ac/1", "unclear"),
+            ("HEAD", "/b%3Ac/1", "unclear"),
+            ("GET", "/b:c/%20/by-idempotency-key/k%21", "key k%21 true 1"),
+            ("GET", "/b%3Ac/1/by-idempotency-key/k", "unclear"),
+            ("GET", "/operations/op_1%21/output", "operation op_1%21 false"),
+            ("GET", "/.well-known/hapax/errors/key%2Dmissing", "unclear"),
+            ("PUT", "/only%2Cthis", "unclear"),
+            ("PATCH", "/only%2Cthis", "unclear"),
+            ("PATCH", "/a/all%3Acancel", "POST, OPTIONS"),
+            ("PUT", "/other%2Cone", "unknown"),
+        ] {
+            assert_eq!(found(&table, method, path), wanted, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_route_with_an_escape_would_match_nothing_and_is_refused_p2() {
+        for path in ["/%61", "/a%20b", "/a/%2e%2e", "/a/{b}/%"] {
+            assert!(table(&[("GET", path, None)]).is_err(), "{path}");
         }
     }
 

@@ -26,7 +26,7 @@ use crate::forward::{self, Came, Inbound};
 use crate::metrics::{Counters, Metrics};
 use crate::route::{NoMatch, Table, Target};
 use crate::settings::{Route, Settings, TenantLimits, Upstream};
-use crate::upstream::{Incoming, Pool};
+use crate::upstream::{Incoming, Outgoing, Pool};
 use crate::{accept, head, limits, pages, pass, read, recall};
 
 /// The answer to one request.
@@ -126,13 +126,17 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let peer = seen.peer.ip();
 
         // 1. Accept: a head that can be read in exactly one way.
-        let (head, body) = request.into_parts();
-        let host = head::check(&head)?;
+        let (mut head, body) = request.into_parts();
+        let host = head::check(&mut head)?;
 
         // 2. Route: exactly one, or none.
         let target = match plan.table.find(&head.method, head.uri.path()) {
             Ok(target) => target,
             Err(NoMatch::Path) => return Err(Problem::new(Code::NotFound)),
+            Err(NoMatch::Unclear) => {
+                let detail = "encoded, a character of the path makes it another route to some services";
+                return Err(Problem::new(Code::PathMalformed).detail(detail));
+            }
             Err(NoMatch::Method(methods)) => return self.other_method(plan, &head, methods),
         };
         seen.place = match &target {
@@ -198,7 +202,12 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             let outbound = inbound.outbound(pool.settings())?;
             outbound.send(pool, attempt).await
         };
-        Ok(shared.protect.run(asked, reconcile, room, self.tasks.enter(), send).await)
+        let mut answered = shared.protect.run(asked, reconcile, room, self.tasks.enter(), send).await;
+        // What is not kept is passed on as it comes, and is waited for no longer at a time than for an answer (H5).
+        if let Body::Stream { rest, .. } = answered.response.body_mut() {
+            rest.end_after_silence(route.timeout());
+        }
+        Ok(answered)
     }
 
     /// Is there room for a new claim of this tenant (H12)? A retry of what is there already is none, nor of what another request
@@ -247,21 +256,26 @@ fn reconcile(path: &str, inbound: &Inbound, pool: Pool) -> Reconcile {
         let request = forward::reconcile_request(&path, pool.settings(), &headers, key.as_ref(), attempt);
         let pool = pool.clone();
         Box::pin(async move {
-            let Ok(Ok(response)) = tokio::time::timeout(limits::RECONCILE, pool.send(request)).await else {
-                return Told::Unknown;
-            };
-            let (head, body) = response.into_parts();
-            let never = head.headers.get(OUTCOME).is_some_and(|value| value == "never");
-            match head.status.as_u16() {
-                404 if never => Told::Never,
-                200..300 => match http_body_util::Limited::new(body, limits::RECONCILED).collect().await {
-                    Ok(body) => Told::Happened(Response::from_parts(head, body.to_bytes())),
-                    Err(_) => Told::Unknown,
-                },
-                _ => Told::Unknown,
-            }
+            // The callers of this key wait for it, whatever part of the answer does not come.
+            let told = tokio::time::timeout(limits::RECONCILE, told(pool, request)).await;
+            told.unwrap_or(Told::Unknown)
         })
     })
+}
+
+/// What the service says about an earlier attempt.
+async fn told(pool: Pool, request: Request<Outgoing>) -> Told {
+    let Ok(response) = pool.send(request).await else { return Told::Unknown };
+    let (head, body) = response.into_parts();
+    let never = head.headers.get(OUTCOME).is_some_and(|value| value == "never");
+    match head.status.as_u16() {
+        404 if never => Told::Never,
+        200..300 => match http_body_util::Limited::new(body, limits::RECONCILED).collect().await {
+            Ok(body) => Told::Happened(Response::from_parts(head, body.to_bytes())),
+            Err(_) => Told::Unknown,
+        },
+        _ => Told::Unknown,
+    }
 }
 
 /// The connections of this thread, by service: a few, which are found sooner than a name is hashed. A reload that changes a

@@ -113,11 +113,7 @@ fn decode(kept: &Bytes) -> Option<Answer> {
 /// Removes what concerns one connection only: the usual fields and those that `Connection` names (RFC 9110, 7.6.1).
 /// A field in `spared` stays even if it is named there.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap, spared: &[HeaderName]) {
-    // These two say something else, and hardly any answer names a field.
-    let is_name =
-        |word: &&str| !word.eq_ignore_ascii_case("keep-alive") && !word.eq_ignore_ascii_case("close");
-    let named: Vec<HeaderName> =
-        named_by_connection(headers).filter(is_name).filter_map(|word| word.parse().ok()).collect();
+    let named: Vec<HeaderName> = named_by_connection(headers).filter_map(|word| word.parse().ok()).collect();
     for name in named.iter().filter(|name| !spared.contains(name)) {
         headers.remove(name);
     }
@@ -126,14 +122,15 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap, spared: &[HeaderName]) {
     }
 }
 
-/// Whether `Connection` says that this field concerns one connection only.
-pub fn is_named_by_connection(headers: &HeaderMap, name: &HeaderName) -> bool {
-    named_by_connection(headers).any(|named| named.eq_ignore_ascii_case(name.as_str()))
-}
-
-fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+/// The fields that `Connection` says concern one connection only, whether they are there or not. Each is to be looked up, and
+/// not each field here: whoever writes a head chooses how long both lists are.
+pub fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let lines = headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).map(str::trim)
+    // These two say something else, and hardly any message names a field.
+    let is_name = |word: &&str| {
+        !word.is_empty() && !word.eq_ignore_ascii_case("keep-alive") && !word.eq_ignore_ascii_case("close")
+    };
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(is_name)
 }
 
 /// Whether a value of `Content-Length` is this length, written as we write it.

@@ -24,7 +24,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hapax_core::{Executed, Ledger, Scope, Width};
-use http::{HeaderValue, Request, Response, request};
+use http::{HeaderValue, Request, Response, Uri, request};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -40,11 +40,15 @@ use crate::rule::Rule;
 /// Says whose a request is, from its head; `None` refuses it. Whoever authenticates has run before.
 pub type WhoseFn = Arc<dyn Fn(&request::Parts) -> Option<Scope> + Send + Sync>;
 
+/// Says for which target a request came: the path and query that make it the same request as another one.
+pub type TargetFn = Arc<dyn Fn(&request::Parts) -> Uri + Send + Sync>;
+
 /// Protects the service it wraps under one rule.
 pub struct IdempotencyLayer<L> {
     protect: Protect<L>,
     rule: Arc<Rule>,
     whose: WhoseFn,
+    target: TargetFn,
     behind_an_edge: bool,
 }
 
@@ -55,7 +59,22 @@ impl<L: Ledger> IdempotencyLayer<L> {
         rule: Rule,
         whose: impl Fn(&request::Parts) -> Option<Scope> + Send + Sync + 'static,
     ) -> Self {
-        IdempotencyLayer { protect, rule: Arc::new(rule), whose: Arc::new(whose), behind_an_edge: false }
+        IdempotencyLayer {
+            protect,
+            rule: Arc::new(rule),
+            whose: Arc::new(whose),
+            target: Arc::new(target_of),
+            behind_an_edge: false,
+        }
+    }
+
+    /// For which target a request came, where something before this layer has changed its URI. What an axum router has taken
+    /// away is known without it (feature `axum`, which is on by default). Whatever is left out here can differ between two
+    /// requests that get the same answer (K7).
+    #[must_use]
+    pub fn target(mut self, target: impl Fn(&request::Parts) -> Uri + Send + Sync + 'static) -> Self {
+        self.target = Arc::new(target);
+        self
     }
 
     /// Every request comes from a hapax edge: a namespaced key is believed, with the scope in it (K3). Only for a service
@@ -67,12 +86,23 @@ impl<L: Ledger> IdempotencyLayer<L> {
     }
 }
 
+/// Below a router that is nested in another one the URI begins behind the prefix, and what the prefix says would count for
+/// nothing: another account's request would get this one's answer.
+fn target_of(head: &request::Parts) -> Uri {
+    #[cfg(feature = "axum")]
+    if let Some(whole) = head.extensions.get::<axum::extract::OriginalUri>() {
+        return whole.0.clone();
+    }
+    head.uri.clone()
+}
+
 impl<L: Clone> Clone for IdempotencyLayer<L> {
     fn clone(&self) -> Self {
         IdempotencyLayer {
             protect: self.protect.clone(),
             rule: self.rule.clone(),
             whose: self.whose.clone(),
+            target: self.target.clone(),
             behind_an_edge: self.behind_an_edge,
         }
     }
@@ -190,7 +220,7 @@ impl<L: Ledger> IdempotencyLayer<L> {
             width,
             key,
             method: head.method.clone(),
-            uri: head.uri.clone(),
+            uri: (self.target)(&head),
             headers: head.headers.clone(),
             body: body.clone(),
             operations: None,

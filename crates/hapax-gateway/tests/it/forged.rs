@@ -99,7 +99,7 @@ async fn connection_cannot_take_away_what_hapax_says_and_takes_away_the_rest_a5(
         assert_eq!(arrived.header("x-mine").unwrap(), "1");
     }
     let hops = [
-        ("connection", "x-mine, keep-alive"),
+        ("connection", "X-Mine, keep-alive"),
         ("keep-alive", "timeout=5"),
         ("proxy-connection", "keep-alive"),
         ("proxy-authenticate", "Basic"),

@@ -1,5 +1,12 @@
 //! Targets and hosts that two servers could read differently: refused, or forwarded exactly as they were matched (P2).
 
+use std::sync::Arc;
+
+use hapax_core::Policy;
+use hapax_gateway::settings::{Level, Route, Settings};
+use hapax_tower::Rule;
+use http::Method;
+
 use crate::world::World;
 
 #[tokio::test]
@@ -68,7 +75,12 @@ async fn what_is_matched_is_what_arrives_p2() {
         ("/charges/1?a=b&a=c", "/charges/1?a=b&a=c"),
         ("/charges/1?", "/charges/1?"),
         ("/charges/1?x=../..//%2f%00;%zz", "/charges/1?x=../..//%2f%00;%zz"),
-        ("/charges/%41%20b", "/charges/%41%20b"),
+        // An escape that is needed stays as it came, one that is not is gone: nobody can read it differently.
+        ("/charges/%41%20b", "/charges/A%20b"),
+        ("/charges/a%3Ab%2b%21?%41", "/charges/a%3Ab%2b%21?%41"),
+        ("/charges/%7E%2D%5f%30%5A?", "/charges/~-_0Z?"),
+        ("/%63harges", "/charges"),
+        ("http://edge.example/%63harges/1?%63", "/charges/1?%63"),
         ("/charges/%c3%a4", "/charges/%c3%a4"),
         ("/charges/...", "/charges/..."),
         ("/charges/a:b@c", "/charges/a:b@c"),
@@ -87,7 +99,8 @@ async fn what_is_matched_is_what_arrives_p2() {
         ("/CHARGES", 404, "not-found"),
         ("/charges/1/", 404, "not-found"),
         ("/charges/1/2", 404, "not-found"),
-        ("/%63harges", 404, "not-found"),
+        ("/%43harges", 404, "not-found"),
+        ("/charges%20", 404, "not-found"),
         ("/", 404, "not-found"),
         ("http://other.example/charges/1", 400, "request-malformed"),
         ("http://edge.example:81/charges/1", 400, "request-malformed"),
@@ -99,6 +112,78 @@ async fn what_is_matched_is_what_arrives_p2() {
         assert_eq!((got.status, got.code().as_str()), (status, code), "{sent}");
     }
     assert_eq!(world.service.count(), before);
+}
+
+/// Concrete routes beside looser ones.
+fn concrete_and_loose(settings: &mut Settings) {
+    let usual = settings.routes[0].clone();
+    let open = Route { policy: Policy::Prohibited, rule: None, ..usual.clone() };
+    let rule = Some(Arc::new(Rule::new("refund").unwrap()));
+    settings.routes.extend([
+        Route { path: "/orders/refund".into(), rule, ..usual },
+        Route { path: "/orders/{order}".into(), ..open.clone() },
+        Route { path: "/orders/all:cancel".into(), level: Level::Tenant, ..open.clone() },
+        Route { method: Method::GET, path: "/v1/admin/users".into(), level: Level::Tenant, ..open.clone() },
+        Route { method: Method::GET, path: "/v1/{project}/users".into(), ..open },
+    ]);
+}
+
+#[tokio::test]
+async fn no_escape_leads_past_the_policy_or_the_level_of_a_route_p2_a6() {
+    let world = World::with(concrete_and_loose).await;
+    for (line, status, code) in [
+        ("POST /orders/refund", 400, "key-missing"),
+        ("POST /orders/%72efund", 400, "key-missing"),
+        ("POST /orders/refun%64", 400, "key-missing"),
+        ("POST /%6frders/%72%65%66%75%6E%64", 400, "key-missing"),
+        ("GET /v1/admin/users", 403, "forbidden"),
+        ("GET /v1/%61dmin/users", 403, "forbidden"),
+        ("HEAD /v1/admi%6e/user%73", 403, ""),
+        ("POST /orders/all:cancel", 403, "forbidden"),
+        // A colon may have to be escaped. Some services match it then and others do not.
+        ("POST /orders/all%3acancel", 400, "path-malformed"),
+        ("POST /orders/all%3Acance%6c", 400, "path-malformed"),
+        ("PATCH /orders/all%3Acancel", 405, "method-not-allowed"),
+    ] {
+        let got = world.send(world.request(line, &world.alice, &[], "")).await.unwrap();
+        assert_eq!(got.status, status, "{line}: {}", got.text());
+        assert!(line.starts_with("HEAD") || got.code() == code, "{line}: {}", got.text());
+    }
+    assert_eq!(world.service.count(), 0);
+    // What is no other route in either reading passes.
+    for (line, arrives) in [
+        ("POST /orders/%72efun", "POST /orders/refun"),
+        ("POST /orders/refund%21", "POST /orders/refund%21"),
+        ("POST /orders/each%3Acancel", "POST /orders/each%3Acancel"),
+        ("GET /v1/Admin/users", "GET /v1/Admin/users"),
+    ] {
+        assert_eq!(world.ask(line, &world.alice, &[], "").await.status, 201, "{line}");
+        assert_eq!(world.service.last().line(), format!("{arrives} HTTP/1.1"));
+    }
+}
+
+#[tokio::test]
+async fn a_path_is_the_same_with_escapes_that_it_can_do_without_p2_k7_h7() {
+    let world = World::start().await;
+    let key = [("idempotency-key", "k-1")];
+    let first = world.ask("POST /orders/%31%41/notes", &world.alice, &key, "x").await;
+    assert_eq!((first.status, world.service.last().line()), (201, "POST /orders/1A/notes HTTP/1.1"));
+    for line in ["/orders/1A/notes", "/orders/1%41/notes", "/%6frders/%31A/note%73"] {
+        let again = world.ask(&format!("POST {line}"), &world.alice, &key, "x").await;
+        assert!(again.is_replay(), "{line}: {}", again.text());
+        assert_eq!(again.without_marks(), first.clone().without_marks(), "{line}");
+        let recalled = format!("GET {line}/by-idempotency-%6bey/k%2d1");
+        assert_eq!(world.ask(&recalled, &world.alice, &[], "").await.text(), first.text(), "{line}");
+    }
+    // What the service may take for another order is another request.
+    for line in ["/orders/1a/notes", "/orders/1A%20/notes", "/orders/1A%3A/notes"] {
+        let other = world.ask(&format!("POST {line}"), &world.alice, &key, "x").await;
+        assert_eq!(other.code(), "key-reused", "{line}");
+    }
+    let id = first.header("x-operation-id").unwrap().replacen("op_", "%6F%70%5F", 1);
+    let recalled = world.ask(&format!("GET /operation%73/{id}"), &world.alice, &[], "").await;
+    assert_eq!(recalled.text(), first.text());
+    assert_eq!(world.service.count(), 1);
 }
 
 #[tokio::test]

@@ -57,6 +57,7 @@ async fn any_other_answer_leaves_it_in_doubt_l6() {
         "status=500",
         "cut",
         "half",
+        "status=200;stall",
     ] {
         let world = World::with(must_be_asked).await;
         let (_, again) = in_doubt_and_again(&world, told).await;

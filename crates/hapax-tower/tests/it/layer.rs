@@ -2,11 +2,18 @@
 
 use std::time::Duration;
 
-use hapax_core::{Policy, Recipe, Rerun, Width};
-use hapax_exec::Attach;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Path;
+use axum::routing::post;
+use hapax_core::{LeafKey, Policy, Recipe, Rerun, Scope, Width};
+use hapax_exec::{Attach, Executor};
+use hapax_store::{Options, memory::Memory};
 use hapax_testkit::clock::VirtualClock;
 use hapax_testkit::lines::Lines;
-use hapax_tower::{Keep, On5xx, Rule};
+use hapax_tower::{IdempotencyLayer, Keep, On5xx, Protect, Rule};
+use http_body_util::BodyExt as _;
+use tower::ServiceExt as _;
 
 use crate::app::{Got, app, app_at, app_with, request};
 
@@ -378,4 +385,42 @@ async fn behind_an_edge_the_scope_is_in_the_key_and_elsewhere_it_is_refused_k3()
     let open = app(rule());
     assert_eq!(open.post(namespaced, "x", &[]).await.status, 400);
     assert_eq!(open.effects.count(), 0);
+}
+
+/// A layer on a route whose account is in a prefix that the router takes away.
+fn nested(
+    layered: impl FnOnce(IdempotencyLayer<Memory>) -> IdempotencyLayer<Memory>,
+) -> impl AsyncFn(&str) -> Got {
+    let protect = Protect::new(Executor::new(Memory::open(Options::default())), LeafKey::new([7; 32]));
+    let layer = layered(IdempotencyLayer::new(protect, rule(), |_| Some(Scope::local())));
+    let charge = |Path(account): Path<String>| async move { format!("charged {account}") };
+    let charges = Router::new().route("/charges", post(charge)).layer(layer);
+    let router = Router::new().nest("/accounts/{account}", charges);
+    async move |path: &str| {
+        let request = http::Request::post(path).header("idempotency-key", "k-1").body(Body::empty()).unwrap();
+        let (head, body) = router.clone().oneshot(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Got { status: head.status.as_u16(), headers: head.headers, body }
+    }
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn what_a_nested_router_took_away_is_part_of_the_request_k7_l2() {
+    let ask = nested(|layer| layer);
+    assert_eq!(&ask("/accounts/alice/charges").await.body[..], b"charged alice");
+    let bob = ask("/accounts/bob/charges").await;
+    assert_eq!((bob.status, bob.is_replay()), (422, false), "{:?}", bob.body);
+    assert_eq!(bob.code(), "key-reused");
+    let again = ask("/accounts/alice/charges").await;
+    assert_eq!((&again.body[..], again.is_replay()), (&b"charged alice"[..], true));
+    assert_eq!(ask("/accounts/alice/charges?now").await.code(), "key-reused");
+}
+
+#[tokio::test]
+async fn where_the_path_is_from_can_be_said_k7() {
+    let ask = nested(|layer| layer.target(|head| head.uri.clone()));
+    assert_eq!(&ask("/accounts/alice/charges").await.body[..], b"charged alice");
+    let bob = ask("/accounts/bob/charges").await;
+    assert_eq!((&bob.body[..], bob.is_replay()), (&b"charged alice"[..], true), "as it was said");
 }

@@ -141,7 +141,7 @@ impl Segment {
             return Err("`.` and `..` are refused in every request: write the path they lead to".into());
         }
         if part.contains('%') {
-            return Err("encoded characters are not matched: write the path as it is sent, without %".into());
+            return Err("encoded characters are not matched: write the path as it is meant, without %".into());
         }
         if part.contains(['?', '#']) {
             return Err("a path has no query and no fragment: remove them".into());

@@ -1,6 +1,6 @@
 //! A service that writes down what arrives, byte by byte, and answers as the header `x-do` says:
 //! `status=N`, `hold` (until the test lets it go), `length=N` (a body of that length), `chunked`, `close`, `cut` (no answer), `half` (half an answer),
-//! `garbage` (no HTTP), `head=N` (a header of that length), `outcome=WORD`, `binary`, `cors` (lets another
+//! `stall` (half an answer, and then nothing until the test lets it go), `garbage` (no HTTP), `head=N` (a header of that length), `outcome=WORD`, `binary`, `cors` (lets another
 //! origin in), `expose` (lets scripts read two headers). Several are separated by `;`. A `GET` is answered as `x-ask` says, if that is there.
 
 use std::net::SocketAddr;
@@ -244,9 +244,12 @@ async fn answer(stream: &mut TcpStream, arrived: &Arrived, number: usize, held: 
         bytes.extend_from_slice(b"0\r\n\r\n");
     } else {
         bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
-        if is_told("half") {
+        if is_told("half") || is_told("stall") {
             bytes.extend_from_slice(&body[..body.len() / 2]);
             let _ = stream.write_all(&bytes).await;
+            if is_told("stall") {
+                let _ = held.acquire().await;
+            }
             return false;
         }
         if !head_only {
