@@ -7,23 +7,19 @@ use std::sync::Arc;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Map, Number, Value as Json};
 
-use super::{EXTENSION, METHODS, token};
-use crate::config::{
-    Entry, Node, Pattern, Place, Reader, Section, Table, Value, Within, read_file, route_fields,
-};
+use super::{EXTENSION, METHODS, Source, field_of, token};
+use crate::config::{Entry, Node, Pattern, Place, Reader, Section, Table, Value, Within, read_file};
 use crate::limits;
 
-/// What an extension cannot say, because the document says it elsewhere.
-const NAMED_ELSEWHERE: [&str; 4] = ["method", "path", "operation", "upstream"];
-
-/// Reads one `[[openapi]]` section: a table for each operation with a policy.
-pub(crate) fn routes(section: &Section<'_>) -> Vec<Table> {
+/// Reads one `[[openapi]]` section: which document it is, and a table for each operation with a policy. `None` where it
+/// cannot be read.
+pub(crate) fn routes(section: &Section<'_>) -> Option<(Source, Vec<Table>)> {
     section.require("file", "name an OpenAPI document, JSON or YAML");
     section.require("upstream", "say where these routes go: one of [upstreams]");
     let prefix =
         section.parsed("prefix", |text| Pattern::parse(text).map(|_| text.trim_end_matches('/').to_owned()));
     let (Some(file), Some(upstream)) = (section.text("file"), section.text("upstream")) else {
-        return Vec::new();
+        return None;
     };
     let path = section.reader().path(file.value);
     let document = match parse(&path) {
@@ -31,12 +27,15 @@ pub(crate) fn routes(section: &Section<'_>) -> Vec<Table> {
         Err(what) => {
             let what = format!("`file`: {} {what}", path.display());
             section.reader().mistake(&file.at, what, "name a readable OpenAPI 3 document");
-            return Vec::new();
+            return None;
         }
     };
     let upstream = Node { at: upstream.at, value: Value::Text(upstream.value.to_owned()) };
     let prefix = prefix.map(|prefix| prefix.value).unwrap_or_default();
-    Document { reader: section.reader(), file: Arc::new(path), prefix, upstream }.routes(&document)
+    let source = Source { file: path.clone(), prefix: prefix.clone() };
+    let tables =
+        Document { reader: section.reader(), file: Arc::new(path), prefix, upstream }.routes(&document);
+    Some((source, tables))
 }
 
 /// Reads a document; the error says what is wrong with it.
@@ -163,10 +162,9 @@ impl Document<'_> {
             entries.push(self.entry("operation", &format!("{pointer}/operationId"), id));
         }
         for (name, value) in extensions {
-            let field = name.strip_prefix(EXTENSION).unwrap_or_default().replace('-', "_");
             let pointer = format!("{pointer}/{}", token(name));
-            if route_fields().contains(&field.as_str()) && !NAMED_ELSEWHERE.contains(&field.as_str()) {
-                entries.push(self.entry(&field, &pointer, value));
+            if let Some(field) = field_of(name) {
+                entries.push(self.entry(field, &pointer, value));
             } else {
                 let what = format!("`{name}` says nothing about a route");
                 self.reader.mistake(
