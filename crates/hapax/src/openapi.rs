@@ -10,6 +10,7 @@ mod responses;
 #[cfg(test)]
 mod tests;
 pub mod write;
+mod yaml;
 
 use std::path::PathBuf;
 

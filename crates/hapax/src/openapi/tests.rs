@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::write::{self, Target};
 use crate::config::{self, Config, Mistakes};
 
+mod dropped;
 mod round_trip;
 
 /// All routes, into a document that nothing is read from.

@@ -122,6 +122,8 @@ fn written(config: &Config, document: &Value) -> Value {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
     #[test]
     fn whatever_a_route_says_is_the_same_after_it_was_written_and_read_back_p4(
         picks in proptest::collection::vec(0..20_usize, 15)
