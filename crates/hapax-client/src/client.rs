@@ -105,6 +105,9 @@ impl Client {
 
     /// Fetches the answer that is kept for a key of a route, if there is one (C6). Nothing is run.
     ///
+    /// It is handed out whatever its status: a refusal is kept, too, and a 402 that is recalled is no charge. Where
+    /// [`CallBuilder::send`] would make an error of it, look at [`Answer::status`].
+    ///
     /// `None` does not say that nothing was done: what has expired looks the same (H7), and its key is free again. It is safe to
     /// send the request with its key only while the server's retention has not passed since it was first sent, which
     /// [`Intent::age`] tells.

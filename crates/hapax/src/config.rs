@@ -44,7 +44,7 @@ pub(crate) use pattern::Pattern;
 pub(crate) use reader::{Reader, read as read_file};
 pub(crate) use route::level_word;
 pub(crate) use section::Section;
-pub(crate) use show::{fingerprint_word, retention_text};
+pub(crate) use show::{retention_text, route_members};
 pub(crate) use tree::{Entry, Node, Table, Value};
 
 use crate::{limits, openapi};
@@ -61,6 +61,8 @@ pub struct Config {
     pub settings: Settings,
     /// For each of the gateway's routes, in the same order, what else is known of it.
     pub declared: Vec<Declared>,
+    /// The OpenAPI documents that routes were read from.
+    pub documents: Vec<openapi::Source>,
     /// Where claims are kept.
     pub store: StoreSettings,
     /// Where operators are served.
@@ -117,7 +119,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         retention: &retention,
         max_buffered: edge.max_buffered,
     };
-    let found = routes(&root, &context);
+    let (found, documents) = routes(&root, &context);
     overlaps::check(reader, &found, &edge.operations_prefix);
     let (routes, declared) =
         found.into_iter().map(|found| found.meant).collect::<Option<Vec<_>>>()?.into_iter().unzip();
@@ -126,6 +128,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         file: path.to_owned(),
         settings,
         declared,
+        documents,
         store,
         admin,
         api,
@@ -155,13 +158,16 @@ fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Ad
 }
 
 /// The routes of the file, then those of its OpenAPI documents.
-fn routes(root: &Section<'_>, context: &Context<'_>) -> Vec<Found> {
+fn routes(root: &Section<'_>, context: &Context<'_>) -> (Vec<Found>, Vec<openapi::Source>) {
     let written = root.sections("routes", &fields::ROUTE);
     let mut found: Vec<Found> = written.iter().map(|section| route::read(section, context)).collect();
+    let mut documents = Vec::new();
     for document in root.sections("openapi", &fields::OPENAPI) {
         // Also where no route of the document is read, and so none could say it.
         route::upstream(&document, context);
-        for table in openapi::read::routes(&document) {
+        let Some((source, tables)) = openapi::read::routes(&document) else { continue };
+        documents.push(source);
+        for table in tables {
             let section = Section::open(root.reader(), Some(&table), &fields::ROUTE);
             found.push(route::read(&section, context));
         }
@@ -171,7 +177,7 @@ fn routes(root: &Section<'_>, context: &Context<'_>) -> Vec<Found> {
         root.reader().mistake(&root.reader().whole_file(), what, format!("use at most {}", limits::ROUTES));
         found.truncate(limits::ROUTES);
     }
-    found
+    (found, documents)
 }
 
 fn ready(upstreams: BTreeMap<String, Behind>) -> BTreeMap<String, Arc<hapax_gateway::settings::Upstream>> {
@@ -185,19 +191,4 @@ fn ready(upstreams: BTreeMap<String, Behind>) -> BTreeMap<String, Arc<hapax_gate
 /// The names of the fields of a route.
 pub(crate) fn route_fields() -> &'static [&'static str] {
     fields::ROUTE.names
-}
-
-/// Words that other documents than a configuration use, too.
-pub(crate) mod words {
-    use std::time::Duration;
-
-    use hapax_core::Rerun;
-
-    pub(crate) fn rerun(rerun: Rerun) -> &'static str {
-        super::show::word(&super::rule::RERUNS, &rerun)
-    }
-
-    pub(crate) fn duration(duration: Duration) -> String {
-        super::units::show_duration(duration)
-    }
 }

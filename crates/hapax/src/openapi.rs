@@ -10,6 +10,11 @@ mod responses;
 #[cfg(test)]
 mod tests;
 pub mod write;
+mod yaml;
+
+use std::path::PathBuf;
+
+use crate::config::route_fields;
 
 /// What the extensions of an operation begin with.
 const EXTENSION: &str = "x-idempotency-";
@@ -21,4 +26,31 @@ const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "
 /// A JSON pointer's token.
 fn token(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
+}
+
+/// A document that a configuration reads routes from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file.
+    pub file: PathBuf,
+    /// What stands before its paths; empty for nothing.
+    pub prefix: String,
+}
+
+/// What an extension cannot say, because the document says it elsewhere.
+const NAMED_ELSEWHERE: [&str; 4] = ["method", "path", "operation", "upstream"];
+
+/// The field of a route that an extension says; `None` for other names.
+fn field_of(extension: &str) -> Option<&'static str> {
+    field_named(&extension.strip_prefix(EXTENSION)?.replace('-', "_"))
+}
+
+/// The field of this name, if an extension can say it.
+fn field_named(name: &str) -> Option<&'static str> {
+    route_fields().iter().copied().find(|field| *field == name && !NAMED_ELSEWHERE.contains(field))
+}
+
+/// The extension that says a field of a route.
+fn extension_of(field: &str) -> String {
+    format!("{EXTENSION}{}", field.replace('_', "-"))
 }

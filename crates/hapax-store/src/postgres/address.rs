@@ -23,6 +23,13 @@ pub(super) struct Address {
 impl Address {
     /// Reads `postgres://user:password@host:port/database`.
     pub(super) fn parse(url: &str) -> Result<Address, Error> {
+        // Whoever reads the URL takes what follows the first one for the host, which messages name.
+        let place = url.split_once('@').and_then(|(_, rest)| rest.split('?').next());
+        if place.is_some_and(|place| place.contains('@')) {
+            return Err(Error::invalid(
+                "the URL of the PostgreSQL store has more than one @: write it as %40 in a name or password",
+            ));
+        }
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             // The cause can quote the URL, and with it the password.
             Error::invalid(
@@ -108,6 +115,17 @@ mod tests {
         let error = Address::parse("postgres://hapax:s3cret@db.example:notaport/ledger").unwrap_err();
         assert_eq!(error.kind(), hapax_core::Kind::Invalid);
         assert!(!format!("{error:#}").contains("s3cret"), "{error:#}");
+    }
+
+    #[test]
+    fn a_second_at_sign_is_refused_before_a_part_of_the_password_is_taken_for_the_host() {
+        for url in
+            ["postgres://u:p@SECRET@h/d", "postgres://u:p@SEC/RET@h", "postgres://u:p?q@a,SECRET@h:1/d"]
+        {
+            let error = Address::parse(url).expect_err(url);
+            assert!(error.message().contains("%40") && !format!("{error:#}").contains("SEC"), "{error:#}");
+        }
+        assert!(Address::parse("postgres://u:p%40ss@h/d?application_name=a@b").is_ok());
     }
 
     #[test]

@@ -101,7 +101,7 @@ fn keys(section: &Section<'_>) -> Option<Spot<JwtKeys>> {
     let written: Vec<&str> = sources.into_iter().filter(|field| section.has(field)).collect();
     let secret = reader.secret(section, "secret");
     let file = reader.readable(section, "jwks_file");
-    let url = section.parsed("jwks_url", |text| Url::parse(text).map(|_| text.to_owned()));
+    let url = section.url("jwks_url", |text| Url::parse(text).map(|_| text.to_owned()));
     match written[..] {
         [] => {
             let remedy =
@@ -202,7 +202,7 @@ fn verify(section: &Section<'_>) -> Option<VerifyService> {
     if !section.has("token_file") {
         section.require("token_env", "say what hapax authenticates itself with: `token_env` or `token_file`");
     }
-    let url = section.parsed("url", |text| Url::parse(text).map(|_| text.to_owned()));
+    let url = section.url("url", |text| Url::parse(text).map(|_| text.to_owned()));
     let token = section.reader().secret(section, "token");
     if let Some(token) = token.as_ref().filter(|token| HeaderValue::try_from(token.value.reveal()).is_err()) {
         let remedy = "write it without line breaks and other control characters";

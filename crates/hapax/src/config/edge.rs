@@ -15,6 +15,7 @@ use super::overlaps::{OWN, RESERVED};
 use super::pattern::Pattern;
 use super::reader::{Reader, Secret};
 use super::section::{Section, Spot};
+use super::url;
 use crate::admin::{AdminTokens, Role};
 use crate::limits::{self, range};
 
@@ -78,7 +79,7 @@ pub(crate) fn edge(section: &Section<'_>, plain: &Rule) -> (Edge, RouteDefaults)
     if let Some(prefix) = section.parsed("operations_prefix", operations_prefix) {
         edge.operations_prefix = prefix.value.into();
     }
-    if let Some(docs) = section.parsed("docs", docs) {
+    if let Some(docs) = section.url("docs", docs) {
         edge.docs = docs.value;
     }
     edge.tls = tls(&section.section("tls", &fields::TLS));
@@ -247,7 +248,7 @@ fn cors(section: &Section<'_>) -> Option<Cors> {
     let origins = section.texts("origins").unwrap_or_default();
     for origin in origins.iter().filter(|origin| !is_origin(origin.value)) {
         let remedy = "write an origin as browsers send it, such as \"https://shop.example\", or \"*\"";
-        reader.mistake(&origin.at, format!("{:?} is no origin", origin.value), remedy);
+        reader.mistake(&origin.at, format!("{:?} is no origin", url::shown(origin.value)), remedy);
     }
     let headers = section.texts("headers").unwrap_or_default();
     for header in headers.iter().filter(|header| HeaderName::try_from(header.value).is_err()) {

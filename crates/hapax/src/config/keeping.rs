@@ -39,23 +39,61 @@ impl fmt::Debug for StoreSettings {
     }
 }
 
+/// Parameters of a PostgreSQL URL that hold no secret. Whatever else there is, is not shown.
+const OPEN_PARAMETERS: [&str; 10] = [
+    "user",
+    "dbname",
+    "host",
+    "hostaddr",
+    "port",
+    "sslmode",
+    "connect_timeout",
+    "application_name",
+    "target_session_attrs",
+    "keepalives",
+];
+
+/// A store's URL as it may be shown. It is taken apart as those do who read it; of one that they cannot read, nobody knows
+/// where its password is.
 fn shown_url(url: &str) -> String {
-    let (front, query) = url.split_once('?').map_or((url, None), |(front, query)| (front, Some(query)));
-    let mut shown = match front.split_once("://") {
-        Some((scheme, rest)) => match rest.rsplit_once('@') {
-            Some((user, host)) if user.contains(':') => {
-                format!("{scheme}://{}:(set)@{host}", user.split(':').next().unwrap_or_default())
-            }
-            _ => front.to_owned(),
-        },
-        None => front.to_owned(),
-    };
-    for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
-        let pair = if pair.to_ascii_lowercase().starts_with("password") { "password=(set)" } else { pair };
+    match url.split_once(':') {
+        Some(("memory" | "embedded", _)) => url.to_owned(),
+        Some((scheme @ ("postgres" | "postgresql"), rest)) if Store::check(url).is_ok() => {
+            format!("{scheme}://{}", shown_database(rest.trim_start_matches('/')))
+        }
+        Some((scheme, _)) if !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+            format!("{scheme}:(not shown)")
+        }
+        _ => "(not shown)".into(),
+    }
+}
+
+/// Everything up to the first `@` says who comes, whatever other signs are in it.
+fn shown_database(text: &str) -> String {
+    let (who, rest) = text.split_once('@').map_or((None, text), |(who, rest)| (Some(who), rest));
+    let (place, parameters) = rest.split_once('?').map_or((rest, None), |(place, more)| (place, Some(more)));
+    let mut shown = who.map_or_else(String::new, shown_user) + place;
+    for (index, pair) in parameters.iter().flat_map(|parameters| parameters.split('&')).enumerate() {
         shown.push(if index == 0 { '?' } else { '&' });
-        shown.push_str(pair);
+        match pair.split_once('=') {
+            Some((name, value)) if OPEN_PARAMETERS.contains(&name) && !value.contains('@') => {
+                shown.push_str(pair);
+            }
+            Some((name, _)) => shown.push_str(&format!("{name}=(set)")),
+            None => shown.push_str("(set)"),
+        }
     }
     shown
+}
+
+fn shown_user(who: &str) -> String {
+    let plain =
+        |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte));
+    match who.split_once(':') {
+        Some((user, _)) if plain(user) => format!("{user}:(set)@"),
+        None if plain(who) => format!("{who}@"),
+        _ => "(set)@".into(),
+    }
 }
 
 /// Reads `[store]`; the environment's `HAPAX_STORE` goes before its `url` (B1).
@@ -268,8 +306,23 @@ mod tests {
             ("memory:", "memory:"),
             ("embedded:./a?b", "embedded:./a?b"),
             ("postgres://u@h/d", "postgres://u@h/d"),
-            ("postgres://u:p@ss:w@h:1/d", "postgres://u:(set)@h:1/d"),
-            ("postgres://h/d?user=a&password=b", "postgres://h/d?user=a&password=(set)"),
+            ("postgres://u:p@h:1/d", "postgres://u:(set)@h:1/d"),
+            ("postgresql://u:SEC?RET@h:1/d", "postgresql://u:(set)@h:1/d"),
+            ("postgres://u:SEC/RET#x:y@h,i:2", "postgres://u:(set)@h,i:2"),
+            ("postgres://h/d?user=a&password=SECRET", "postgres://h/d?user=a&password=(set)"),
+            (
+                "postgres://h/d?pass%77ord=SECRET&sslmode=disable",
+                "postgres://h/d?pass%77ord=(set)&sslmode=disable",
+            ),
+            ("postgres://h/d?options=-c%20a=SECRET", "postgres://h/d?options=(set)"),
+            ("postgres://h/d?password=SEC@h", "postgres://(set)@h"),
+            // What cannot be read could have its secret anywhere.
+            ("postgres://u:p@ss:w@h:1/d", "postgres:(not shown)"),
+            ("postgres://u:p@SECRET@h/d", "postgres:(not shown)"),
+            ("postgres://u:p@SEC/RET@h/d", "postgres:(not shown)"),
+            ("postgres://u:SECRET@h:99999/d", "postgres:(not shown)"),
+            ("mysql://u:SECRET@h/d", "mysql:(not shown)"),
+            ("SECRET", "(not shown)"),
         ] {
             assert_eq!(shown_url(url), shown);
         }

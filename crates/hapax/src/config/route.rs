@@ -31,6 +31,8 @@ pub struct Declared {
     pub was: Option<Operation>,
     /// The retention class that it names, or that holds because it names nothing.
     pub retention_class: Option<String>,
+    /// The fields that it states; all others have what holds where nothing is said.
+    pub stated: Vec<&'static str>,
 }
 
 /// What a route is read with.
@@ -140,6 +142,7 @@ fn meant(
         recipe: None,
         was: found.was.as_ref().map(|was| was.value.clone()),
         retention_class: None,
+        stated: fields::ROUTE.names.iter().copied().filter(|field| section.has(field)).collect(),
     };
     let mut reconcile = None;
     let rule = match rule {

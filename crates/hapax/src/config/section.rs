@@ -11,7 +11,7 @@ use super::fields::{self, Fields};
 use super::mistakes::Place;
 use super::reader::Reader;
 use super::tree::{Node, Table, Value};
-use super::units;
+use super::{units, url};
 
 /// A value, as it was written, and its place.
 #[derive(Clone, Debug)]
@@ -112,11 +112,29 @@ impl<'a> Section<'a> {
         field: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<Spot<T>> {
+        self.parsed_as(field, parse, str::to_owned)
+    }
+
+    /// A URL: what may be secret in it is not told with the mistake.
+    pub(crate) fn url<T>(
+        &self,
+        field: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<Spot<T>> {
+        self.parsed_as(field, parse, url::shown)
+    }
+
+    fn parsed_as<T>(
+        &self,
+        field: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+        shown: fn(&str) -> String,
+    ) -> Option<Spot<T>> {
         let text = self.text(field)?;
         match parse(text.value) {
             Ok(value) => Some(Spot::new(value, &text.at)),
             Err(remedy) => {
-                self.reader.mistake(&text.at, format!("`{field}` cannot be {:?}", text.value), remedy);
+                self.reader.mistake(&text.at, format!("`{field}` cannot be {:?}", shown(text.value)), remedy);
                 None
             }
         }

@@ -224,6 +224,12 @@ fn shown_upstream(upstream: &Upstream) -> Section {
     section
 }
 
+/// The fields of a route as they take effect, for a document of another kind.
+pub(crate) fn route_members(route: &Route, declared: &Declared) -> Vec<(String, Json)> {
+    let shown = shown_route(route, declared).0;
+    shown.into_iter().map(|(name, value)| (name, json(&value))).collect()
+}
+
 fn shown_route(route: &Route, declared: &Declared) -> Section {
     let mut section = Section::default();
     section.text("method", route.method.as_str()).text("path", &*route.path);
@@ -277,7 +283,7 @@ fn shown_rule(section: &mut Section, rule: &Rule, declared: &Declared) {
 }
 
 /// The word of a fingerprint recipe.
-pub(crate) fn fingerprint_word(rule: &Rule) -> &'static str {
+fn fingerprint_word(rule: &Rule) -> &'static str {
     match rule.recipe.body() {
         BodyRecipe::Json { .. } => "json",
         BodyRecipe::Form => "form",

@@ -78,7 +78,7 @@ pub(crate) fn name_remedy() -> String {
 fn read(section: &Section<'_>, name: &str) -> Option<Ready> {
     section.word("kind", &[("http", ())]);
     section.require("url", "say where the service is, such as \"http://127.0.0.1:9000\"");
-    let url = section.parsed("url", url::Url::parse);
+    let url = section.url("url", url::Url::parse);
     let mut upstream = Upstream::new(name, "", 0);
     for (field, range, to) in [
         ("timeout", &range::TIMEOUT, &mut upstream.timeout),

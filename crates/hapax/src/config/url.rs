@@ -60,6 +60,22 @@ impl Url {
     }
 }
 
+/// A URL as a mistake may quote it: without what stands before an `@`, and without query and fragment. All of them are refused
+/// where they are, and all of them may be secret.
+pub(crate) fn shown(text: &str) -> String {
+    const HIDDEN: &str = "(not shown)";
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), text),
+    };
+    let (who, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| (HIDDEN, rest));
+    let at = if who.is_empty() { "" } else { "@" };
+    match rest.find(['?', '#']) {
+        Some(end) => format!("{scheme}{who}{at}{}{HIDDEN}", &rest[..end]),
+        None => format!("{scheme}{who}{at}{rest}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

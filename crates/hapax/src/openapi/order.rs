@@ -1,10 +1,14 @@
 //! Writes a document in the order in which its members stood before, so that people who look at the difference see what was
-//! added and nothing else. New members come after the old ones.
+//! added and nothing else. New members come after the old ones. Whoever must know whether a member is there twice asks here,
+//! too: in the values alone, the last has replaced the others.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value as Json;
+
+use super::token;
 
 /// The order of members, without their values.
 #[derive(Debug, Default)]
@@ -19,6 +23,24 @@ impl Order {
     /// The order of a text; none where it is no JSON.
     pub(crate) fn of(text: &str) -> Order {
         serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// The pointer of a member whose name an object has twice.
+    pub(crate) fn twice(&self) -> Option<String> {
+        match self {
+            Order::Object(members) => {
+                let mut names = HashSet::new();
+                members.iter().find_map(|(name, order)| {
+                    let below = if names.insert(name) { order.twice()? } else { String::new() };
+                    Some(format!("/{}{below}", token(name)))
+                })
+            }
+            Order::Array(items) => {
+                let mut items = items.iter().enumerate();
+                items.find_map(|(index, item)| item.twice().map(|below| format!("/{index}{below}")))
+            }
+            Order::Other => None,
+        }
     }
 
     fn member(&self, name: &str) -> &Order {

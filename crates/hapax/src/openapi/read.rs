@@ -4,26 +4,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use saphyr::{LoadableYamlNode, Scalar, Yaml};
-use serde_json::{Map, Number, Value as Json};
+use serde_json::{Map, Value as Json};
 
-use super::{EXTENSION, METHODS, token};
-use crate::config::{
-    Entry, Node, Pattern, Place, Reader, Section, Table, Value, Within, read_file, route_fields,
-};
+use super::order::Order;
+use super::{EXTENSION, METHODS, Source, field_of, token, yaml};
+use crate::config::{Entry, Node, Pattern, Place, Reader, Section, Table, Value, Within, read_file};
 use crate::limits;
 
-/// What an extension cannot say, because the document says it elsewhere.
-const NAMED_ELSEWHERE: [&str; 4] = ["method", "path", "operation", "upstream"];
-
-/// Reads one `[[openapi]]` section: a table for each operation with a policy.
-pub(crate) fn routes(section: &Section<'_>) -> Vec<Table> {
+/// Reads one `[[openapi]]` section: which document it is, and a table for each operation with a policy. `None` where it
+/// cannot be read.
+pub(crate) fn routes(section: &Section<'_>) -> Option<(Source, Vec<Table>)> {
     section.require("file", "name an OpenAPI document, JSON or YAML");
     section.require("upstream", "say where these routes go: one of [upstreams]");
     let prefix =
         section.parsed("prefix", |text| Pattern::parse(text).map(|_| text.trim_end_matches('/').to_owned()));
     let (Some(file), Some(upstream)) = (section.text("file"), section.text("upstream")) else {
-        return Vec::new();
+        return None;
     };
     let path = section.reader().path(file.value);
     let document = match parse(&path) {
@@ -31,65 +27,28 @@ pub(crate) fn routes(section: &Section<'_>) -> Vec<Table> {
         Err(what) => {
             let what = format!("`file`: {} {what}", path.display());
             section.reader().mistake(&file.at, what, "name a readable OpenAPI 3 document");
-            return Vec::new();
+            return None;
         }
     };
     let upstream = Node { at: upstream.at, value: Value::Text(upstream.value.to_owned()) };
     let prefix = prefix.map(|prefix| prefix.value).unwrap_or_default();
-    Document { reader: section.reader(), file: Arc::new(path), prefix, upstream }.routes(&document)
+    let source = Source { file: path.clone(), prefix: prefix.clone() };
+    let tables =
+        Document { reader: section.reader(), file: Arc::new(path), prefix, upstream }.routes(&document);
+    Some((source, tables))
 }
 
 /// Reads a document; the error says what is wrong with it.
 pub(crate) fn parse(path: &Path) -> Result<Json, String> {
     let text = read_file(path, limits::FILE_BYTES).map_err(|error| format!("cannot be read: {error}"))?;
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("json") => serde_json::from_str(&text).map_err(|error| format!("is no JSON: {error}")),
-        Some("yaml" | "yml") => from_yaml(&text),
+        Some("json") => {
+            let document = serde_json::from_str(&text).map_err(|error| format!("is no JSON: {error}"))?;
+            // Of two members of one name, only the last would count.
+            Order::of(&text).twice().map_or(Ok(document), |twice| Err(format!("has #{twice} twice")))
+        }
+        Some("yaml" | "yml") => yaml::parse(&text),
         _ => Err("is neither .json nor .yaml".into()),
-    }
-}
-
-fn from_yaml(text: &str) -> Result<Json, String> {
-    let documents = Yaml::load_from_str(text).map_err(|error| format!("is no YAML: {error}"))?;
-    match &documents[..] {
-        [document] => yaml_value(document, 0),
-        _ => Err("does not hold exactly one YAML document".into()),
-    }
-}
-
-fn yaml_value(yaml: &Yaml<'_>, depth: usize) -> Result<Json, String> {
-    if depth > limits::YAML_DEPTH {
-        return Err("is nested too deeply".into());
-    }
-    Ok(match yaml {
-        Yaml::Value(Scalar::Null) => Json::Null,
-        Yaml::Value(Scalar::Boolean(flag)) => Json::Bool(*flag),
-        Yaml::Value(Scalar::Integer(number)) => Json::Number((*number).into()),
-        Yaml::Value(Scalar::FloatingPoint(number)) => {
-            Number::from_f64(number.0).map_or(Json::Null, Json::Number)
-        }
-        Yaml::Value(Scalar::String(text)) => Json::String(text.to_string()),
-        Yaml::Sequence(items) => {
-            Json::Array(items.iter().map(|item| yaml_value(item, depth + 1)).collect::<Result<_, _>>()?)
-        }
-        Yaml::Mapping(entries) => {
-            let member =
-                |(name, value): (&Yaml<'_>, &Yaml<'_>)| Ok((yaml_name(name)?, yaml_value(value, depth + 1)?));
-            Json::Object(entries.iter().map(member).collect::<Result<Map<_, _>, String>>()?)
-        }
-        Yaml::Tagged(_, inner) => yaml_value(inner, depth + 1)?,
-        Yaml::Representation(text, ..) => Json::String(text.to_string()),
-        Yaml::Alias(_) | Yaml::BadValue => return Err("holds an alias that leads nowhere".into()),
-    })
-}
-
-/// Status codes are written without quotes, and are names all the same.
-fn yaml_name(name: &Yaml<'_>) -> Result<String, String> {
-    match name {
-        Yaml::Value(Scalar::String(text)) => Ok(text.to_string()),
-        Yaml::Value(Scalar::Integer(number)) => Ok(number.to_string()),
-        Yaml::Value(Scalar::Boolean(flag)) => Ok(flag.to_string()),
-        _ => Err("has a member whose name is no text".into()),
     }
 }
 
@@ -120,6 +79,7 @@ impl Document<'_> {
             self.reader.mistake(&self.at("/paths".into()), "there are no paths", "add an object `paths`");
             return Vec::new();
         };
+        self.elsewhere(document);
         paths.iter().flat_map(|(path, item)| self.path(path, item)).collect()
     }
 
@@ -129,10 +89,39 @@ impl Document<'_> {
             let at = self.at(format!("{pointer}/$ref"));
             self.reader.mistake(&at, "references to path items are not followed", "write the path item here");
         }
+        self.without_effect(&pointer, Some(item));
+        let no_method = |name: &str| !METHODS.contains(&name);
+        for (name, member) in members(item).filter(|(name, _)| no_method(name)) {
+            self.without_effect(&format!("{pointer}/{}", token(name)), Some(member));
+        }
         let operations = METHODS.iter().filter_map(|method| Some((*method, item.get(method)?.as_object()?)));
         operations
             .filter_map(|(method, operation)| self.operation(path, &pointer, method, operation))
             .collect()
+    }
+
+    /// Extensions say something about the operation they stand at. Whoever wrote them elsewhere relies on what is not so.
+    fn elsewhere(&self, document: &Json) {
+        for pointer in ["", "/info", "/paths", "/components"] {
+            self.without_effect(pointer, document.pointer(pointer));
+        }
+        for parent in ["/webhooks", "/components/pathItems"] {
+            for (name, item) in document.pointer(parent).into_iter().flat_map(members) {
+                let pointer = format!("{parent}/{}", token(name));
+                self.without_effect(&pointer, Some(item));
+                for (name, operation) in members(item) {
+                    self.without_effect(&format!("{pointer}/{}", token(name)), Some(operation));
+                }
+            }
+        }
+    }
+
+    fn without_effect(&self, pointer: &str, object: Option<&Json>) {
+        for (name, _) in object.into_iter().flat_map(members).filter(|(name, _)| is_extension(name)) {
+            let at = self.at(format!("{pointer}/{}", token(name)));
+            let what = format!("`{name}` has no effect here");
+            self.reader.mistake(&at, what, "write it at an operation of `paths`, such as /paths/~1pay/post");
+        }
     }
 
     /// An operation is a route if it has a policy.
@@ -144,7 +133,10 @@ impl Document<'_> {
         operation: &Map<String, Json>,
     ) -> Option<Table> {
         let pointer = format!("{pointer}/{method}");
-        let extensions: Vec<_> = operation.iter().filter(|(name, _)| name.starts_with(EXTENSION)).collect();
+        for name in ["requestBody", "responses"] {
+            self.without_effect(&format!("{pointer}/{name}"), operation.get(name));
+        }
+        let extensions: Vec<_> = operation.iter().filter(|(name, _)| is_extension(name)).collect();
         if extensions.is_empty() {
             return None;
         }
@@ -163,18 +155,21 @@ impl Document<'_> {
             entries.push(self.entry("operation", &format!("{pointer}/operationId"), id));
         }
         for (name, value) in extensions {
-            let field = name.strip_prefix(EXTENSION).unwrap_or_default().replace('-', "_");
             let pointer = format!("{pointer}/{}", token(name));
-            if route_fields().contains(&field.as_str()) && !NAMED_ELSEWHERE.contains(&field.as_str()) {
-                entries.push(self.entry(&field, &pointer, value));
-            } else {
-                let what = format!("`{name}` says nothing about a route");
-                self.reader.mistake(
-                    &self.at(pointer),
-                    what,
-                    "use x-idempotency-policy, -retention and the like",
-                );
-            }
+            let (what, remedy) = match field_of(name) {
+                Some(field) if entries.iter().any(|entry| entry.name == field) => {
+                    (format!("`{field}` is said twice"), "remove one of the two")
+                }
+                Some(field) => {
+                    entries.push(self.entry(field, &pointer, value));
+                    continue;
+                }
+                None => {
+                    let remedy = "use x-idempotency-policy, -retention and the like";
+                    (format!("`{name}` says nothing about a route"), remedy)
+                }
+            };
+            self.reader.mistake(&self.at(pointer), what, remedy);
         }
         Some(Table { at, entries })
     }
@@ -204,4 +199,14 @@ impl Document<'_> {
         };
         Node { at, value }
     }
+}
+
+/// Also in capitals, which no reader of OpenAPI takes for an extension: it was meant as one.
+fn is_extension(name: &str) -> bool {
+    name.get(..EXTENSION.len()).is_some_and(|start| start.eq_ignore_ascii_case(EXTENSION))
+}
+
+/// The members of an object; none of anything else.
+fn members(json: &Json) -> impl Iterator<Item = (&String, &Json)> {
+    json.as_object().into_iter().flatten()
 }

@@ -58,8 +58,11 @@ const RECALL: [Code; 12] = [
 /// Those that have a name and a page, and that nothing answers yet.
 pub(super) const NOT_YET: [Code; 2] = [Code::SignatureInvalid, Code::UpstreamSuspended];
 
-/// The problem responses of a route, by status.
-pub(super) fn of_route(route: &Route) -> BTreeMap<String, Json> {
+/// The media type of a problem (H1).
+const MEDIA: &str = "application/problem+json";
+
+/// The problem responses of a route, by status. `problem` is the name of their schema.
+pub(super) fn of_route(route: &Route, problem: &str) -> BTreeMap<String, Json> {
     let mut codes: Vec<(u16, Code)> = ANY.map(with_status).to_vec();
     match route.policy {
         Policy::RequiredA => codes.push(with_status(Code::KeyMissing)),
@@ -71,32 +74,41 @@ pub(super) fn of_route(route: &Route) -> BTreeMap<String, Json> {
         codes.extend(KEYED.map(with_status));
         codes.push((rule.mismatch_status, Code::KeyReused));
     }
-    grouped(codes)
+    grouped(codes, problem)
 }
 
 /// The problem responses of a recall route, by status.
-pub(super) fn of_recall() -> BTreeMap<String, Json> {
-    grouped(RECALL.map(with_status).to_vec())
+pub(super) fn of_recall(problem: &str) -> BTreeMap<String, Json> {
+    grouped(RECALL.map(with_status).to_vec(), problem)
+}
+
+/// The one form of such a response's content, by its media type.
+pub(super) fn form(response: &Json) -> (&'static str, Json) {
+    (MEDIA, response["content"][MEDIA].clone())
 }
 
 fn with_status(code: Code) -> (u16, Code) {
     (code.status().as_u16(), code)
 }
 
-fn grouped(codes: Vec<(u16, Code)>) -> BTreeMap<String, Json> {
+fn grouped(codes: Vec<(u16, Code)>, problem: &str) -> BTreeMap<String, Json> {
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     codes.into_iter().for_each(|(status, code)| by_status.entry(status).or_default().push(code));
-    by_status.into_iter().map(|(status, codes)| (status.to_string(), response(status, &codes))).collect()
+    by_status
+        .into_iter()
+        .map(|(status, codes)| (status.to_string(), response(status, &codes, problem)))
+        .collect()
 }
 
-fn response(status: u16, codes: &[Code]) -> Json {
+fn response(status: u16, codes: &[Code], problem: &str) -> Json {
     let words: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
     let titles: Vec<_> = codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.title())).collect();
+    let schema = format!("#/components/schemas/{problem}");
     let mut response = json!({
         OURS: "problem",
         "description": titles.join(". "),
-        "content": {"application/problem+json": {"schema": {
-            "allOf": [{"$ref": "#/components/schemas/Problem"}, {"properties": {"code": {"enum": words}}}],
+        "content": {MEDIA: {"schema": {
+            "allOf": [{"$ref": schema}, {"properties": {"code": {"enum": words}}}],
         }}},
     });
     if matches!(status, 409 | 429 | 503) {

@@ -5,8 +5,14 @@ use std::path::Path;
 use hapax_core::{Policy, Rerun, Retention, Width};
 use serde_json::{Value, json};
 
-use super::write;
+use super::write::{self, Target};
 use crate::config::{self, Config, Mistakes};
+
+mod dropped;
+mod round_trip;
+
+/// All routes, into a document that nothing is read from.
+const ANYWHERE: Target<'static> = Target { prefix: "", source: None };
 
 /// Loads a configuration whose routes are those of these documents.
 fn load(documents: &[(&str, &str)], more: &str) -> Result<Config, Mistakes> {
@@ -125,7 +131,7 @@ fn a_prefix_stands_before_every_path_p4() {
     let text = "[upstreams.pay]\nurl = \"http://h\"\n[[openapi]]\nfile = \"api.json\"\nupstream = \"pay\"\nprefix = \"/api/v1\"\n";
     let config = load_in(folder.path(), text).unwrap();
     assert!(config.settings.routes.iter().all(|route| route.path.starts_with("/api/v1/")));
-    let written = write::document(&config, "/api/v1");
+    let written = write::document(&config, "/api/v1").unwrap();
     assert!(
         written["paths"]["/payments"]["post"].is_object()
             && written["paths"]["/operations/{operation_id}"].is_null()
@@ -187,21 +193,10 @@ fn a_file_that_is_no_document_is_told_p5() {
     assert!(told.contains("hapax.toml:2:8: ") && told.contains("cannot be read"), "{told}");
 }
 
-/// What matters of each route: everything that a document says.
+/// Everything that takes effect of each route.
 fn essence(config: &Config) -> Vec<String> {
-    let route = |route: &hapax_gateway::settings::Route| {
-        let rule = route.rule.as_ref().map(|rule| {
-            format!(
-                "{:?} {:?} {:?} {:?} {:?} {:?}",
-                rule.operation, rule.retention, rule.rerun, rule.width, rule.recipe, rule.derived
-            )
-        });
-        format!(
-            "{} {} {} {} {:?} {rule:?} {:?}",
-            route.method, route.path, route.policy, route.lenient, route.level, route.reconcile
-        )
-    };
-    let mut routes: Vec<_> = config.settings.routes.iter().map(route).collect();
+    let mut routes: Vec<_> =
+        config.to_json()["routes"].as_array().unwrap().iter().map(Value::to_string).collect();
     routes.sort();
     routes
 }
@@ -214,14 +209,14 @@ fn what_was_written_reads_back_as_the_same_p4() {
          retention = \"forever\"\nlevel = \"tenant\"\nfingerprint_headers = [\"b\"]\n",
     )
     .unwrap();
-    let again = loaded(&write::document(&first, ""));
+    let again = loaded(&write::document(&first, "").unwrap());
     assert_eq!(essence(&first), essence(&again));
     assert_eq!(first.settings.routes.len(), 4);
 }
 
 #[test]
 fn a_written_document_tells_callers_about_keys_recall_and_problems_p4() {
-    let document = write::document(&loaded(&sample()), "");
+    let document = write::document(&loaded(&sample()), "").unwrap();
     let pay = &document["paths"]["/payments"]["post"];
     let key = pay["parameters"]
         .as_array()
@@ -270,7 +265,7 @@ fn a_written_document_tells_callers_about_keys_recall_and_problems_p4() {
 
 #[test]
 fn a_written_document_leaves_out_what_is_never_answered_h2() {
-    let written = write::document(&loaded(&sample()), "").to_string();
+    let written = write::document(&loaded(&sample()), "").unwrap().to_string();
     for code in super::responses::NOT_YET {
         assert!(!written.contains(code.as_str()), "{}", code.as_str());
         let page = hapax_gateway::pages::text(code);
@@ -287,7 +282,7 @@ fn adding_to_a_document_keeps_the_rest_and_can_be_repeated_p4() {
         json!([{"name": "idempotency-key", "in": "header"}, {"name": "X-Trace", "in": "header"}]);
     document["paths"]["/payments"]["post"]["x-idempotency-on-5xx"] = "keep".into();
     let before = document.clone();
-    write::into(&mut document, &config, "").unwrap();
+    write::into(&mut document, &config, &ANYWHERE).unwrap();
     for pointer in [
         "/info",
         "/servers",
@@ -311,7 +306,7 @@ fn adding_to_a_document_keeps_the_rest_and_can_be_repeated_p4() {
     );
     assert_eq!(essence(&loaded(&document)), essence(&config));
     let mut again = document.clone();
-    write::into(&mut again, &config, "").unwrap();
+    write::into(&mut again, &config, &ANYWHERE).unwrap();
     assert_eq!(document, again);
 }
 
@@ -320,7 +315,56 @@ fn what_is_no_document_is_not_added_to() {
     let config = loaded(&sample());
     for document in [json!([]), json!({"swagger": "2.0"}), json!({"openapi": "3.1.0", "paths": []})] {
         let mut changed = document.clone();
-        assert!(write::into(&mut changed, &config, "").is_err());
+        assert!(write::into(&mut changed, &config, &ANYWHERE).is_err());
         assert_eq!(changed, document);
+    }
+}
+
+#[test]
+fn a_schema_of_the_same_name_stays_its_authors_p4() {
+    let config = loaded(&sample());
+    let mut document = sample();
+    let theirs = json!({"type": "string", "description": "theirs"});
+    document["components"]["schemas"]["Problem"] = theirs.clone();
+    for _ in 0..2 {
+        write::into(&mut document, &config, &ANYWHERE).unwrap();
+        let schemas = &document["components"]["schemas"];
+        assert_eq!(schemas["Problem"], theirs);
+        assert!(schemas["HapaxProblem"]["properties"]["code"].is_object(), "{schemas}");
+        let used = &document["paths"]["/payments"]["post"]["responses"]["409"]["content"]["application/problem+json"]
+            ["schema"]["allOf"][0]["$ref"];
+        assert_eq!(used, "#/components/schemas/HapaxProblem");
+    }
+    document["components"]["schemas"]["HapaxProblem"] = theirs;
+    let before = document.clone();
+    let told = write::into(&mut document, &config, &ANYWHERE).unwrap_err();
+    assert!(told.contains("#/components/schemas has a HapaxProblem"), "{told}");
+    assert_eq!(document, before);
+}
+
+#[test]
+fn what_is_no_object_is_told_and_stays_p4() {
+    let config = loaded(&sample());
+    for (pointer, name, wrong) in [
+        ("", "paths", json!([])),
+        ("", "components", json!("x")),
+        ("/components", "schemas", json!([])),
+        ("/paths", "/payments", json!(null)),
+        ("/paths/~1payments", "post", json!([])),
+        ("/paths/~1payments/post", "parameters", json!({})),
+        ("/paths/~1payments/post", "responses", json!([])),
+        ("/paths/~1payments/post/responses", "409", json!([])),
+        ("/paths/~1payments/post/responses", "400", json!(null)),
+        ("/paths/~1payments/post/responses/400", "content", json!([])),
+        ("/paths", "/operations/{operation_id}", json!(1)),
+    ] {
+        let mut document = sample();
+        let parent = if pointer.is_empty() { &mut document } else { document.pointer_mut(pointer).unwrap() };
+        parent[name] = wrong;
+        let before = document.clone();
+        let told = write::into(&mut document, &config, &ANYWHERE).expect_err(name);
+        let at = format!("#{pointer}/{} is no ", name.replace('/', "~1"));
+        assert!(told.starts_with(&at), "{at}: {told}");
+        assert_eq!(document, before, "{at}");
     }
 }

@@ -4,128 +4,154 @@
 
 use std::collections::BTreeMap;
 
-use hapax_core::Policy;
-use hapax_gateway::settings::{Level, Route};
+use hapax_core::{Policy, Retention};
+use hapax_gateway::settings::Route;
 use serde_json::{Map, Value as Json, json};
 
-use super::{EXTENSION, OURS, responses};
-use crate::config::{
-    BY_ID, Config, Declared, Pattern, RECALL, fingerprint_word, level_word, retention_text, words,
-};
+use super::{OURS, Source, extension_of, field_named, field_of, responses, token};
+use crate::config::{self, BY_ID, Config, Declared, Pattern, RECALL, retention_text};
 
 /// A document of the routes alone.
-pub fn document(config: &Config, prefix: &str) -> Json {
+pub fn document(config: &Config, prefix: &str) -> Result<Json, String> {
     let mut document = json!({
         "openapi": "3.1.0",
         "info": {"title": "What hapax protects", "version": env!("CARGO_PKG_VERSION")},
         "paths": {},
     });
-    add(&mut document, config, prefix);
-    document
+    add(&mut document, config, &Target { prefix, source: None })?;
+    Ok(document)
 }
 
-/// Adds the routes to a document and keeps everything else. `prefix` stands before every path of the document; routes
-/// without it are left out. The error says what is in the way.
-pub fn into(document: &mut Json, config: &Config, prefix: &str) -> Result<(), String> {
+/// Where routes are written to.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'t> {
+    /// What stands before every path of the document; routes without it are left out.
+    pub prefix: &'t str,
+    /// Set where the configuration reads its routes from this very document. It then says nothing about routes that are
+    /// written elsewhere: they would be there twice.
+    pub source: Option<&'t Source>,
+}
+
+/// Adds the routes to a document: what it says of them is replaced, and everything else is kept. The error says what is in
+/// the way; the document is then as it was.
+pub fn into(document: &mut Json, config: &Config, target: &Target<'_>) -> Result<(), String> {
     let version = document.get("openapi").and_then(Json::as_str).unwrap_or_default();
     if !version.starts_with("3.") {
         return Err("this is no OpenAPI 3 document".into());
     }
-    for pointer in ["", "/paths", "/components", "/components/schemas"] {
-        if document.pointer(pointer).is_some_and(|value| !value.is_object()) {
-            return Err(format!("#{pointer} is no object"));
-        }
-    }
-    add(document, config, prefix);
+    let mut changed = document.clone();
+    add(&mut changed, config, target)?;
+    *document = changed;
     Ok(())
 }
 
-fn add(document: &mut Json, config: &Config, prefix: &str) {
-    let prefix = prefix.trim_end_matches('/');
+fn add(document: &mut Json, config: &Config, target: &Target<'_>) -> Result<(), String> {
+    let prefix = target.prefix.trim_end_matches('/');
     let within =
         |path: &str| path.strip_prefix(prefix).filter(|rest| rest.starts_with('/')).map(str::to_owned);
-    object(object(document, "components"), "schemas")["Problem"] = responses::schema();
-    let paths = object(document, "paths");
+    let mut root = Object::at(document, String::new())?;
+    let problem = problem(&mut root)?;
+    let mut paths = root.object("paths")?;
     for (route, declared) in config.settings.routes.iter().zip(&config.declared) {
         if let Some(path) = within(&route.path) {
-            let item = object(paths, &path);
-            operation(item, route, declared);
+            let said = said(route, declared, target.source);
+            operation(&mut paths.object(&path)?, route, declared, said, problem)?;
         }
     }
     for (path, name) in recall_paths(config) {
         if let Some(path) = within(&path) {
-            let item = object(paths, &path);
-            if item.get("get").is_none_or(is_ours) {
-                item["get"] = recall(&path, &name);
+            let item = paths.object(&path)?;
+            if item.members.get("get").is_none_or(is_ours) {
+                item.members.insert("get".into(), recall(&path, &name, problem));
             }
         }
     }
+    Ok(())
 }
 
-/// The member of this name, made an object if it is none.
-fn object<'j>(parent: &'j mut Json, name: &str) -> &'j mut Json {
-    let member = &mut parent[name];
-    if !member.is_object() {
-        *member = Json::Object(Map::new());
+/// An object of the document, and where it is.
+struct Object<'j> {
+    members: &'j mut Map<String, Json>,
+    pointer: String,
+}
+
+impl<'j> Object<'j> {
+    /// What is no object is somebody's mistake; in its place nothing is written.
+    fn at(json: &'j mut Json, pointer: String) -> Result<Self, String> {
+        match json {
+            Json::Object(members) => Ok(Object { members, pointer }),
+            _ => Err(format!("#{pointer} is no object")),
+        }
     }
-    member
+
+    /// The object of this name, made where there is none.
+    fn object(&mut self, name: &str) -> Result<Object<'_>, String> {
+        let pointer = self.pointer_to(name);
+        Object::at(self.members.entry(name).or_insert_with(|| Map::new().into()), pointer)
+    }
+
+    fn pointer_to(&self, name: &str) -> String {
+        format!("{}/{}", self.pointer, token(name))
+    }
 }
 
 fn is_ours(value: &Json) -> bool {
     value.get(OURS).is_some()
 }
 
-fn operation(item: &mut Json, route: &Route, declared: &Declared) {
-    let shared = item.get("parameters").cloned();
-    let operation = object(item, &route.method.as_str().to_ascii_lowercase());
-    if let Some(members) = operation.as_object_mut() {
-        members.retain(|name, _| !name.starts_with(EXTENSION));
-    }
-    if let Some(name) = &declared.operation {
-        operation["operationId"] = name.as_str().into();
-    }
-    for (name, value) in extensions(route) {
-        operation[format!("{EXTENSION}{name}")] = value;
-    }
-    parameters(operation, route, shared.as_ref());
-    all_responses(operation, route);
+/// Writes the schema of problems, and says under which name: one that the document's author has taken stays as it is.
+fn problem(root: &mut Object<'_>) -> Result<&'static str, String> {
+    let mut components = root.object("components")?;
+    let schemas = components.object("schemas")?;
+    let free = |name: &&str| schemas.members.get(*name).is_none_or(is_ours);
+    let name = ["Problem", "HapaxProblem"].into_iter().find(free);
+    let name = name.ok_or_else(|| format!("#{} has a HapaxProblem that is not ours", schemas.pointer))?;
+    schemas.members.insert(name.into(), responses::schema());
+    Ok(name)
 }
 
-/// What the document says of a route, so that it can be read back.
-fn extensions(route: &Route) -> Vec<(&'static str, Json)> {
-    let mut all = vec![("policy", Json::from(route.policy.as_str()))];
-    if route.level != Level::Project {
-        all.push(("level", level_word(route.level).into()));
+/// What callers are told of a route whether or not it states it.
+const TOLD: [&str; 5] = ["policy", "retention", "rerun", "scope", "fingerprint"];
+
+/// The extensions of a route, so that it can be read back: everything that it states. What it leaves to defaults is left to
+/// them; in the document that it was read from, nothing else is said.
+fn said(route: &Route, declared: &Declared, source: Option<&Source>) -> Vec<(String, Json)> {
+    let told: &[&str] = match source {
+        None => &TOLD,
+        Some(source) if source.file == *declared.place.file => &["policy"],
+        Some(_) => return Vec::new(),
+    };
+    let says = |field: &str| told.contains(&field) || declared.stated.contains(&field);
+    let fields = config::route_members(route, declared).into_iter();
+    let extension = |(field, value): (String, Json)| Some((extension_of(field_named(&field)?), value));
+    fields.filter(|(field, _)| says(field)).filter_map(extension).collect()
+}
+
+/// Writes one route; `said` is what the document says of it, so that it can be read back.
+fn operation(
+    item: &mut Object<'_>,
+    route: &Route,
+    declared: &Declared,
+    said: Vec<(String, Json)>,
+    problem: &str,
+) -> Result<(), String> {
+    let shared = item.members.get("parameters").cloned();
+    let mut operation = item.object(&route.method.as_str().to_ascii_lowercase())?;
+    operation.members.retain(|name, _| field_of(name).is_none());
+    if let Some(name) = &declared.operation {
+        operation.members.insert("operationId".into(), name.as_str().into());
     }
-    if route.lenient {
-        all.push(("lenient", true.into()));
-    }
-    let Some(rule) = &route.rule else { return all };
-    all.push(("retention", retention_text(rule.retention).into()));
-    all.push(("rerun", words::rerun(rule.rerun).into()));
-    all.push(("scope", rule.width.as_str().into()));
-    all.push(("fingerprint", fingerprint_word(rule).into()));
-    if let ignored @ [_, ..] = rule.recipe.ignored() {
-        all.push(("ignore", ignored.iter().map(|pointer| pointer.as_str()).collect()));
-    }
-    if let headers @ [_, ..] = rule.recipe.headers() {
-        all.push(("fingerprint-headers", headers.into()));
-    }
-    if let Some(path) = &route.reconcile {
-        all.push(("reconcile", path.as_str().into()));
-    }
-    if let Some(window) = rule.derived {
-        all.push(("key-from", "fingerprint".into()));
-        all.push(("window", words::duration(window).into()));
-    }
-    all
+    operation.members.extend(said);
+    parameters(&mut operation, route, shared.as_ref())?;
+    all_responses(&mut operation, route, problem)
 }
 
 /// The key, where the policy reads one, and the parameters of the path, where nobody has declared them.
-fn parameters(operation: &mut Json, route: &Route, shared: Option<&Json>) {
-    let mut parameters = match operation.get("parameters") {
+fn parameters(operation: &mut Object<'_>, route: &Route, shared: Option<&Json>) -> Result<(), String> {
+    let mut parameters = match operation.members.get("parameters") {
         Some(Json::Array(parameters)) => parameters.clone(),
-        _ => Vec::new(),
+        Some(_) => return Err(format!("#{} is no list", operation.pointer_to("parameters"))),
+        None => Vec::new(),
     };
     let reads_key = matches!(route.policy, Policy::RequiredA | Policy::Accepted);
     parameters.retain(|parameter| !(is_key(parameter) && (reads_key || is_ours(parameter))));
@@ -140,13 +166,14 @@ fn parameters(operation: &mut Json, route: &Route, shared: Option<&Json>) {
         parameters.push(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
     }
     if reads_key {
-        parameters.push(key_parameter(route.policy == Policy::RequiredA));
+        parameters.push(key_parameter(route));
     }
-    if !parameters.is_empty() {
-        operation["parameters"] = parameters.into();
-    } else if let Some(members) = operation.as_object_mut() {
-        members.remove("parameters");
+    if parameters.is_empty() {
+        operation.members.remove("parameters");
+    } else {
+        operation.members.insert("parameters".into(), parameters.into());
     }
+    Ok(())
 }
 
 fn is_key(parameter: &Json) -> bool {
@@ -160,13 +187,19 @@ fn path_parameter(parameter: &Json) -> Option<String> {
     parameter.get("name").and_then(Json::as_str).filter(|_| is_path).map(str::to_owned)
 }
 
-fn key_parameter(required: bool) -> Json {
+/// What callers must know of the key: how long it counts, too, which the route may leave to its retention class.
+fn key_parameter(route: &Route) -> Json {
+    let kept = route.rule.as_ref().map(|rule| match rule.retention {
+        Retention::Forever => ", for ever".to_owned(),
+        retention => format!(", for {}", retention_text(retention)),
+    });
+    let meaning = "Names one intent: the same request with the same key is done once and answered alike";
     json!({
         OURS: "key",
         "name": "Idempotency-Key",
         "in": "header",
-        "required": required,
-        "description": "Names one intent: the same request with the same key is done once and answered alike.",
+        "required": route.policy == Policy::RequiredA,
+        "description": format!("{meaning}{}.", kept.unwrap_or_default()),
         "schema": {
             "type": "string",
             "minLength": 1,
@@ -177,28 +210,27 @@ fn key_parameter(required: bool) -> Json {
 }
 
 /// Problem responses; a response that is described already gets the problem as one more form of its content.
-fn all_responses(operation: &mut Json, route: &Route) {
-    let responses = object(operation, "responses");
-    if let Some(members) = responses.as_object_mut() {
-        members.retain(|_, response| !is_ours(response));
-        members.values_mut().for_each(remove_ours);
+fn all_responses(operation: &mut Object<'_>, route: &Route, problem: &str) -> Result<(), String> {
+    let mut responses = operation.object("responses")?;
+    responses.members.retain(|_, response| !is_ours(response));
+    responses.members.values_mut().for_each(remove_ours);
+    if responses.members.is_empty() {
+        let answer = json!({OURS: "answer", "description": "The answer of the service"});
+        responses.members.insert("default".into(), answer);
     }
-    if responses.as_object().is_some_and(Map::is_empty) {
-        responses["default"] = json!({OURS: "answer", "description": "The answer of the service"});
-    }
-    for (status, problem) in responses::of_route(route) {
-        let described = &mut responses[status.as_str()];
-        if described.is_null() {
-            *described = problem;
-        } else if described.get("$ref").is_none() {
-            let content = object(described, "content");
-            let media = "application/problem+json";
-            if content.get(media).is_none() {
-                content[media] = problem["content"][media].clone();
-                content[media][OURS] = "problem".into();
-            }
+    for (status, response) in responses::of_route(route, problem) {
+        if !responses.members.contains_key(&status) {
+            responses.members.insert(status, response);
+            continue;
+        }
+        let mut described = responses.object(&status)?;
+        if !described.members.contains_key("$ref") {
+            let (media, mut form) = responses::form(&response);
+            form[OURS] = "problem".into();
+            described.object("content")?.members.entry(media).or_insert(form);
         }
     }
+    Ok(())
 }
 
 /// Takes away the forms of a response's content that an earlier run has added.
@@ -233,12 +265,12 @@ fn recall_paths(config: &Config) -> BTreeMap<String, String> {
     paths
 }
 
-fn recall(path: &str, name: &str) -> Json {
+fn recall(path: &str, name: &str, problem: &str) -> Json {
     let at_once = path.ends_with("/output");
     let pattern = Pattern::parse(path).ok();
     let parameter =
         |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}});
-    let mut responses: Map<String, Json> = responses::of_recall().into_iter().collect();
+    let mut responses: Map<String, Json> = responses::of_recall(problem).into_iter().collect();
     responses.insert("default".into(), json!({"description": "The outcome, as it was first answered"}));
     json!({
         OURS: "recall",

@@ -73,7 +73,7 @@ fn config_show_prints_defaults_and_no_secrets() {
 fn openapi_is_printed_or_added_to_a_document_p4() {
     let output = hapax(&["openapi", "--config", &example()], &GIVEN);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["paths"]["/api/v1/payments"]["post"]["x-idempotency-retention"], "7d");
+    assert_eq!(document["paths"]["/api/v1/payments"]["post"]["x-idempotency-retention"], "critical");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("api.json");
     std::fs::write(&path, r#"{"openapi": "3.1.0", "x-ours": 1, "paths": {"/other": {"get": {}}}}"#).unwrap();
@@ -91,6 +91,45 @@ fn openapi_is_printed_or_added_to_a_document_p4() {
     );
     assert_eq!(hapax(&arguments, &GIVEN).status.code(), Some(0));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), first, "a second run changes nothing");
+}
+
+#[test]
+fn openapi_into_the_document_that_is_read_changes_no_route_p4() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    let api = file(
+        "api.json",
+        r##"{"openapi": "3.1.0", "paths": {"/pay": {"post": {"operationId": "pay", "x-idempotency-policy": "REQUIRED_A",
+            "x-idempotency-was": "payments.old", "x-idempotency-retention": "critical", "x-idempotency-keep": "fact",
+            "x-idempotency-on-5xx": "doubt", "x-idempotency-give-up": "20m", "x-idempotency-timeout": "30s",
+            "x-idempotency-attach": "reject", "x-idempotency-max-request-body": "64KiB"}}}}"##,
+    );
+    let config = file(
+        "hapax.toml",
+        "[retention]\ncritical = \"7d\"\n[upstreams.u]\nurl = \"http://127.0.0.1:9000\"\n\
+         [[openapi]]\nfile = \"api.json\"\nupstream = \"u\"\nprefix = \"/v1\"\n",
+    );
+    let show = || text(&hapax(&["config", "show", &config], &[]).stdout).to_owned();
+    let before = show();
+    assert!(before.contains("was = \"payments.old\"") && before.contains("path = \"/v1/pay\""), "{before}");
+    let output = hapax(&["openapi", "--config", &config, "--into", &api], &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(show(), before);
+    let output = hapax(&["openapi", "--config", &config, "--into", &api, "--prefix", "/"], &[]);
+    assert_eq!(output.status.code(), Some(2), "its routes would be there twice: {output:?}");
+    let written = std::fs::read_to_string(&api).unwrap();
+    assert!(written.contains("\"/pay\"") && !written.contains("/v1"), "{written}");
+    let broken = file(
+        "broken.json",
+        r#"{"openapi": "3.1.0", "paths": {"/v1/pay": {"post": {"responses": {"409": []}}}}}"#,
+    );
+    let output = hapax(&["openapi", "--config", &config, "--into", &broken], &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("#/paths/~1v1~1pay/post/responses/409 is no object"), "{output:?}");
 }
 
 #[test]

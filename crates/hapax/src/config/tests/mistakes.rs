@@ -485,3 +485,25 @@ fn an_unknown_upstream_of_a_document_is_told_whatever_is_in_the_document_p5() {
     let told = told(&folder, &text("gone.json"));
     assert!(told.len() == 2 && told[1].contains("there is no upstream \"x\""), "{told:#?}");
 }
+
+#[test]
+fn a_refused_url_is_told_without_what_may_be_secret_p5() {
+    for (url, shown) in [
+        ("http://u:s3cret@h", "http://(not shown)@h"),
+        ("http://u:s3?cr#et@h/b", "http://(not shown)@h/b"),
+        ("https://h/b?token=s3cret", "https://h/b(not shown)"),
+        ("https://h/#s3cret", "https://h/(not shown)"),
+        ("u:s3cret@h:80", "(not shown)@h:80"),
+    ] {
+        for text in [
+            format!("[upstreams.a]\nurl = \"{url}\"\n"),
+            format!("[auth.jwt]\njwks_url = \"{url}\"\nalgorithms = [\"RS256\"]\n"),
+            format!("[auth.verify]\nurl = \"{url}\"\ntoken_env = \"SHORT\"\n"),
+            format!("[edge]\ndocs = \"{url}\"\n"),
+            format!("[edge.cors]\norigins = [\"{url}\"]\n"),
+        ] {
+            let told = told(&Folder::new(&[]), &text).join("\n");
+            assert!(told.contains(&format!("{shown:?}")) && !told.contains("s3"), "{told}");
+        }
+    }
+}
