@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hapax_core::{Claim, ClaimId, Epoch, Error};
+use hapax_core::{Claim, ClaimId, Epoch, Error, SessionId};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::batch::Item;
@@ -64,6 +64,16 @@ impl Shared {
             Err(mpsc::error::TrySendError::Full(_)) => Err(Error::unavailable("too many wait for a renewal")),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(closed_error()),
         }
+    }
+
+    /// The session that is granted what is claimed now. One that has lapsed or is about to is renewed first: after an outage the
+    /// connections for claims may be back before the heart's, and what they are granted would be lapsed from the beginning (L4).
+    pub(super) async fn standing(&self) -> Result<SessionId, Error> {
+        let session = self.session.session();
+        if self.options.heartbeat && session.left < session.term / limits::RENEWALS_PER_TERM {
+            self.renew().await?;
+        }
+        Ok(self.session.known().id)
     }
 
     /// Remembers a grant until it is settled.
