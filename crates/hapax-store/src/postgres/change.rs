@@ -195,7 +195,9 @@ impl Locked {
 
 async fn lock(shared: &Shared, link: &mut Link, order: &Order) -> Result<Locked, Failure> {
     let rows = link.begin(LOCK, &[&digest(order), &shared.session.given_time(), &false]).await?;
-    Ok(Locked::read(rows.first().ok_or_else(confused)?)?)
+    let mut locked = Locked::read(rows.first().ok_or_else(confused)?)?;
+    locked.now.holder = shared.session.judge(locked.now.time, locked.now.holder);
+    Ok(locked)
 }
 
 pub(super) const LOCK: &str = "SELECT * FROM hapax.lock_claim($1, $2, $3)";

@@ -7,6 +7,7 @@ use hapax_core::{Claim, ClaimId, Epoch, Error, SessionId};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::batch::Item;
+use super::clock::Quiet;
 use super::desk::Job;
 use super::link::Database;
 use super::queue::{Queue, closed_error};
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     pub(super) reads: Queue<Read>,
     pub(super) desk: Queue<Job>,
     pub(super) heart: mpsc::Sender<Beat>,
+    /// Sessions that seem to have been renewed in the future, as the sweeper sees them.
+    pub(super) ahead: Mutex<Quiet>,
     /// Wakes the store's threads to end.
     stop: Notify,
     /// Claims granted to this process and not yet settled, to fill the table when they are.
@@ -47,6 +50,7 @@ impl Shared {
             batches: Queue::new(limits::BATCHES_IN_FLIGHT),
             reads: Queue::new(1),
             desk: Queue::new(limits::DESK_CONNECTIONS),
+            ahead: Mutex::default(),
             stop: Notify::new(),
             granted: Mutex::default(),
             options,
