@@ -35,6 +35,9 @@ pub const SWEEP_CHUNK: usize = 500;
 /// A turn to sweep PostgreSQL that ends later than this from now was given before the server's clock was set back.
 pub const SWEEP_TURN_AHEAD: Duration = Duration::from_secs(30);
 
+/// PostgreSQL's clock was set forward when it shows more than so much beyond what has passed since it was last read (L12).
+pub const CLOCK_STEP: Duration = Duration::from_secs(1);
+
 /// Visits of one PostgreSQL sweep that may fail because the database cannot be asked, before the others are left for the next.
 pub const SWEEP_FAILURES: u64 = 8;
 

@@ -23,6 +23,7 @@ mod answer;
 mod batch;
 mod change;
 mod checksum;
+mod clock;
 mod desk;
 mod failure;
 mod guard;

@@ -226,7 +226,7 @@ fn answer_present(shared: &Arc<Shared>, claiming: Claiming, done: &Done) {
 /// Lets `step` decide; what would change the claim is decided again with its row locked.
 fn decide(shared: &Arc<Shared>, claiming: Claiming, claim: Option<&Claim>, holder: Sign, done: &Done) {
     let command = Command::Claim(claiming.ask.clone());
-    match step(claim, &command, &done.now(holder)) {
+    match step(claim, &command, &done.now(shared.session.judge(done.time, holder))) {
         (Change::None, Answer::Verdict(verdict)) => drop(claiming.reply.send(Ok(verdict))),
         _ => Order::claim(claiming).hand_in(shared),
     }

@@ -125,9 +125,9 @@ pub(super) async fn serve(shared: Arc<Shared>) {
 
 async fn serve_batch(shared: &Arc<Shared>, line: &mut Line, items: Vec<Item>, turn: &mut Turn<'_, Item>) {
     let deadline = Instant::now() + shared.options.patience;
-    let mut batches = vec![Batch::new(items, shared.session.known().id)];
-    while let Some(batch) = batches.pop() {
-        match attempt(shared, line, &batch).await {
+    let mut batches = vec![Batch::new(items)];
+    while let Some(mut batch) = batches.pop() {
+        match attempt(shared, line, &mut batch).await {
             Ok(done) => {
                 if batches.is_empty() {
                     turn.answers();
@@ -167,15 +167,11 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// All claims of a batch are asked for by the session of the moment.
-    fn new(items: Vec<Item>, session: SessionId) -> Batch {
+    fn new(items: Vec<Item>) -> Batch {
         let (mut claims, mut settles) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
         for item in items {
             match item {
-                Item::Claim(mut claiming) => {
-                    claiming.ask.session = session;
-                    claims.push(*claiming);
-                }
+                Item::Claim(claiming) => claims.push(*claiming),
                 Item::Settle(settling) => settles.push(*settling),
             }
         }
@@ -190,13 +186,25 @@ impl Batch {
 
     /// A batch for each.
     fn into_alone(self) -> impl Iterator<Item = Batch> {
-        self.into_items().map(|item| {
-            let session = match &item {
-                Item::Claim(claiming) => claiming.ask.session,
-                Item::Settle(_) => SessionId(0),
-            };
-            Batch::new(vec![item], session)
-        })
+        self.into_items().map(|item| Batch::new(vec![item]))
+    }
+
+    /// All claims of a batch are asked for by the session of the moment. Without one that stands they are refused; settles
+    /// need none.
+    async fn stand(&mut self, shared: &Shared) {
+        if self.claims.is_empty() {
+            return;
+        }
+        match shared.standing().await {
+            Ok(session) => {
+                let all = self.claims.iter_mut().chain(&mut self.more_claims);
+                all.for_each(|claiming| claiming.ask.session = session);
+            }
+            Err(error) => {
+                let all = self.claims.drain(..).chain(self.more_claims.drain(..));
+                all.for_each(|claiming| Item::Claim(Box::new(claiming)).refuse(error.clone()));
+            }
+        }
     }
 
     fn into_items(self) -> impl Iterator<Item = Item> {
@@ -225,8 +233,9 @@ fn first_of_each<T>(mut items: Vec<T>, id: impl Fn(&T) -> ClaimId) -> (Vec<T>, V
     (first, more)
 }
 
-async fn attempt(shared: &Shared, line: &mut Line, batch: &Batch) -> Result<answer::Done, Failure> {
+async fn attempt(shared: &Shared, line: &mut Line, batch: &mut Batch) -> Result<answer::Done, Failure> {
     let link = line.link().await?;
+    batch.stand(shared).await;
     let result = send(shared, link, batch).await;
     line.ended(&result);
     result

@@ -4,6 +4,7 @@
 //! everybody else looks again soon. Nobody is told that a claim is held which could be granted: whoever has it
 //! locked is perhaps about to get it, and perhaps about to leave it as it is.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,8 +12,8 @@ use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Sign, Swept, Timestamp, Verdict,
-    step,
+    Answer, Ask, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Sign, Swept, Timestamp,
+    Verdict, step,
 };
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -108,6 +109,8 @@ pub(super) async fn carry_out(
     unsure: &AtomicBool,
 ) -> Result<Answer, Failure> {
     let shelf = number_shelf(shared, link, order).await?;
+    let command = present(shared, &order.command).await?;
+    let command = command.as_ref();
     let locked = lock(shared, link, order).await?;
     let before = locked.stored.as_ref();
     if locked.busy {
@@ -115,14 +118,14 @@ pub(super) async fn carry_out(
         return busy(order, before, &locked.now);
     }
     let claim = before.map(|stored| &stored.claim);
-    let (change, answer) = step(claim, &order.command, &locked.now);
+    let (change, answer) = step(claim, command, &locked.now);
     if change != Change::None
-        && matches!(order.command, Command::Operate(_))
+        && matches!(command, Command::Operate(_))
         && before.is_some_and(must_leave_first)
     {
         return Err(Error::conflict("a memory table may have taken the claim in again").into());
     }
-    let note = audit(claim, &order.command, &change, &answer, locked.now.time);
+    let note = audit(claim, command, &change, &answer, locked.now.time);
     let repeated = unsure.load(Ordering::SeqCst) && change == Change::None;
     if repeated && let Some(stored) = before {
         // The first attempt was committed and nobody was told.
@@ -136,7 +139,7 @@ pub(super) async fn carry_out(
     }
     journal::append_all(link, events, locked.now.time).await?;
     let written = write(link, order, &locked, &change, shelf).await?;
-    if let Some(operation) = forgotten(claim, &order.command, &change, &answer) {
+    if let Some(operation) = forgotten(claim, command, &change, &answer) {
         link.query("SELECT hapax.forget_set_aside($1)", &[&Uuid::from(operation)]).await?;
     }
     if let Some(event) = &note {
@@ -148,6 +151,16 @@ pub(super) async fn carry_out(
         shared.watchers.changed(&order.id, watched);
     }
     Ok(answer)
+}
+
+/// The command as it is sent now: the session that asks may have lapsed, or be another one, since it was handed in.
+async fn present<'a>(shared: &Shared, command: &'a Command) -> Result<Cow<'a, Command>, Error> {
+    let Command::Claim(ask) = command else { return Ok(Cow::Borrowed(command)) };
+    let session = shared.standing().await?;
+    Ok(match ask.session == session {
+        true => Cow::Borrowed(command),
+        false => Cow::Owned(Command::Claim(Ask { session, ..ask.clone() })),
+    })
 }
 
 /// Whether memory tables may still answer for a claim that an operator changes.
@@ -182,7 +195,9 @@ impl Locked {
 
 async fn lock(shared: &Shared, link: &mut Link, order: &Order) -> Result<Locked, Failure> {
     let rows = link.begin(LOCK, &[&digest(order), &shared.session.given_time(), &false]).await?;
-    Ok(Locked::read(rows.first().ok_or_else(confused)?)?)
+    let mut locked = Locked::read(rows.first().ok_or_else(confused)?)?;
+    locked.now.holder = shared.session.judge(locked.now.time, locked.now.holder);
+    Ok(locked)
 }
 
 pub(super) const LOCK: &str = "SELECT * FROM hapax.lock_claim($1, $2, $3)";

@@ -3,19 +3,20 @@
 use std::collections::HashSet;
 
 use hapax_core::lane::{self, Lane, LaneAnswer, LaneCommand, LaneId, Ticket};
-use hapax_core::{AttemptId, ClaimId, Error, SessionId};
+use hapax_core::{AttemptId, ClaimId, Error, SessionId, Sign, Timestamp};
 use tokio_postgres::Row;
 
 use super::failure::Failure;
 use super::link::Link;
 use super::row::{Uuid, get, unreadable};
+use super::session::Standing;
 
 /// Carries out one command.
 pub(super) async fn carry_out(
     link: &mut Link,
     id: &LaneId,
     command: &LaneCommand,
-    given_time: Option<i64>,
+    standing: &Standing,
 ) -> Result<LaneAnswer, Failure> {
     let (tenant, project, entity) = (id.tenant.as_str(), id.project.as_str(), id.entity.as_bytes());
     link.begin(
@@ -26,7 +27,7 @@ pub(super) async fn carry_out(
     // Gone if whoever was the last to leave took the row away just now.
     let row = link.query_opt(LOCK, &[&tenant, &project, &entity]).await?.ok_or(Failure::Busy)?;
     let before = read(&row)?;
-    let living = living(link, &before, command, given_time).await?;
+    let living = living(link, &before, command, standing).await?;
     let (after, answer) = lane::step(&before, command, |session| living.contains(&session));
     if after.tickets.is_empty() && after.closed_by.is_none() {
         link.query(
@@ -70,15 +71,22 @@ async fn living(
     link: &mut Link,
     lane: &Lane,
     command: &LaneCommand,
-    given_time: Option<i64>,
+    standing: &Standing,
 ) -> Result<HashSet<SessionId>, Failure> {
     let mut sessions: Vec<i64> = lane.tickets.iter().map(|ticket| ticket.session.0.cast_signed()).collect();
     if let LaneCommand::Enter(ticket) = command {
         sessions.push(ticket.session.0.cast_signed());
     }
     let sql =
-        "SELECT id FROM hapax.sessions WHERE id = ANY($1) AND until > coalesce($2::bigint, hapax.clock())";
-    let rows = link.query(sql, &[&sessions, &given_time]).await?;
-    let read = |row| Ok(SessionId(get::<i64>(row, 0)?.cast_unsigned()));
-    Ok(rows.iter().map(read).collect::<Result<_, Error>>()?)
+        "SELECT id, last, until, coalesce($2::bigint, hapax.clock()) FROM hapax.sessions WHERE id = ANY($1)";
+    let rows = link.query(sql, &[&sessions, &standing.given_time()]).await?;
+    let mut living = HashSet::new();
+    for row in &rows {
+        let time = |column| Ok::<_, Error>(Timestamp::from_micros(get(row, column)?));
+        let now = time(3)?;
+        if standing.judge(now, Sign { last: time(1)?, until: time(2)? }).until > now {
+            living.insert(SessionId(get::<i64>(row, 0)?.cast_unsigned()));
+        }
+    }
+    Ok(living)
 }

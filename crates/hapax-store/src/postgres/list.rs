@@ -14,6 +14,7 @@ use tokio_postgres::Row;
 use super::failure::Failure;
 use super::link::Link;
 use super::row::{Letter, Stored, Uuid, epoch, get, packed, read_outcome, state_name};
+use super::session::Standing;
 use crate::{filter, limits};
 
 /// Rows that are asked for at once.
@@ -50,10 +51,11 @@ pub(super) fn record(stored: &Stored, now: &Now) -> Result<Option<Record>, Error
 }
 
 /// Reads a row of the time and the columns of `hapax.standing`.
-fn read_row(row: &Row) -> Result<Option<(Stored, Now)>, Error> {
+fn read_row(row: &Row, session: &Standing) -> Result<Option<(Stored, Now)>, Error> {
     let Some(stored) = Stored::read(row, 1)? else { return Ok(None) };
     let time = Timestamp::from_micros(get(row, 0)?);
-    let now = Now { time, next_epoch: Epoch::from_packed(u64::MAX), holder: stored.holder };
+    let holder = session.judge(time, stored.holder);
+    let now = Now { time, next_epoch: Epoch::from_packed(u64::MAX), holder };
     Ok(Some((stored, now)))
 }
 
@@ -61,7 +63,7 @@ fn read_row(row: &Row) -> Result<Option<(Stored, Now)>, Error> {
 pub(super) async fn find(
     link: &mut Link,
     operation: OperationId,
-    given_time: Option<i64>,
+    session: &Standing,
 ) -> Result<Option<Record>, Failure> {
     let mut first = operation.claim_prefix().to_vec();
     let mut last = first.clone();
@@ -69,8 +71,10 @@ pub(super) async fn find(
     last.resize(32, 0xff);
     let sql = "SELECT coalesce($1::bigint, hapax.clock()), st.* FROM hapax.standing st \
                WHERE st.digest BETWEEN $2 AND $3 AND st.operation_id = $4";
-    let row = link.query_opt(sql, &[&given_time, &first, &last, &Uuid::from(operation)]).await?;
-    let Some((stored, now)) = row.as_ref().map(read_row).transpose()?.flatten() else { return Ok(None) };
+    let row = link.query_opt(sql, &[&session.given_time(), &first, &last, &Uuid::from(operation)]).await?;
+    let Some((stored, now)) = row.as_ref().map(|row| read_row(row, session)).transpose()?.flatten() else {
+        return Ok(None);
+    };
     Ok(record(&stored, &now)?)
 }
 
@@ -97,12 +101,12 @@ impl Gathering<'_> {
     }
 
     /// Takes rows until the page is full.
-    fn take(&mut self, rows: &[Row]) -> Result<(), Error> {
+    fn take(&mut self, rows: &[Row], session: &Standing) -> Result<(), Error> {
         for row in rows {
             if self.is_full() {
                 break;
             }
-            let Some((stored, now)) = read_row(row)? else { continue };
+            let Some((stored, now)) = read_row(row, session)? else { continue };
             self.scanned += 1;
             self.place = Place { shelf: stored.shelf, epoch: packed(stored.claim.epoch) };
             let Some(record) = record(&stored, &now)? else { continue };
@@ -128,31 +132,32 @@ pub(super) async fn page(
     filter: &Filter,
     place: Place,
     limit: usize,
-    given_time: Option<i64>,
+    session: &Standing,
 ) -> Result<Page<Record>, Failure> {
     let limit = limit.clamp(1, MAX_PAGE);
     let page = Gathering { filter, limit, items: Vec::new(), bytes: 0, scanned: 0, place };
     match filter.state {
         Some(StateName::Held | StateName::InDoubt | StateName::Released) => {
-            unsettled(link, page, given_time).await
+            unsettled(link, page, session).await
         }
         Some(StateName::Settled) | None if filter.tenant.is_some() || filter.operation.is_some() => {
-            by_shelf(link, page, given_time).await
+            by_shelf(link, page, session).await
         }
-        _ => everything(link, page, given_time).await,
+        _ => everything(link, page, session).await,
     }
 }
 
 async fn everything(
     link: &mut Link,
     mut page: Gathering<'_>,
-    given_time: Option<i64>,
+    session: &Standing,
 ) -> Result<Page<Record>, Failure> {
     while !page.is_full() {
         let chunk = page.chunk();
-        let rows =
-            link.query(EVERYTHING, &[&given_time, &page.place.shelf, &page.place.epoch, &chunk]).await?;
-        page.take(&rows)?;
+        let rows = link
+            .query(EVERYTHING, &[&session.given_time(), &page.place.shelf, &page.place.epoch, &chunk])
+            .await?;
+        page.take(&rows, session)?;
         if rows.is_empty() {
             return Ok(page.into_page(false));
         }
@@ -167,7 +172,7 @@ const EVERYTHING: &str = "\
 async fn by_shelf(
     link: &mut Link,
     mut page: Gathering<'_>,
-    given_time: Option<i64>,
+    session: &Standing,
 ) -> Result<Page<Record>, Failure> {
     let Filter { tenant, project, operation, .. } = page.filter;
     let most = i64::try_from(limits::PAGE_SHELVES).unwrap_or(i64::MAX);
@@ -182,11 +187,12 @@ async fn by_shelf(
                 return Ok(page.into_page(true));
             }
             let chunk = page.chunk();
-            let rows = link.query(ONE_SHELF, &[&given_time, &shelf, &page.place.epoch, &chunk]).await?;
+            let rows =
+                link.query(ONE_SHELF, &[&session.given_time(), &shelf, &page.place.epoch, &chunk]).await?;
             if rows.is_empty() {
                 break;
             }
-            page.take(&rows)?;
+            page.take(&rows, session)?;
         }
         page.place = Place { shelf, epoch: i64::MAX };
     }
@@ -205,15 +211,15 @@ const ONE_SHELF: &str = "\
 async fn unsettled(
     link: &mut Link,
     mut page: Gathering<'_>,
-    given_time: Option<i64>,
+    session: &Standing,
 ) -> Result<Page<Record>, Failure> {
     let Filter { tenant, project, operation, .. } = page.filter;
     while !page.is_full() {
         let (chunk, Place { shelf, epoch }) = (page.chunk(), page.place);
         let params: super::link::Params<'_> =
-            &[&given_time, &shelf, &epoch, &chunk, tenant, project, operation];
+            &[&session.given_time(), &shelf, &epoch, &chunk, tenant, project, operation];
         let rows = link.query(UNSETTLED, params).await?;
-        page.take(&rows)?;
+        page.take(&rows, session)?;
         if rows.is_empty() {
             return Ok(page.into_page(false));
         }

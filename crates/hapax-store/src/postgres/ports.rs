@@ -1,6 +1,5 @@
 //! The ports besides the ledger: each method is one piece of work at the desk.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use hapax_core::{
 };
 
 use super::change::Order;
+use super::clock::Quiet;
 use super::desk::Resend;
 use super::failure::Failure;
 use super::link::Link;
@@ -30,7 +30,7 @@ impl Postgres {
         let (shared, id) = (self.shared.clone(), id.clone());
         self.shared
             .ask(Resend::Always, async move |link: &mut Link| {
-                lanes::carry_out(link, &id, &command, shared.session.given_time()).await
+                lanes::carry_out(link, &id, &command, &shared.session).await
             })
             .await
     }
@@ -122,7 +122,7 @@ impl Inspect for Postgres {
         let shared = self.shared.clone();
         self.shared
             .ask(Resend::Always, async move |link: &mut Link| {
-                list::find(link, operation, shared.session.given_time()).await
+                list::find(link, operation, &shared.session).await
             })
             .await
     }
@@ -132,7 +132,7 @@ impl Inspect for Postgres {
         let (shared, filter) = (self.shared.clone(), filter.clone());
         self.shared
             .ask(Resend::Always, async move |link: &mut Link| {
-                list::page(link, &filter, place, limit, shared.session.given_time()).await
+                list::page(link, &filter, place, limit, &shared.session).await
             })
             .await
     }
@@ -229,9 +229,15 @@ impl Postgres {
             .ask(Resend::Always, async move |link: &mut Link| {
                 let rows = link.query(STILL_ANSWERING, &[&own, &number]).await?;
                 let read = |row| Ok((get(row, 0)?, get(row, 1)?));
-                let others = rows.iter().map(read).collect::<Result<_, Error>>()?;
+                let others = rows.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+                // The server's clock may have been set back: what is seen not to have been renewed for as long as a table may
+                // answer at all is not waited for (L12).
                 let mut quiet = quiet.lock().unwrap_or_else(PoisonError::into_inner);
-                if quiet.may_answer(others, boot_time()) { Err(Failure::Later) } else { Ok(()) }
+                let since = quiet.look(&others, boot_time());
+                match since.iter().any(|since| *since < limits::TABLE_VALIDITY) {
+                    true => Err(Failure::Later),
+                    false => Ok(()),
+                }
             })
             .await
     }
@@ -243,39 +249,3 @@ impl Postgres {
 const STILL_ANSWERING: &str = "\
     WITH others AS MATERIALIZED (SELECT id, table_until FROM hapax.sessions WHERE id <> $1 AND acked < $2 FOR SHARE) \
     SELECT id, table_until FROM others WHERE table_until > hapax.clock()";
-
-/// How long tables have said nothing, as somebody who waits for them has seen it.
-///
-/// The server's clock says when they end, and may have been set back since: a process that has died would be waited for as long
-/// as that. So what is seen not to have been renewed for as long as a table may answer at all is not waited for either (L12).
-#[derive(Debug, Default)]
-struct Quiet(HashMap<i64, (i64, Duration)>);
-
-impl Quiet {
-    /// Whether one of these sessions, each with its table's end, may still answer. `now` was read after they were.
-    fn may_answer(&mut self, others: Vec<(i64, i64)>, now: Duration) -> bool {
-        let seen = |(session, until): (i64, i64)| {
-            let same = self.0.get(&session).filter(|(before, _)| *before == until);
-            (session, (until, same.map_or(now, |(_, since)| *since)))
-        };
-        self.0 = others.into_iter().map(seen).collect();
-        self.0.values().any(|(_, since)| now.saturating_sub(*since) < limits::TABLE_VALIDITY)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_is_waited_for_as_long_as_it_may_answer_whatever_the_servers_clock_says_b7_l12() {
-        let (mut quiet, at) = (Quiet::default(), Duration::from_secs);
-        // The first has died, the second renews itself once, the third has followed when it is looked for again.
-        assert!(quiet.may_answer(vec![(1, 100), (2, 100), (3, 100)], at(10)));
-        assert!(quiet.may_answer(vec![(1, 100), (2, 101)], at(11)));
-        assert!(quiet.may_answer(vec![(1, 100), (2, 101)], at(12)));
-        assert!(!quiet.may_answer(vec![(1, 100), (2, 101)], at(13)));
-        assert!(quiet.may_answer(vec![(1, 100), (2, 101), (3, 100)], at(13)), "it is seen anew");
-        assert!(!quiet.may_answer(vec![], at(13)));
-    }
-}

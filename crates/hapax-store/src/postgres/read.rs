@@ -100,8 +100,9 @@ async fn read(shared: &Shared, link: &mut Link, reads: &[Read]) -> Result<(Times
         let Ok(digest) = digest.try_into() else { continue };
         let id = ClaimId::from_bytes(digest);
         // One claim that cannot be read does not keep others from being read.
-        let stored = Stored::read(row, 1).and_then(|stored| stored.ok_or_else(super::confused));
-        if let Ok(stored) = &stored {
+        let mut stored = Stored::read(row, 1).and_then(|stored| stored.ok_or_else(super::confused));
+        if let Ok(stored) = &mut stored {
+            stored.holder = shared.session.judge(time, stored.holder);
             shared.watchers.found(id, stored.watched);
         }
         found.insert(id, stored);

@@ -5,12 +5,13 @@
 //! forget (B7).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use hapax_core::{AttemptId, ClaimId, Clock, Error, Session, SessionId, Timestamp};
+use hapax_core::{AttemptId, ClaimId, Clock, Error, Session, SessionId, Sign, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
+use super::clock::Reading;
 use super::failure::Failure;
 use super::link::{Line, Link};
 use super::queue::closed_error;
@@ -44,6 +45,7 @@ pub(super) struct Known {
 /// What the process knows of its session, for everybody to read.
 pub(super) struct Standing {
     known: RwLock<Known>,
+    server: Mutex<Reading>,
     term: Duration,
     clock: Option<Arc<dyn Clock>>,
     /// Whether it was ended: then it is not renewed, and no other one takes its place.
@@ -52,7 +54,8 @@ pub(super) struct Standing {
 
 impl Standing {
     pub(super) fn new(known: Known, term: Duration, clock: Option<Arc<dyn Clock>>) -> Standing {
-        Standing { known: RwLock::new(known), term, clock, ended: AtomicBool::new(false) }
+        let server = Mutex::new(Reading::new(known.renewed_at, known.renewed));
+        Standing { known: RwLock::new(known), server, term, clock, ended: AtomicBool::new(false) }
     }
 
     pub(super) fn known(&self) -> Known {
@@ -84,7 +87,19 @@ impl Standing {
         self.clock.as_ref().map(|clock| clock.now().as_micros())
     }
 
-    fn boot(&self) -> Duration {
+    /// The standing of a session as it is read at this time of the server's. Only what seems to have lapsed needs a second look:
+    /// the server's clock may have been set forward (L12).
+    pub(super) fn judge(&self, time: Timestamp, sign: Sign) -> Sign {
+        if sign.until > time {
+            return sign;
+        }
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        server.see(time, self.boot(), self.term);
+        server.judge(sign)
+    }
+
+    /// Time since the machine started, or on the given clock.
+    pub(super) fn boot(&self) -> Duration {
         self.clock.as_ref().map_or_else(boot_time, |clock| clock.elapsed())
     }
 
@@ -97,18 +112,22 @@ impl Standing {
     }
 
     fn set(&self, known: Known) {
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        server.follow(known.renewed_at, known.renewed, self.boot(), self.term);
+        drop(server);
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
     }
 }
 
 impl Known {
-    /// Who only reads has no session: there is none with this number.
+    /// Who only reads has no session: there is none with this number. Nor does it know what the server's clock should show, which
+    /// is never ahead of this.
     pub(super) fn nobody() -> Known {
         Known {
             id: SessionId(0),
             token: Uuid([0; 16]),
             renewed: Duration::ZERO,
-            renewed_at: Timestamp::ZERO,
+            renewed_at: Timestamp::NEVER,
             acked: 0,
             table_until: Duration::ZERO,
         }

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hapax_core::{Claim, ClaimId, Epoch, Error};
+use hapax_core::{Claim, ClaimId, Epoch, Error, SessionId};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::batch::Item;
+use super::clock::Quiet;
 use super::desk::Job;
 use super::link::Database;
 use super::queue::{Queue, closed_error};
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     pub(super) reads: Queue<Read>,
     pub(super) desk: Queue<Job>,
     pub(super) heart: mpsc::Sender<Beat>,
+    /// Sessions that seem to have been renewed in the future, as the sweeper sees them.
+    pub(super) ahead: Mutex<Quiet>,
     /// Wakes the store's threads to end.
     stop: Notify,
     /// Claims granted to this process and not yet settled, to fill the table when they are.
@@ -47,6 +50,7 @@ impl Shared {
             batches: Queue::new(limits::BATCHES_IN_FLIGHT),
             reads: Queue::new(1),
             desk: Queue::new(limits::DESK_CONNECTIONS),
+            ahead: Mutex::default(),
             stop: Notify::new(),
             granted: Mutex::default(),
             options,
@@ -64,6 +68,16 @@ impl Shared {
             Err(mpsc::error::TrySendError::Full(_)) => Err(Error::unavailable("too many wait for a renewal")),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(closed_error()),
         }
+    }
+
+    /// The session that is granted what is claimed now. One that has lapsed or is about to is renewed first: after an outage the
+    /// connections for claims may be back before the heart's, and what they are granted would be lapsed from the beginning (L4).
+    pub(super) async fn standing(&self) -> Result<SessionId, Error> {
+        let session = self.session.session();
+        if self.options.heartbeat && session.left < session.term / limits::RENEWALS_PER_TERM {
+            self.renew().await?;
+        }
+        Ok(self.session.known().id)
     }
 
     /// Remembers a grant until it is settled.

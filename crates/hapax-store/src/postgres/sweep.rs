@@ -7,7 +7,7 @@
 //! this time becomes absent.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use hapax_core::{Answer, ClaimId, Command, Epoch, Error, Kind, SweepReport, Swept};
@@ -88,6 +88,7 @@ pub(super) async fn round(
     failed: &mut Vec<Failed>,
 ) -> Result<SweepReport, Error> {
     let limit = limit.min(limits::SWEEP_CHUNK);
+    end_quiet(shared).await?;
     let mut report = SweepReport { more: fold(shared, visit_after).await?, ..SweepReport::default() };
     let due = due(shared, limit + 1).await?;
     report.more |= due.len() > limit;
@@ -117,6 +118,46 @@ pub(super) async fn round(
     clear(shared).await?;
     Ok(report)
 }
+
+/// Ends sessions that say they were renewed in the future, because the server's clock was set back since, once they have said
+/// the same for as long as they last: whoever they are of is gone, and its claims would be held until that time comes (L12).
+/// What was granted in that future is looked at with the rest.
+async fn end_quiet(shared: &Arc<Shared>) -> Result<(), Error> {
+    let there = shared.clone();
+    shared
+        .ask(Resend::Always, async move |link: &mut Link| {
+            let given = there.session.given_time();
+            let rows = link.query(AHEAD, &[&given]).await?;
+            let (mut sessions, mut terms) = (Vec::new(), Vec::new());
+            for row in &rows {
+                sessions.push((get::<i64>(row, 0)?, get::<i64>(row, 1)?));
+                terms.push(Duration::from_micros(u64::try_from(get::<i64>(row, 2)?).unwrap_or(0)));
+            }
+            let since = {
+                let mut ahead = there.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+                ahead.look(&sessions, there.session.boot())
+            };
+            for (((id, last), term), since) in sessions.iter().zip(terms).zip(since) {
+                if since >= term {
+                    link.query(END_QUIET, &[&given, id, last]).await?;
+                    link.query(PRESENT_TALLY, &[&given]).await?;
+                }
+            }
+            Ok(())
+        })
+        .await
+}
+
+const AHEAD: &str =
+    "SELECT id, last, until - last FROM hapax.sessions WHERE last > coalesce($1::bigint, hapax.clock())";
+
+/// Its last sign was at least a term ago.
+const END_QUIET: &str = "\
+    UPDATE hapax.sessions SET last = t.now - (until - last), until = t.now \
+    FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now) t WHERE id = $2 AND last = $3";
+
+const PRESENT_TALLY: &str = "\
+    UPDATE hapax.tally SET at = t.now FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now) t WHERE at > t.now";
 
 /// Folds the tally; whether there is more of it.
 async fn fold(shared: &Arc<Shared>, visit_after: Duration) -> Result<bool, Error> {

@@ -17,6 +17,8 @@ mod opening;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
+mod postgres_clock;
+#[cfg(feature = "postgres")]
 mod postgres_conformance;
 #[cfg(feature = "postgres")]
 mod postgres_guard;

@@ -13,18 +13,19 @@ use std::time::Duration;
 use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::{
     ClaimId, Decision, Doubt, Ending, Epoch, Inspect as _, Journal as _, Kind, Ledger as _, Ran, Report,
-    StateName, Terms, Verb, Verdict,
+    StateName, Terms, Verb, Verdict, View,
 };
 use hapax_store::conformance::{DAY, ok, request};
 use hapax_store::postgres::Postgres;
 use hapax_store::{Lifecycle as _, Options};
+use hapax_testkit::clock::VirtualClock;
 use hapax_testkit::port::Port;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::postgres::{SOON, ask, by_hand, connect, hold, open, replayed};
-use crate::server::{Database, is_alone, run_alone};
+use crate::server::{Database, is_alone, run_alone, until};
 
 const CLIENTS: usize = 64;
 
@@ -325,6 +326,67 @@ async fn a_database_that_takes_no_writes_is_not_connected_to_without_pause_l14()
     assert!(made < 60, "{made} connections were made in {patience:?}, each for nothing");
     database.takes_writes(true).await;
     settle_at_last(&store, id, epoch).await;
+}
+
+/// As in production, but the heart comes by only every ten seconds, and a term ends when the test says so.
+fn seldom_beating(clock: &VirtualClock) -> Options {
+    Options { sweeper: false, table_entries: 0, clock: Some(Arc::new(clock.clone())), ..Options::default() }
+}
+
+#[tokio::test]
+async fn what_is_granted_after_an_outage_longer_than_the_term_has_a_lease_l4() {
+    let (database, clock) = (Database::fresh().await, VirtualClock::new());
+    let (store, other) =
+        (open(&database, seldom_beating(&clock)).await, open(&database, seldom_beating(&clock)).await);
+    clock.advance(store.session().term);
+    let (alone, _) = hold(&store, "alone").await;
+    // Claims that share a statement, two for the same key among them.
+    clock.advance(store.session().term);
+    let mut together = JoinSet::new();
+    for number in 0..16 {
+        let store = store.clone();
+        together.spawn(async move { ask(&store, &format!("together-{}", number / 2)).await });
+    }
+    let verdicts = together.join_all().await;
+    let granted = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Granted(_))).count();
+    let held = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Held { .. })).count();
+    assert_eq!((granted, held), (8, 8), "{verdicts:?}");
+    for key in (0..8).map(|number| format!("together-{number}")).chain(["alone".to_owned()]) {
+        let told = ask(&other, &key).await;
+        assert!(matches!(told, Verdict::Held { .. }), "nobody has asked for {key} before: {told:?}");
+    }
+    assert!(matches!(other.peek(alone).await.unwrap(), Some(View::Held { .. })));
+}
+
+#[tokio::test]
+async fn what_is_taken_over_after_an_outage_longer_than_the_term_has_a_lease_l4() {
+    let (database, clock) = (Database::fresh().await, VirtualClock::new());
+    let (store, other) =
+        (open(&database, seldom_beating(&clock)).await, open(&database, seldom_beating(&clock)).await);
+    let mut locking = connect(database.url()).await;
+    let (id, epoch) = hold(&store, "k").await;
+    store.report(id, epoch, Report::Release(Ran::No), vec![]).await.unwrap();
+    let lock = locking.transaction().await.unwrap();
+    lock.query("SELECT FROM hapax.claims WHERE digest = $1 FOR UPDATE", &[&&id.as_bytes()[..]])
+        .await
+        .unwrap();
+    // It waits for the row, and its session's term ends meanwhile.
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { ask(&store, "k").await }
+    });
+    let client = connect(database.url()).await;
+    let drawn = async || -> i64 {
+        client.query_one("SELECT last_value FROM hapax.epochs", &[]).await.unwrap().get(0)
+    };
+    // Each look at the locked row draws an epoch.
+    let before = drawn().await;
+    until(async || drawn().await > before).await;
+    clock.advance(store.session().term);
+    lock.rollback().await.unwrap();
+    let taken = waiting.await.unwrap();
+    assert!(matches!(taken, Verdict::Granted(_)), "{taken:?}");
+    assert!(matches!(ask(&other, "k").await, Verdict::Held { .. }));
 }
 
 #[tokio::test]

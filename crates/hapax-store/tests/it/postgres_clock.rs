@@ -1,0 +1,127 @@
+//! The server's clock is set forward or back while processes share a PostgreSQL store (L12).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_core::lane::{LaneAnswer, LaneId};
+use hapax_core::{
+    AttemptId, Clock as _, Ending, Filter, Inspect as _, Lanes as _, Ledger as _, Project, Report, Rerun,
+    StateName, SweepReport, Tenant, Terms, Timestamp, Verdict, View,
+};
+use hapax_store::conformance::{DAY, granted, ok, request};
+use hapax_store::postgres::Postgres;
+use hapax_store::{Lifecycle as _, Options};
+use hapax_testkit::clock::VirtualClock;
+
+use crate::postgres::{ask, by_hand, connect, hold, open};
+use crate::server::Database;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap()
+}
+
+async fn on(database: &Database, clock: &VirtualClock) -> Postgres {
+    open(database, Options { clock: Some(Arc::new(clock.clone())), ..by_hand() }).await
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_forward_takes_nothing_from_a_living_holder_l12() {
+    let (database, clock) = (Database::fresh().await, VirtualClock::new());
+    let (holder, gone) = (on(&database, &clock).await, on(&database, &clock).await);
+    let (judge, beaten) = (on(&database, &clock).await, on(&database, &clock).await);
+    let term = holder.session().term;
+    let (lapsed, _) = hold(&gone, "lapsed").await;
+    clock.advance(term + SECOND);
+    for store in [&holder, &judge, &beaten] {
+        store.renew_session().await.unwrap();
+    }
+    let terms = |rerun| Terms { rerun, quiet: 2 * SECOND, ..Terms::default() };
+    let asks = [Rerun::Safe, Rerun::Unsafe].map(|rerun| request(&format!("{rerun:?}"), "body", terms(rerun)));
+    let mut held = Vec::new();
+    for ask in &asks {
+        held.push((ask.identity.claim_id(), granted(&holder, ask).await.epoch));
+    }
+    let lane = LaneId {
+        tenant: Tenant::new("acme").unwrap(),
+        project: Project::new("shop").unwrap(),
+        entity: "account 1".into(),
+    };
+    holder.enter(&lane, AttemptId::random()).await.unwrap();
+    clock.advance(SECOND);
+    clock.set(clock.now().after(4 * term));
+    // One hears of it when it judges, the other when it renews itself.
+    beaten.renew_session().await.unwrap();
+    for store in [&judge, &beaten] {
+        for (ask, (id, _)) in asks.iter().zip(&held) {
+            assert!(matches!(store.peek(*id).await.unwrap(), Some(View::Held { .. })), "{ask:?}");
+            let again = request(ask.identity.key().as_str(), "body", ask.terms.clone());
+            let told = store.claim(again).await.unwrap();
+            assert!(matches!(told, Verdict::Held { .. }), "{told:?}");
+        }
+        let entered = store.enter(&lane, AttemptId::random()).await.unwrap();
+        assert!(matches!(entered, LaneAnswer::Waiting { .. }), "{entered:?}");
+        let seen = store.peek(lapsed).await.unwrap();
+        assert!(matches!(seen, Some(View::InDoubt { .. })), "what had lapsed is not revived: {seen:?}");
+        store.sweep(100).await.unwrap();
+        let listed = Filter { state: Some(StateName::Held), ..Filter::default() };
+        assert_eq!(store.list(&listed, None, 10).await.unwrap().items.len(), 2);
+    }
+    // Its next beat comes, and everything is as before.
+    holder.renew_session().await.unwrap();
+    clock.advance(term - SECOND);
+    let settle = Report::Settle(ok("done"), DAY);
+    let ending = holder.report(held[0].0, held[0].1, settle, Vec::new()).await.unwrap();
+    assert!(matches!(ending, Ending::Settled(_)), "{ending:?}");
+    assert!(matches!(judge.peek(held[1].0).await.unwrap(), Some(View::Held { .. })));
+    clock.advance(SECOND);
+    assert!(matches!(judge.peek(held[1].0).await.unwrap(), Some(View::InDoubt { .. })));
+}
+
+#[tokio::test]
+async fn a_holder_that_dies_when_the_clock_is_set_forward_lapses_within_a_term_l12() {
+    let (database, clock) = (Database::fresh().await, VirtualClock::new());
+    let (holder, judge) = (on(&database, &clock).await, on(&database, &clock).await);
+    let term = holder.session().term;
+    let (id, _) = hold(&holder, "k").await;
+    clock.advance(term / 2);
+    for _ in 0..2 {
+        clock.set(clock.now().after(10 * term));
+        assert!(matches!(ask(&judge, "k").await, Verdict::Held { .. }), "half of its term is left");
+    }
+    // Nobody renews anything: what was seen once is not seen again and again.
+    for _ in 0..9 {
+        clock.advance(term / 10);
+        judge.peek(id).await.unwrap();
+    }
+    clock.advance(term / 10);
+    assert!(matches!(ask(&judge, "k").await, Verdict::InDoubt { .. }));
+}
+
+#[tokio::test]
+async fn a_holder_that_died_before_the_clock_was_set_back_lapses_after_a_term_l12() {
+    let (database, clock) = (Database::fresh().await, VirtualClock::new());
+    let (dead, living) = (on(&database, &clock).await, on(&database, &clock).await);
+    let (sweeping, client) = (on(&database, &clock).await, connect(database.url()).await);
+    let term = dead.session().term;
+    hold(&dead, "dead").await;
+    hold(&living, "living").await;
+    clock.set(Timestamp::from_micros(clock.now().as_micros() - micros(20 * term)));
+    let none = SweepReport::default();
+    assert_eq!(sweeping.sweep(100).await.unwrap(), none);
+    clock.advance(term / 2);
+    living.renew_session().await.unwrap();
+    sweeping.renew_session().await.unwrap();
+    clock.advance(term / 2 - SECOND);
+    assert_eq!(sweeping.sweep(100).await.unwrap(), none);
+    assert!(matches!(ask(&sweeping, "dead").await, Verdict::Held { .. }), "a second of its term may be left");
+    clock.advance(SECOND);
+    let report = sweeping.sweep(100).await.unwrap();
+    assert_eq!(report.in_doubt, 1, "it shows without traffic (L6): {report:?}");
+    assert!(matches!(ask(&sweeping, "dead").await, Verdict::InDoubt { .. }));
+    assert!(matches!(ask(&sweeping, "living").await, Verdict::Held { .. }));
+    let ahead = "SELECT count(*) FROM hapax.sessions WHERE last > $1";
+    let ahead: i64 = client.query_one(ahead, &[&clock.now().as_micros()]).await.unwrap().get(0);
+    assert_eq!(ahead, 0);
+}
