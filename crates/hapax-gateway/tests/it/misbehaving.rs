@@ -267,7 +267,8 @@ const HASTE: Duration = Duration::from_millis(1_500);
 
 #[tokio::test]
 async fn an_answer_of_which_nothing_comes_any_more_comes_to_its_end_h5() {
-    let cases: [(&str, fn(&mut Rule)); 5] = [
+    type Change = fn(&mut Rule);
+    let cases: [(&str, Change); 5] = [
         ("status=409;stall", |_| {}),
         ("status=503;stall", |_| {}),
         ("stall", |rule| rule.keep = Keep::Head),
