@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use hapax_core::claim::SettledBy;
 use hapax_core::claim::audit::{About, AuditEvent};
 use hapax_core::{Claim, Counts, Outcome, Ran, Record, Rerun, State, Timestamp, Width};
+use hapax_tower::Seal;
 use serde_json::{Map, Value, json};
 
 use super::{AnswerCodec, HttpAnswer};
@@ -93,6 +94,10 @@ pub(super) fn claim_with_outcome(record: &Record, answers: &dyn AnswerCodec) -> 
     };
     let more = match answers.decode(&record.identity.claim_id(), bytes) {
         Ok(answer) => http(&answer),
+        // Nobody should take sealed bytes for what was kept.
+        Err(error) if Seal::is_sealed(bytes) => {
+            json!({"unreadable": format!("{error:#}"), "kept_base64": STANDARD.encode(bytes)})
+        }
         Err(_) => json!({"kept_base64": STANDARD.encode(bytes)}),
     };
     if let (Some(Value::Object(outcome)), Value::Object(more)) = (told.get_mut("outcome"), more) {

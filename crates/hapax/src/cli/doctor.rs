@@ -6,6 +6,7 @@
 mod embedded;
 mod machine;
 mod postgres;
+mod seal;
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use hapax_core::Counts;
 use serde_json::json;
 
 use super::{Failed, say};
-use crate::config;
+use crate::config::{self, Config};
 
 /// `hapax doctor`
 #[derive(Debug, ClapArgs)]
@@ -83,10 +84,14 @@ impl Check {
 
 /// Runs `hapax doctor`.
 pub(crate) async fn run(args: Args) -> Result<(), Failed> {
-    let (mut checks, url) = match &args.config {
+    let (mut checks, config) = match &args.config {
         Some(file) => configured(file),
-        None => (Vec::new(), args.store),
+        None => (Vec::new(), None),
     };
+    let url = config.as_ref().map(|config| config.store.url.clone()).or(args.store);
+    if let Some(config) = &config {
+        checks.push(seal::check(config).await);
+    }
     if let Some(url) = url {
         checks.extend(store(&url).await?);
     }
@@ -100,8 +105,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     }
 }
 
-/// What a configuration says about itself, and the store it names; none where it has mistakes.
-fn configured(file: &Path) -> (Vec<Check>, Option<String>) {
+/// What is to be said about a configuration, and what it means; nothing where it has mistakes.
+fn configured(file: &Path) -> (Vec<Check>, Option<Config>) {
     let config = match config::load(file, &|name| std::env::var(name).ok()) {
         Ok(config) => config,
         Err(mistakes) => {
@@ -114,13 +119,7 @@ fn configured(file: &Path) -> (Vec<Check>, Option<String>) {
     let mut checks = vec![Check::ok("configuration", format!("{} routes", config.settings.routes.len()))];
     let look = "read it again; `hapax config show` prints what the file means";
     checks.extend(config.notices.iter().map(|notice| Check::warn("configuration", notice, look)));
-    checks.push(match config.seal.is_empty() {
-        true => {
-            Check::warn("seal", "outcomes are kept unencrypted", "set a key in [seal], if they must not be")
-        }
-        false => Check::ok("seal", "outcomes are sealed"),
-    });
-    (checks, Some(config.store.url))
+    (checks, Some(config))
 }
 
 async fn store(url: &str) -> Result<Vec<Check>, Failed> {
