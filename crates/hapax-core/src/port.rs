@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::Terms;
-use crate::claim::audit::AuditEvent;
+use crate::claim::audit::{AuditEvent, Setting};
 use crate::claim::{Ask, Claim, Decision, Ending, Operated, Report, SetAnswer, StateName, Verdict, View};
 use crate::error::Error;
 use crate::fingerprint::{Fingerprint, LazyLeaves};
@@ -293,6 +293,16 @@ pub trait Inspect: Clone + Send + Sync + 'static {
         claim: ClaimId,
         decision: Decision,
     ) -> impl Future<Output = Result<Operated, Error>> + Send;
+
+    /// Writes a document that has this version (0: does not exist), or deletes it where there is no body, with the audit event
+    /// of the operator who wants it so (L8); otherwise `Conflict`.
+    fn decide_setting(
+        &self,
+        id: &DocumentId,
+        expect: u64,
+        body: Option<Bytes>,
+        setting: Setting,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Sweeps what is due, at most `limit` claims (L10).
     fn sweep(&self, limit: usize) -> impl Future<Output = Result<SweepReport, Error>> + Send;

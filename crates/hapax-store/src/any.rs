@@ -1,7 +1,7 @@
 //! A store by its URL: one type for programs that learn at start which store they have (B1).
 
 use bytes::Bytes;
-use hapax_core::claim::audit::AuditEvent;
+use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::registry::{Document, DocumentId};
@@ -241,6 +241,16 @@ impl Inspect for Store {
 
     async fn decide(&self, claim: ClaimId, decision: Decision) -> Result<Operated, Error> {
         each!(self, store => store.decide(claim, decision).await)
+    }
+
+    async fn decide_setting(
+        &self,
+        id: &DocumentId,
+        expect: u64,
+        body: Option<Bytes>,
+        setting: Setting,
+    ) -> Result<(), Error> {
+        each!(self, store => store.decide_setting(id, expect, body, setting).await)
     }
 
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {

@@ -16,6 +16,8 @@ pub mod memory;
 mod options;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "embedded", feature = "postgres"))]
+mod setting;
 pub mod table;
 
 pub use any::{STORE_VARIABLE, Store};

@@ -8,7 +8,7 @@ mod world;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use hapax_core::claim::audit::AuditEvent;
+use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::claim::view;
 use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
@@ -232,19 +232,11 @@ impl Registry for Memory {
     }
 
     async fn put(&self, id: &DocumentId, expect: u64, body: Bytes) -> Result<u64, Error> {
-        let mut world = self.lock();
-        world.expect_document(id, expect)?;
-        let version = expect + 1;
-        let document = Document { id: id.clone(), version, body, updated_at: self.clock.now() };
-        world.documents.insert(id.clone(), document);
-        Ok(version)
+        self.lock().put_document(id, expect, body, self.clock.now())
     }
 
     async fn delete(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
-        let mut world = self.lock();
-        world.expect_document(id, expect)?;
-        world.documents.remove(id);
-        Ok(())
+        self.lock().delete_document(id, expect)
     }
 
     async fn list_documents(
@@ -285,6 +277,22 @@ impl Inspect for Memory {
             Answer::Operated(operated) => Ok(operated),
             _ => Err(confused()),
         }
+    }
+
+    async fn decide_setting(
+        &self,
+        id: &DocumentId,
+        expect: u64,
+        body: Option<Bytes>,
+        setting: Setting,
+    ) -> Result<(), Error> {
+        let (mut world, now) = (self.lock(), self.clock.now());
+        match body {
+            Some(body) => _ = world.put_document(id, expect, body, now)?,
+            None => world.delete_document(id, expect)?,
+        }
+        world.write_down(setting.event(now));
+        Ok(())
     }
 
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {

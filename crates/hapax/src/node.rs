@@ -33,6 +33,7 @@ pub(crate) use desk::RegistryDesk;
 pub(crate) use keeping::Classes;
 use keeping::{Keeping, Known};
 use ledger::Health;
+pub(crate) use secrets::{opens, secret_id};
 
 /// What a node is made of.
 pub(crate) struct Parts {

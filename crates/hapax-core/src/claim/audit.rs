@@ -1,4 +1,4 @@
-//! What is written down for people: operators' decisions, and settles that contradict one (L8).
+//! What is written down for people: operators' decisions, what they set beside claims, and settles that contradict one (L8).
 //!
 //! An entry stays for ever, so that it can always be said who did what and why. An outcome that it keeps goes with its
 //! claim ([`forgotten`]): what was set aside must not outlive what it was set aside from (B9).
@@ -19,16 +19,70 @@ pub struct AuditEvent {
     pub actor: String,
     /// Why.
     pub reason: String,
-    /// The operation it was done to.
-    pub operation_id: OperationId,
-    /// The epoch it was done to.
-    pub epoch: Epoch,
-    /// The state before.
-    pub before: StateName,
-    /// The state after; `None` when the claim is absent.
-    pub after: Option<StateName>,
+    /// What it was done to.
+    pub about: About,
     /// The outcome that was set aside by a reopen, or that came too late to be kept; `Erased` once it is forgotten.
     pub outcome: Option<Outcome>,
+}
+
+/// What an entry of the audit is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A claim.
+    Claim {
+        /// The operation it was done to.
+        operation_id: OperationId,
+        /// The epoch it was done to.
+        epoch: Epoch,
+        /// The state before.
+        before: StateName,
+        /// The state after; `None` when the claim is absent.
+        after: Option<StateName>,
+    },
+    /// What operators set for all claims, such as how long a class of outcomes is kept.
+    Setting {
+        /// Its name, such as `retention/critical`.
+        name: String,
+        /// What it was set to before; `None` where it was not.
+        before: Option<String>,
+        /// What it is set to; `None` where that was taken back.
+        after: Option<String>,
+    },
+}
+
+impl AuditEvent {
+    /// The operation it is about, if it is about a claim.
+    pub fn operation_id(&self) -> Option<OperationId> {
+        match self.about {
+            About::Claim { operation_id, .. } => Some(operation_id),
+            About::Setting { .. } => None,
+        }
+    }
+}
+
+/// What an operator sets, for the audit: everything but the time, which is the store's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// What is done, such as `retention-set`.
+    pub verb: String,
+    /// Who does it.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+    /// The setting's name.
+    pub name: String,
+    /// What it is set to until now.
+    pub before: Option<String>,
+    /// What it is to be set to.
+    pub after: Option<String>,
+}
+
+impl Setting {
+    /// The entry, once it is done.
+    pub fn event(self, at: Timestamp) -> AuditEvent {
+        let Setting { verb, actor, reason, name, before, after } = self;
+        AuditEvent { at, verb, actor, reason, about: About::Setting { name, before, after }, outcome: None }
+    }
 }
 
 /// The verb of a settle that came after an operator had settled the claim otherwise.
@@ -48,10 +102,12 @@ pub fn audit(
         verb: verb.to_owned(),
         actor: actor.to_owned(),
         reason: reason.to_owned(),
-        operation_id: before.operation_id,
-        epoch: before.epoch,
-        before: before.state.name(),
-        after: state_after(before, change),
+        about: About::Claim {
+            operation_id: before.operation_id,
+            epoch: before.epoch,
+            before: before.state.name(),
+            after: state_after(before, change),
+        },
         outcome,
     };
     match (command, answer) {

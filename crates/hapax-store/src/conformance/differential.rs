@@ -42,7 +42,7 @@ impl Model {
     fn note(&mut self, command: &Command, change: &Change, answer: &Answer, time: Timestamp) {
         let before = self.claim.as_ref();
         if let Some(operation) = forgotten(before, command, change, answer) {
-            let own = self.notes.iter_mut().filter(|event| event.operation_id == operation);
+            let own = self.notes.iter_mut().filter(|event| event.operation_id() == Some(operation));
             own.filter_map(|event| event.outcome.as_mut()).for_each(|outcome| *outcome = Outcome::Erased);
         }
         self.notes.extend(audit(before, command, change, answer, time));
@@ -102,7 +102,10 @@ async fn compare_audit<S: AllPorts>(world: &World<S>) {
     let mut after = None;
     loop {
         let page = world.stores[0].audit(after.as_deref(), 100).await.expect("audit");
-        page.items.into_iter().for_each(|event| stored.entry(event.operation_id).or_default().push(event));
+        for event in page.items {
+            let operation = event.operation_id().expect("nobody sets anything here");
+            stored.entry(operation).or_default().push(event);
+        }
         after = page.next;
         if after.is_none() {
             break;
@@ -112,7 +115,8 @@ async fn compare_audit<S: AllPorts>(world: &World<S>) {
     let mut expected: HashMap<OperationId, Vec<AuditEvent>> = HashMap::new();
     for model in &world.models {
         for event in model.lock().await.notes.drain(..) {
-            expected.entry(event.operation_id).or_default().push(event);
+            let operation = event.operation_id().expect("a claim's");
+            expected.entry(operation).or_default().push(event);
         }
     }
     for (operation, told) in &expected {

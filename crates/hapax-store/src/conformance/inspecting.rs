@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use hapax_core::claim::audit::CONTRADICTED;
+use hapax_core::claim::audit::{CONTRADICTED, Setting};
 use hapax_core::claim::{Terms, Verb};
+use hapax_core::registry::DocumentId;
 use hapax_core::{
-    ClaimRequest, Counts, Decision, Doubt, Ending, Epoch, Filter, Fingerprint, Inspect, Key, Ledger,
-    Operated, Operation, Outcome, Page, Project, Record, Report, Retention, Scope, Source, StateName,
-    Subject, SweepReport, Tenant, Width,
+    ClaimRequest, Counts, Decision, Doubt, Ending, Epoch, Filter, Fingerprint, Inspect, Key, Kind, Ledger,
+    Operated, Operation, Outcome, Page, Project, Record, Registry, Report, Retention, Scope, Source,
+    StateName, Subject, SweepReport, Tenant, Width,
 };
 
 use super::{AllPorts, DAY, Harness, granted, ok, request};
@@ -260,10 +261,40 @@ pub async fn decisions_are_audited_and_so_is_a_settle_that_contradicts_one<H: Ha
     assert_eq!(page.items[0].outcome, Some(ok("by hand")), "a reopen keeps the old outcome in the audit");
     assert_eq!(page.items[1].outcome, Some(ok("true")), "an outcome that came too late is not lost");
     assert_eq!((page.items[2].actor.as_str(), page.items[2].reason.as_str()), ("ann", "called the bank"));
-    assert_eq!(page.items[2].operation_id, first.operation_id);
+    assert_eq!(page.items[2].operation_id(), Some(first.operation_id));
     let first_page = store.audit(None, 2).await.expect("audit");
     let rest = store.audit(first_page.next.as_deref(), 2).await.expect("audit");
     assert_eq!((first_page.items.len(), rest.items.len(), rest.next), (2, 1, None));
+}
+
+/// L8.
+pub async fn what_operators_set_is_written_with_its_audit_event_or_not_at_all<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let id = DocumentId::new("retention", "critical").expect("a good id");
+    let setting = |verb: &str, before: Option<&str>, after: Option<&str>| Setting {
+        verb: verb.into(),
+        actor: "ann".into(),
+        reason: "the bank asks".into(),
+        name: "retention/critical".into(),
+        before: before.map(str::to_owned),
+        after: after.map(str::to_owned),
+    };
+    let set = || setting("retention-set", None, Some("2d"));
+    store.decide_setting(&id, 0, Some("{}".into()), set()).await.expect("set");
+    let set_at = store.get(&id).await.expect("get").expect("it was written").updated_at;
+    for body in [Some("{}".into()), None] {
+        let late = store.decide_setting(&id, 0, body, set()).await.expect_err("somebody was faster");
+        assert_eq!(late.kind(), Kind::Conflict);
+    }
+    harness.advance(Duration::from_secs(1));
+    let unset = setting("retention-unset", Some("2d"), None);
+    store.decide_setting(&id, 1, None, unset.clone()).await.expect("unset");
+    assert_eq!(store.get(&id).await.expect("get"), None);
+    let page = store.audit(None, 10).await.expect("audit");
+    assert_eq!((page.items.len(), page.next), (2, None), "what was refused is not told");
+    assert_eq!(page.items[1], set().event(set_at));
+    assert!(page.items[0].at > set_at);
+    assert_eq!(page.items[0], unset.event(page.items[0].at));
 }
 
 /// L10.

@@ -126,7 +126,7 @@ pub async fn of_two_operators_who_saw_the_same_one_wins<H: Harness>(harness: &H)
         assert_eq!(told, expected, "{second_name} after {first_name}");
         assert_eq!(store.record(claim.identity.claim_id()).await.expect("record"), after, "{key}");
         let audit = store.audit(None, 100).await.expect("audit").items;
-        let told = audit.iter().filter(|event| event.operation_id == claim.operation_id);
+        let told = audit.iter().filter(|event| event.operation_id() == Some(claim.operation_id));
         assert_eq!(told.map(|event| &event.verb[..]).collect::<Vec<_>>(), [first_name], "{key}");
     }
 }
@@ -135,7 +135,7 @@ pub async fn of_two_operators_who_saw_the_same_one_wins<H: Harness>(harness: &H)
 async fn set_aside<S: AllPorts>(store: &S, operation: OperationId) -> Vec<(String, Outcome)> {
     let page = store.audit(None, 100).await.expect("audit");
     assert_eq!(page.next, None, "the check has few entries");
-    let own = page.items.into_iter().filter(|event| event.operation_id == operation);
+    let own = page.items.into_iter().filter(|event| event.operation_id() == Some(operation));
     own.filter_map(|event| event.outcome.map(|outcome| (event.verb, outcome))).collect()
 }
 

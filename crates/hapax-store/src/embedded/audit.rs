@@ -1,5 +1,7 @@
 //! The audit in the database (L8).
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use hapax_core::claim::audit::AuditEvent;
 use hapax_core::{Epoch, OperationId, Outcome, Page, Timestamp};
@@ -9,22 +11,32 @@ use super::fault::Fault;
 use super::rows::{fixed, outcome_bytes, outcome_code, outcome_of, state_code, state_of};
 use super::sum::Sum;
 use crate::limits;
+use crate::setting::{self, ClaimColumns};
 
 fn sum(id: i64, event: &AuditEvent) -> Sum {
     let outcome = event.outcome.as_ref();
+    let claim = ClaimColumns::from(&event.about);
     Sum::of("audit")
         .int(id)
         .int(event.at.as_micros())
         .bytes(event.verb.as_bytes())
         .bytes(event.actor.as_bytes())
         .bytes(event.reason.as_bytes())
-        .bytes(event.operation_id.as_bytes())
-        .int(event.epoch.packed().cast_signed())
-        .int(state_code(event.before))
-        .opt(event.after.map(state_code))
+        .bytes(claim.operation_id.as_bytes())
+        .int(claim.epoch.packed().cast_signed())
+        .int(state_code(claim.before))
+        .opt(claim.after.map(state_code))
         .opt(outcome.map(outcome_code))
         .opt(outcome.and_then(status))
-        .opt_bytes(outcome.and_then(outcome_bytes).map(|bytes| &bytes[..]))
+        .opt_bytes(bytes_of(event).as_deref())
+}
+
+/// An outcome's bytes, or a setting's.
+fn bytes_of(event: &AuditEvent) -> Option<Cow<'_, [u8]>> {
+    match &event.outcome {
+        Some(outcome) => outcome_bytes(outcome).map(|bytes| Cow::Borrowed(&bytes[..])),
+        None => setting::bytes(&event.about).map(Cow::Owned),
+    }
 }
 
 fn status(outcome: &Outcome) -> Option<i64> {
@@ -40,6 +52,7 @@ pub(super) fn write(conn: &Connection, event: &AuditEvent) -> Result<(), Fault> 
         conn.prepare_cached("SELECT max(id) FROM audit")?.query_row([], |row| row.get(0))?;
     let id = last.unwrap_or(0) + 1;
     let outcome = event.outcome.as_ref();
+    let claim = ClaimColumns::from(&event.about);
     let sql = "INSERT INTO audit (id, at, verb, actor, reason, operation_id, epoch, before, after, outcome_kind, status, \
                bytes, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
     conn.prepare_cached(sql)?.execute(params![
@@ -48,13 +61,13 @@ pub(super) fn write(conn: &Connection, event: &AuditEvent) -> Result<(), Fault> 
         event.verb,
         event.actor,
         event.reason,
-        &event.operation_id.as_bytes()[..],
-        event.epoch.packed().cast_signed(),
-        state_code(event.before),
-        event.after.map(state_code),
+        &claim.operation_id.as_bytes()[..],
+        claim.epoch.packed().cast_signed(),
+        state_code(claim.before),
+        claim.after.map(state_code),
         outcome.map(outcome_code),
         outcome.and_then(status),
-        outcome.and_then(outcome_bytes).map(|bytes| &bytes[..]),
+        bytes_of(event).as_deref(),
         sum(id, event).value(),
     ])?;
     Ok(())
@@ -64,20 +77,26 @@ pub(super) fn write(conn: &Connection, event: &AuditEvent) -> Result<(), Fault> 
 /// crc`.
 pub(super) fn read(row: &Row<'_>) -> Result<(i64, AuditEvent), Fault> {
     let id = row.get(0)?;
-    let bytes = Bytes::from(row.get::<_, Option<Vec<u8>>>(11)?.unwrap_or_default());
-    let outcome = match row.get::<_, Option<i64>>(9)? {
-        Some(code) => Some(outcome_of(code, row.get(10)?, bytes)?),
-        None => None,
+    let bytes: Option<Vec<u8>> = row.get(11)?;
+    let claim = ClaimColumns {
+        operation_id: OperationId::from_bytes(fixed(&row.get::<_, Vec<u8>>(5)?)?),
+        epoch: Epoch::from_packed(row.get::<_, i64>(6)?.cast_unsigned()),
+        before: state_of(row.get(7)?)?,
+        after: row.get::<_, Option<i64>>(8)?.map(state_of).transpose()?,
+    };
+    let (about, outcome) = match row.get::<_, Option<i64>>(9)? {
+        Some(code) => {
+            let outcome = outcome_of(code, row.get(10)?, Bytes::from(bytes.unwrap_or_default()))?;
+            (claim.about(None)?, Some(outcome))
+        }
+        None => (claim.about(bytes.as_deref())?, None),
     };
     let event = AuditEvent {
         at: Timestamp::from_micros(row.get(1)?),
         verb: row.get(2)?,
         actor: row.get(3)?,
         reason: row.get(4)?,
-        operation_id: OperationId::from_bytes(fixed(&row.get::<_, Vec<u8>>(5)?)?),
-        epoch: Epoch::from_packed(row.get::<_, i64>(6)?.cast_unsigned()),
-        before: state_of(row.get(7)?)?,
-        after: row.get::<_, Option<i64>>(8)?.map(state_of).transpose()?,
+        about,
         outcome,
     };
     sum(id, &event).check(row.get(12)?, || format!("audit entry {id}"))?;

@@ -120,10 +120,13 @@ impl Batch<'_> {
             }
             What::Append(write) => self.append(write).map(Done::Appended),
             What::Put { id, expect, body } => self.put(id, *expect, body).map(Done::Version),
-            What::Delete { id, expect } => {
-                shared::expect(self.conn, id, *expect)?;
-                self.write();
-                shared::delete(self.conn, id)?;
+            What::Delete { id, expect } => self.delete(id, *expect).map(|()| Done::Nothing),
+            What::Set { id, expect, body, setting } => {
+                match body {
+                    Some(body) => _ = self.put(id, *expect, body)?,
+                    None => self.delete(id, *expect)?,
+                }
+                notes::write(self.conn, &setting.clone().event(self.moment.time))?;
                 Ok(Done::Nothing)
             }
             What::Renew => {
@@ -367,6 +370,12 @@ impl Batch<'_> {
         self.write();
         shared::put(self.conn, &document)?;
         Ok(version)
+    }
+
+    fn delete(&mut self, id: &DocumentId, expect: u64) -> Result<(), Fault> {
+        shared::expect(self.conn, id, expect)?;
+        self.write();
+        shared::delete(self.conn, id)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the writer is asked to do, and what it answers.
 
 use bytes::Bytes;
+use hapax_core::claim::audit::Setting;
 use hapax_core::journal::{Append, Head};
 use hapax_core::lane::{LaneAnswer, LaneCommand, LaneId};
 use hapax_core::registry::DocumentId;
@@ -31,6 +32,8 @@ pub(super) enum What {
     Put { id: DocumentId, expect: u64, body: Bytes },
     /// A document's end.
     Delete { id: DocumentId, expect: u64 },
+    /// A document's new body, or its end, as an operator wants it.
+    Set { id: DocumentId, expect: u64, body: Option<Bytes>, setting: Setting },
     /// Renew the session.
     Renew,
     /// Write down that the session was renewed, and do what can be done when there is nothing else to do.

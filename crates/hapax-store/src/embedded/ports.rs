@@ -1,7 +1,7 @@
 //! The ports on the handle: what can be answered from memory is, the rest goes to the writer or to a reader.
 
 use bytes::Bytes;
-use hapax_core::claim::audit::AuditEvent;
+use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
@@ -212,6 +212,16 @@ impl Inspect for Embedded {
             Answer::Operated(operated) => Ok(operated),
             _ => Err(confused()),
         }
+    }
+
+    async fn decide_setting(
+        &self,
+        id: &DocumentId,
+        expect: u64,
+        body: Option<Bytes>,
+        setting: Setting,
+    ) -> Result<(), Error> {
+        self.send(What::Set { id: id.clone(), expect, body, setting }).await.map(|_| ())
     }
 
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {

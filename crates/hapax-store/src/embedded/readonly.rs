@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::AuditEvent;
+use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
@@ -126,6 +126,16 @@ impl Inspect for EmbeddedReader {
     }
 
     async fn decide(&self, _: ClaimId, _: Decision) -> Result<Operated, Error> {
+        Err(read_only())
+    }
+
+    async fn decide_setting(
+        &self,
+        _: &DocumentId,
+        _: u64,
+        _: Option<Bytes>,
+        _: Setting,
+    ) -> Result<(), Error> {
         Err(read_only())
     }
 

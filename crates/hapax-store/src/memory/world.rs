@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use foldhash::HashMap;
 use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
@@ -118,9 +119,10 @@ impl World {
         Ok((answer, changed))
     }
 
-    fn write_down(&mut self, event: AuditEvent) {
-        if event.outcome.as_ref().is_some_and(|outcome| *outcome != Outcome::Erased) {
-            self.set_aside.entry(event.operation_id).or_default().push(self.events.len());
+    pub(super) fn write_down(&mut self, event: AuditEvent) {
+        let keeps = event.outcome.as_ref().is_some_and(|outcome| *outcome != Outcome::Erased);
+        if let Some(operation) = event.operation_id().filter(|_| keeps) {
+            self.set_aside.entry(operation).or_default().push(self.events.len());
         }
         self.events.push(event);
     }
@@ -200,6 +202,26 @@ impl World {
         if let Some(entry) = self.claims.remove(id) {
             self.by_serial.remove(&entry.serial);
         }
+    }
+
+    pub(super) fn put_document(
+        &mut self,
+        id: &DocumentId,
+        expect: u64,
+        body: Bytes,
+        now: Timestamp,
+    ) -> Result<u64, Error> {
+        self.expect_document(id, expect)?;
+        let version = expect + 1;
+        let document = Document { id: id.clone(), version, body, updated_at: now };
+        self.documents.insert(id.clone(), document);
+        Ok(version)
+    }
+
+    pub(super) fn delete_document(&mut self, id: &DocumentId, expect: u64) -> Result<(), Error> {
+        self.expect_document(id, expect)?;
+        self.documents.remove(id);
+        Ok(())
     }
 
     pub(super) fn expect_document(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {

@@ -32,6 +32,7 @@ use super::row::{
 };
 use super::shared::Shared;
 use super::shelf::ShelfName;
+use crate::setting::{self, ClaimColumns};
 
 /// A command for one claim.
 pub(super) struct Order {
@@ -345,8 +346,9 @@ pub(super) const PUT: &str = "\
     SELECT * FROM hapax.put_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
         $20, $21, $22, $23, $24, $25)";
 
-async fn write_audit(link: &mut Link, event: &AuditEvent) -> Result<(), Failure> {
+pub(super) async fn write_audit(link: &mut Link, event: &AuditEvent) -> Result<(), Failure> {
     let outcome = event.outcome.as_ref().map(OutcomeColumns::from);
+    let (claim, set) = (ClaimColumns::from(&event.about), setting::bytes(&event.about));
     // PostgreSQL's text has no NUL, and a person's reason has no use for one.
     let text = |text: &str| text.replace('\0', "\u{fffd}");
     link.query(
@@ -357,13 +359,13 @@ async fn write_audit(link: &mut Link, event: &AuditEvent) -> Result<(), Failure>
             &text(&event.verb),
             &text(&event.actor),
             &text(&event.reason),
-            &Uuid::from(event.operation_id),
-            &packed(event.epoch),
-            &state_letter(event.before),
-            &event.after.map(state_letter),
+            &Uuid::from(claim.operation_id),
+            &packed(claim.epoch),
+            &state_letter(claim.before),
+            &claim.after.map(state_letter),
             &outcome.map(|outcome| outcome.kind),
             &outcome.and_then(|outcome| outcome.status),
-            &outcome.and_then(|outcome| outcome.bytes),
+            &outcome.map_or(set.as_deref(), |outcome| outcome.bytes),
         ],
     )
     .await?;

@@ -15,6 +15,7 @@ use super::failure::Failure;
 use super::link::Link;
 use super::row::{Letter, Stored, Uuid, epoch, get, packed, read_outcome, state_name};
 use super::session::Standing;
+use crate::setting::ClaimColumns;
 use crate::{filter, limits};
 
 /// Rows that are asked for at once.
@@ -294,15 +295,18 @@ fn read_audit(row: &Row) -> Result<AuditEvent, Error> {
     let kind: Option<Letter> = get(row, 9)?;
     let bytes: Option<&[u8]> = get(row, 11)?;
     let status = get(row, 10)?;
+    let claim = ClaimColumns {
+        operation_id: OperationId::from_bytes(operation.0),
+        epoch: epoch(get(row, 6)?),
+        before: state_name(get(row, 7)?)?,
+        after: get::<Option<Letter>>(row, 8)?.map(state_name).transpose()?,
+    };
     Ok(AuditEvent {
         at: Timestamp::from_micros(get(row, 1)?),
         verb: get(row, 2)?,
         actor: get(row, 3)?,
         reason: get(row, 4)?,
-        operation_id: OperationId::from_bytes(operation.0),
-        epoch: epoch(get(row, 6)?),
-        before: state_name(get(row, 7)?)?,
-        after: get::<Option<Letter>>(row, 8)?.map(state_name).transpose()?,
+        about: claim.about(bytes.filter(|_| kind.is_none()))?,
         outcome: kind.map(|kind| read_outcome(kind, status, None, bytes)).transpose()?,
     })
 }

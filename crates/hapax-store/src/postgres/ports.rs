@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::AuditEvent;
+use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
@@ -84,7 +84,7 @@ impl Registry for Postgres {
         let (shared, id) = (self.shared.clone(), id.clone());
         self.shared
             .ask(Resend::BeforeCommit, async move |link: &mut Link| {
-                registry::put(link, &id, expect, &body, shared.session.given_time()).await
+                registry::put(link, &id, expect, &body, shared.session.given_time(), None).await
             })
             .await
     }
@@ -92,7 +92,9 @@ impl Registry for Postgres {
     async fn delete(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
         let id = id.clone();
         self.shared
-            .ask(Resend::BeforeCommit, async move |link: &mut Link| registry::delete(link, &id, expect).await)
+            .ask(Resend::BeforeCommit, async move |link: &mut Link| {
+                registry::delete(link, &id, expect, None, None).await
+            })
             .await
     }
 
@@ -164,6 +166,25 @@ impl Inspect for Postgres {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    async fn decide_setting(
+        &self,
+        id: &DocumentId,
+        expect: u64,
+        body: Option<Bytes>,
+        setting: Setting,
+    ) -> Result<(), Error> {
+        let (shared, id) = (self.shared.clone(), id.clone());
+        self.shared
+            .ask(Resend::BeforeCommit, async move |link: &mut Link| {
+                let (time, setting) = (shared.session.given_time(), Some(&setting));
+                match &body {
+                    Some(body) => registry::put(link, &id, expect, body, time, setting).await.map(drop),
+                    None => registry::delete(link, &id, expect, time, setting).await,
+                }
+            })
+            .await
     }
 
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {

@@ -2,9 +2,11 @@
 
 use hapax_core::Error;
 use hapax_core::Timestamp;
+use hapax_core::claim::audit::Setting;
 use hapax_core::registry::{Document, DocumentId};
 use tokio_postgres::Row;
 
+use super::change::write_audit;
 use super::failure::Failure;
 use super::link::Link;
 use super::row::get;
@@ -25,6 +27,7 @@ pub(super) async fn put(
     expect: u64,
     body: &[u8],
     given_time: Option<i64>,
+    setting: Option<&Setting>,
 ) -> Result<u64, Failure> {
     let expected = i64::try_from(expect).map_err(|_| conflict())?;
     let sql = if expect == 0 {
@@ -38,12 +41,26 @@ pub(super) async fn put(
     link.begin("SELECT", &[]).await?;
     let row = link.query_opt(sql, &[&id.kind(), &id.id(), &expected, &body, &given_time]).await?;
     let version: i64 = get(&row.ok_or_else(conflict)?, 0)?;
+    note(link, setting, given_time).await?;
     link.commit().await?;
     Ok(version.cast_unsigned())
 }
 
+/// Writes down, in the same transaction, who wants it so.
+async fn note(link: &mut Link, setting: Option<&Setting>, given_time: Option<i64>) -> Result<(), Failure> {
+    let Some(setting) = setting else { return Ok(()) };
+    let row = link.query_one("SELECT coalesce($1::bigint, hapax.clock())", &[&given_time]).await?;
+    write_audit(link, &setting.clone().event(Timestamp::from_micros(get(&row, 0)?))).await
+}
+
 /// Deletes a document that has this version.
-pub(super) async fn delete(link: &mut Link, id: &DocumentId, expect: u64) -> Result<(), Failure> {
+pub(super) async fn delete(
+    link: &mut Link,
+    id: &DocumentId,
+    expect: u64,
+    given_time: Option<i64>,
+    setting: Option<&Setting>,
+) -> Result<(), Failure> {
     let expected = i64::try_from(expect).map_err(|_| conflict())?;
     link.begin("SELECT", &[]).await?;
     if expect == 0 {
@@ -52,6 +69,7 @@ pub(super) async fn delete(link: &mut Link, id: &DocumentId, expect: u64) -> Res
     }
     let sql = "DELETE FROM hapax.documents WHERE kind = $1 AND id = $2 AND version = $3 RETURNING version";
     link.query_opt(sql, &[&id.kind(), &id.id(), &expected]).await?.ok_or_else(conflict)?;
+    note(link, setting, given_time).await?;
     link.commit().await
 }
 

@@ -18,15 +18,15 @@ pub trait RetentionDesk: Send + Sync {
     /// All classes that are configured here or were set.
     fn list(&self) -> Reply<'_, Vec<ClassInfo>>;
 
-    /// Sets a class, or takes back what was set. `None` when there is no such class.
-    fn set(&self, class: String, to: Option<SetTo>) -> Reply<'_, Option<ClassInfo>>;
+    /// Sets a class, or takes back what was set, and writes down who wants it so. `None` when there is no such class.
+    fn set(&self, class: String, to: SetTo) -> Reply<'_, Option<ClassInfo>>;
 }
 
 /// What a class is to be set to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetTo {
-    /// How long outcomes are kept.
-    pub retention: Retention,
+    /// How long outcomes are kept; `None` for as long as configured.
+    pub retention: Option<Retention>,
     /// Who says so.
     pub by: String,
     /// Why.
@@ -69,7 +69,7 @@ impl RetentionDesk for NoClasses {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn set(&self, _: String, _: Option<SetTo>) -> Reply<'_, Option<ClassInfo>> {
+    fn set(&self, _: String, _: SetTo) -> Reply<'_, Option<ClassInfo>> {
         Box::pin(async { Ok(None) })
     }
 }
@@ -100,6 +100,14 @@ struct Setting {
     by: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unsetting {
+    reason: String,
+    #[serde(default)]
+    by: Option<String>,
+}
+
 pub(super) fn get_list(state: AdminState, _: Asked) -> Ran {
     Box::pin(async move {
         let classes = state.retentions.list().await?;
@@ -114,13 +122,18 @@ pub(super) fn set(state: AdminState, asked: Asked) -> Ran {
             Refusal::malformed(format!("{:?} is no retention: {remedy}", setting.retention))
         })?;
         let by = actor(&asked.who.name, setting.by.as_deref())?;
-        let to = SetTo { retention, by, reason: reason(setting.reason)? };
-        found(&asked.id, state.retentions.set(asked.id.clone(), Some(to)).await?)
+        let to = SetTo { retention: Some(retention), by, reason: reason(setting.reason)? };
+        found(&asked.id, state.retentions.set(asked.id.clone(), to).await?)
     })
 }
 
 pub(super) fn unset(state: AdminState, asked: Asked) -> Ran {
-    Box::pin(async move { found(&asked.id, state.retentions.set(asked.id.clone(), None).await?) })
+    Box::pin(async move {
+        let unsetting: Unsetting = asked.query()?;
+        let by = actor(&asked.who.name, unsetting.by.as_deref())?;
+        let to = SetTo { retention: None, by, reason: reason(unsetting.reason)? };
+        found(&asked.id, state.retentions.set(asked.id.clone(), to).await?)
+    })
 }
 
 fn found(class: &str, info: Option<ClassInfo>) -> Result<http::Response<bytes::Bytes>, Refusal> {

@@ -3,8 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hapax_core::claim::SettledBy;
-use hapax_core::claim::audit::AuditEvent;
+use hapax_core::claim::audit::{About, AuditEvent};
 use hapax_core::{Claim, Counts, Outcome, Ran, Record, Rerun, State, Timestamp, Width};
+use hapax_tower::Seal;
 use serde_json::{Map, Value, json};
 
 use super::{AnswerCodec, HttpAnswer};
@@ -93,6 +94,10 @@ pub(super) fn claim_with_outcome(record: &Record, answers: &dyn AnswerCodec) -> 
     };
     let more = match answers.decode(&record.identity.claim_id(), bytes) {
         Ok(answer) => http(&answer),
+        // Nobody should take sealed bytes for what was kept.
+        Err(error) if Seal::is_sealed(bytes) => {
+            json!({"unreadable": format!("{error:#}"), "kept_base64": STANDARD.encode(bytes)})
+        }
         Err(_) => json!({"kept_base64": STANDARD.encode(bytes)}),
     };
     if let (Some(Value::Object(outcome)), Value::Object(more)) = (told.get_mut("outcome"), more) {
@@ -128,17 +133,32 @@ pub fn counts(counts: &Counts) -> Value {
 
 /// One entry of the audit, without the bytes of an outcome that was set aside.
 pub(super) fn event(event: &AuditEvent) -> Value {
-    json!({
+    let mut shown = json!({
         "at": utc(event.at),
         "verb": event.verb,
         "actor": event.actor,
         "reason": event.reason,
-        "operation_id": event.operation_id.to_string(),
-        "epoch": event.epoch.to_string(),
-        "before": event.before.as_str(),
-        "after": event.after.map(|state| state.as_str()),
+        "operation_id": null,
+        "epoch": null,
+        "before": null,
+        "after": null,
+        "setting": null,
         "outcome": event.outcome.as_ref().map(outcome),
-    })
+    });
+    match &event.about {
+        About::Claim { operation_id, epoch, before, after } => {
+            shown["operation_id"] = operation_id.to_string().into();
+            shown["epoch"] = epoch.to_string().into();
+            shown["before"] = before.as_str().into();
+            shown["after"] = after.map(|state| state.as_str()).into();
+        }
+        About::Setting { name, before, after } => {
+            shown["setting"] = name.as_str().into();
+            shown["before"] = before.as_deref().into();
+            shown["after"] = after.as_deref().into();
+        }
+    }
+    shown
 }
 
 /// A time, or null where it never comes or is not stated.

@@ -6,6 +6,7 @@
 mod embedded;
 mod machine;
 mod postgres;
+mod seal;
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use hapax_core::Counts;
 use serde_json::json;
 
 use super::{Failed, say};
-use crate::config;
+use crate::config::{self, Config};
 
 /// `hapax doctor`
 #[derive(Debug, ClapArgs)]
@@ -83,12 +84,17 @@ impl Check {
 
 /// Runs `hapax doctor`.
 pub(crate) async fn run(args: Args) -> Result<(), Failed> {
-    let (mut checks, named) = match &args.config {
+    let (mut checks, config) = match &args.config {
         Some(file) => configured(file),
-        None => (Vec::new(), args.store.map(|url| (url, None))),
+        None => (Vec::new(), None),
     };
-    if let Some((url, largest_outcome)) = named {
-        let largest_outcome = largest_outcome.unwrap_or(hapax_store::limits::LARGEST_OUTCOME);
+    let url = config.as_ref().map(|config| config.store.url.clone()).or(args.store);
+    if let Some(config) = &config {
+        checks.push(seal::check(config).await);
+    }
+    if let Some(url) = url {
+        let largest = config.as_ref().and_then(|config| config.settings.largest_kept());
+        let largest_outcome = largest.unwrap_or(hapax_store::limits::LARGEST_OUTCOME);
         checks.extend(store(&url, largest_outcome).await?);
     }
     checks.push(machine::files());
@@ -101,9 +107,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     }
 }
 
-/// What a configuration says about itself, and the store it names with the largest answer that is kept there; none where it has
-/// mistakes.
-fn configured(file: &Path) -> (Vec<Check>, Option<(String, Option<usize>)>) {
+/// What is to be said about a configuration, and what it means; nothing where it has mistakes.
+fn configured(file: &Path) -> (Vec<Check>, Option<Config>) {
     let config = match config::load(file, &|name| std::env::var(name).ok()) {
         Ok(config) => config,
         Err(mistakes) => {
@@ -116,14 +121,7 @@ fn configured(file: &Path) -> (Vec<Check>, Option<(String, Option<usize>)>) {
     let mut checks = vec![Check::ok("configuration", format!("{} routes", config.settings.routes.len()))];
     let look = "read it again; `hapax config show` prints what the file means";
     checks.extend(config.notices.iter().map(|notice| Check::warn("configuration", notice, look)));
-    checks.push(match config.seal.is_empty() {
-        true => {
-            Check::warn("seal", "outcomes are kept unencrypted", "set a key in [seal], if they must not be")
-        }
-        false => Check::ok("seal", "outcomes are sealed"),
-    });
-    let largest = config.settings.largest_kept();
-    (checks, Some((config.store.url, largest)))
+    (checks, Some(config))
 }
 
 async fn store(url: &str, largest_outcome: usize) -> Result<Vec<Check>, Failed> {

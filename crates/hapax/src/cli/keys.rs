@@ -257,7 +257,7 @@ impl Revoke {
         let desk = self.place.open(open, Access::Change).await?;
         let revoked = match &desk {
             Desk::Server(remote) => {
-                remote.delete(&format!("/v1/keys/{}", encoded(&self.id)), &["id", "revoked"]).await?
+                remote.delete(&format!("/v1/keys/{}", encoded(&self.id)), &[], &["id", "revoked"]).await?
             }
             Desk::Store(_, keys) => match keys.revoke(self.id.clone()).await? {
                 true => json!({"id": self.id, "revoked": true}),

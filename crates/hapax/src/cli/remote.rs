@@ -76,9 +76,7 @@ impl Remote {
         query: &[(&str, String)],
         promised: &[&str],
     ) -> Result<Value, Failed> {
-        let pairs: Vec<_> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-        let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
-        self.call(Method::GET, &format!("{path}{query}"), None, promised).await
+        self.call(Method::GET, &asking(path, query), None, promised).await
     }
 
     /// Sends JSON.
@@ -87,8 +85,13 @@ impl Remote {
     }
 
     /// Deletes.
-    pub(crate) async fn delete(&self, path: &str, promised: &[&str]) -> Result<Value, Failed> {
-        self.call(Method::DELETE, path, None, promised).await
+    pub(crate) async fn delete(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        promised: &[&str],
+    ) -> Result<Value, Failed> {
+        self.call(Method::DELETE, &asking(path, query), None, promised).await
     }
 
     async fn call(
@@ -182,6 +185,12 @@ async fn exchange(
     let bytes = Limited::new(response.into_body(), limits::REMOTE_BYTES).collect().await?.to_bytes();
     driver.abort();
     Ok(Answered { status, ours, bytes })
+}
+
+/// A path with a query, if there is one.
+fn asking(path: &str, query: &[(&str, String)]) -> String {
+    let pairs: Vec<_> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
 }
 
 /// Text as a part of a query or of a path.

@@ -49,6 +49,8 @@ pub(crate) struct Unset {
     /// The class.
     class: String,
     #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
     place: Place,
 }
 
@@ -116,7 +118,7 @@ impl Set {
 impl Unset {
     async fn run(self) -> Result<(), Failed> {
         let path = format!("/v1/retention/{}", encoded(&self.class));
-        let told = Remote::new(&self.place.server)?.delete(&path, &CLASS).await?;
+        let told = Remote::new(&self.place.server)?.delete(&path, &self.why.into_query(), &CLASS).await?;
         self.place.tell(&told)
     }
 }

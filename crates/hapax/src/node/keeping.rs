@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hapax_core::claim::audit::Setting;
 use hapax_core::registry::{Document, DocumentId};
-use hapax_core::{Error, Kind, Registry as _, Retention, Timestamp};
+use hapax_core::{Error, Inspect as _, Kind, Registry as _, Retention, Timestamp};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
 use hapax_store::Store;
@@ -154,22 +155,44 @@ impl Keeping {
         }
     }
 
-    async fn write(&self, class: &str, to: Option<SetTo>) -> Result<bool, Error> {
+    /// Writes what is set, with its audit event. Whether there was anything to do.
+    async fn write(&self, class: &str, to: &SetTo) -> Result<bool, Error> {
         let id = DocumentId::new(KIND, class)?;
         for _ in 0..limits::RETENTION_ATTEMPTS {
             let present = self.store.get(&id).await?;
+            if present.is_none() && to.retention.is_none() {
+                return Ok(false);
+            }
             let version = present.as_ref().map_or(0, |present| present.version);
-            let written = match &to {
-                Some(to) => self.store.put(&id, version, render(to)?).await.map(drop),
-                None if present.is_none() => return Ok(false),
-                None => self.store.delete(&id, version).await,
-            };
-            match written {
+            let before = present.as_ref().map(parse).transpose()?;
+            let setting = setting(class, before.map(|set| set.retention), to);
+            match self.store.decide_setting(&id, version, render(to)?, setting).await {
                 Err(error) if error.kind() == Kind::Conflict => {}
-                done => return done.map(|()| true),
+                done => {
+                    done?;
+                    let (actor, reason) = (&to.by, &to.reason);
+                    tracing::info!(class, verb = verb(to), actor, reason, "an operator decided");
+                    return Ok(true);
+                }
             }
         }
         Err(Error::unavailable("others keep setting this class"))
+    }
+}
+
+fn verb(to: &SetTo) -> &'static str {
+    if to.retention.is_some() { "retention-set" } else { "retention-unset" }
+}
+
+/// What the audit tells of it.
+fn setting(class: &str, before: Option<Retention>, to: &SetTo) -> Setting {
+    Setting {
+        verb: verb(to).into(),
+        actor: to.by.clone(),
+        reason: to.reason.clone(),
+        name: format!("{KIND}/{class}"),
+        before: before.map(retention_text),
+        after: to.retention.map(retention_text),
     }
 }
 
@@ -182,16 +205,19 @@ fn tell(class: &str, configured: Option<&Retention>, set: Option<&SetInfo>) {
             configured,
             set = retention_text(set.retention),
             by = set.by,
+            reason = set.reason,
             "outcomes of this class are kept as was set by command"
         ),
         None => tracing::info!(class, configured, "outcomes of this class are kept as configured"),
     }
 }
 
-fn render(to: &SetTo) -> Result<bytes::Bytes, Error> {
-    let kept = Kept { retention: retention_text(to.retention), by: to.by.clone(), reason: to.reason.clone() };
+/// The document; none where nothing is set.
+fn render(to: &SetTo) -> Result<Option<bytes::Bytes>, Error> {
+    let Some(retention) = to.retention else { return Ok(None) };
+    let kept = Kept { retention: retention_text(retention), by: to.by.clone(), reason: to.reason.clone() };
     let body = serde_json::to_vec(&kept);
-    Ok(body.map_err(|error| Error::internal("a retention has no JSON").with_detail(error))?.into())
+    Ok(Some(body.map_err(|error| Error::internal("a retention has no JSON").with_detail(error))?.into()))
 }
 
 async fn read(store: &Store) -> Result<BTreeMap<String, SetInfo>, Error> {
@@ -228,14 +254,14 @@ impl RetentionDesk for Keeping {
         })
     }
 
-    fn set(&self, class: String, to: Option<SetTo>) -> Reply<'_, Option<ClassInfo>> {
+    fn set(&self, class: String, to: SetTo) -> Reply<'_, Option<ClassInfo>> {
         Box::pin(async move {
             let configured = self.known.lock().await.classes.spans.contains_key(&class);
             // What no configuration has any more can still be taken back.
-            if to.is_some() && !configured {
+            if to.retention.is_some() && !configured {
                 return Ok(None);
             }
-            let was_set = self.write(&class, to).await?;
+            let was_set = self.write(&class, &to).await?;
             self.follow().await?;
             Ok((configured || was_set).then_some(self.known.lock().await.info(&class)))
         })

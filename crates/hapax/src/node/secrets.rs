@@ -11,7 +11,7 @@ const CONTEXT: &[u8] = b"secret/leaf-key";
 
 /// The secret that explains mismatches (H10).
 pub(super) async fn leaf_key(registry: &impl Registry, seal: Option<&Seal>) -> Result<LeafKey, Error> {
-    let id = DocumentId::new(LEAF_KEY.0, LEAF_KEY.1)?;
+    let id = secret_id()?;
     loop {
         let found = registry.get(&id).await?;
         let (version, key, kept_well) = match &found {
@@ -35,6 +35,16 @@ pub(super) async fn leaf_key(registry: &impl Registry, seal: Option<&Seal>) -> R
             Ok(_) => return Ok(LeafKey::new(key)),
         }
     }
+}
+
+/// Where it is kept.
+pub(crate) fn secret_id() -> Result<DocumentId, Error> {
+    DocumentId::new(LEAF_KEY.0, LEAF_KEY.1)
+}
+
+/// Says why these keys, or none, do not open the secret.
+pub(crate) fn opens(document: &Document, seal: Option<&Seal>) -> Result<(), Error> {
+    read(document, seal).map(drop)
 }
 
 /// The secret, and whether it is kept as the present keys would keep it.

@@ -274,6 +274,62 @@ async fn what_is_settled_for_a_derived_key_is_kept_for_its_window_only_l8_h9() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_says_that_a_seal_key_does_not_open_the_store_as_serve_does_b9_m6() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    let config = ground.write("keyless").display().to_string();
+    ground.sections = "[seal]\nkey_env = \"SEAL\"\n".into();
+    let sealed = ground.write("sealed");
+    let (key, other) = ("01".repeat(32), "02".repeat(32));
+    let doctor = async |key: &str| {
+        let mut command = crate::rig::hapax(&["doctor", "--json", "--config", &sealed.display().to_string()]);
+        command.env("SEAL", key);
+        let told = crate::claims_cli::told(command).await;
+        (told.code, crate::doctor::level(&told, "seal"), told.out)
+    };
+    let (code, level, _) = doctor(&key).await;
+    assert_eq!((code, level.as_str()), (0, "ok"), "there is no store yet");
+    let edge = Hapax::start(&sealed, &[("SEAL", key.as_str())]).await;
+    edge.post("/charges", "k", "{}", "").await;
+    edge.kill();
+    let (code, level, _) = doctor(&key).await;
+    assert_eq!((code, level.as_str()), (0, "ok"));
+    let (code, level, out) = doctor(&other).await;
+    assert_eq!((code, level.as_str()), (1, "fail"), "{out}");
+    assert!(out.contains("sealed with a key that is not known here"), "{out}");
+    let keyless = ground.run(&["doctor", "--json", "--config", &config]).await;
+    assert_eq!((keyless.code, crate::doctor::level(&keyless, "seal").as_str()), (1, "fail"));
+    assert!(keyless.out.contains("no key is set"), "{}", keyless.out);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_sealed_with_a_key_that_has_gone_is_told_to_be_so_b9() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    let (old, new) = ("01".repeat(32), "02".repeat(32));
+    let start = async |ground: &mut Ground, names: &str| {
+        ground.sections = format!("[seal]\nkey_env = [{names}]\n");
+        let variables = [("OLD", old.as_str()), ("NEW", new.as_str())];
+        Hapax::start(&ground.write("hapax"), &variables).await
+    };
+    let edge = start(&mut ground, "\"OLD\"").await;
+    assert_eq!(edge.post("/charges", "k", "{}", "").await.status, 201);
+    edge.kill();
+    start(&mut ground, "\"NEW\", \"OLD\"").await.kill();
+    let edge = start(&mut ground, "\"NEW\"").await;
+    let claim = edge.claims("settled").await.remove(0);
+    let id = claim["operation_id"].as_str().unwrap();
+    let admin = format!("http://{}", edge.admin);
+    let show = ["claims", "show", id, "--outcome", "--admin", &admin];
+    let shown = ground.run(&show).await;
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    assert!(shown.err.contains("sealed with a key that is not known here"), "{}", shown.err);
+    assert!(!shown.err.contains("no text"), "{}", shown.err);
+    let json = ground.run(&[&show[..], &["--json"]].concat()).await.out;
+    let told: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let why = told["outcome"]["unreadable"].as_str().unwrap_or_default();
+    assert!(why.contains("sealed with a key that is not known here"), "{told:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn doctor_examines_what_a_configuration_names_m6() {
     let mut ground = Ground::new(Kind::Embedded).await;
     let config = ground.write("hapax").display().to_string();

@@ -68,7 +68,7 @@ async fn what_is_set_holds_at_once_for_new_outcomes_and_across_restarts_until_it
         table.contains("interactive") && table.contains("critical") && table.contains("audit"),
         "{table}"
     );
-    assert_eq!(run(&ground, &edge, &["unset", "critical"]).await.code, 0);
+    assert_eq!(run(&ground, &edge, &["unset", "critical", "--reason", "r"]).await.code, 0);
     assert_eq!(edge.post("/refunds", "unset", "{}", "").await.status, 201);
     assert_eq!(kept_for(&edge, "unset").await, 7 * DAY);
 }
@@ -83,7 +83,7 @@ async fn what_cannot_be_set_is_refused_and_changes_nothing_p5() {
         (&["set", "critical", "0s", "--reason", "r"], 2, "\"0s\" is no retention"),
         (&["set", "critical", "2d", "--reason", " "], 2, "reason"),
         (&["set", "critical", "2d"], 2, "--reason"),
-        (&["unset", "nothing"], 1, "no retention class \"nothing\""),
+        (&["unset", "nothing", "--reason", "r"], 1, "no retention class \"nothing\""),
     ] {
         let refused = run(&ground, &edge, args).await;
         assert_eq!((refused.code, refused.out.as_str()), (code, ""), "{args:?}: {}", refused.err);
@@ -92,7 +92,45 @@ async fn what_cannot_be_set_is_refused_and_changes_nothing_p5() {
     assert_eq!(edge.post("/refunds", "k", "{}", "").await.status, 201);
     assert_eq!(kept_for(&edge, "k").await, 7 * DAY);
     // To take back what was not set changes nothing either.
-    assert_eq!(run(&ground, &edge, &["unset", "critical"]).await.code, 0);
+    assert_eq!(run(&ground, &edge, &["unset", "critical", "--reason", "r"]).await.code, 0);
+    assert_eq!(audit(&edge).await, Vec::<Value>::new());
+}
+
+async fn audit(edge: &Hapax) -> Vec<Value> {
+    edge.ask("GET /v1/audit", "").await.json()["events"].as_array().unwrap().clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_keeps_who_set_and_unset_a_class_and_why_l8() {
+    let ground = ground(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    for args in [
+        &["set", "critical", "2d", "--reason", "the bank asks", "--by", "kim"][..],
+        &["set", "critical", "forever", "--reason", "and again", "--by", "lee"],
+        &["unset", "critical", "--reason", "it is over", "--by", "kim"],
+    ] {
+        assert_eq!(run(&ground, &edge, args).await.code, 0, "{args:?}");
+    }
+    let told: Vec<_> = audit(&edge)
+        .await
+        .iter()
+        .map(|event| {
+            ["verb", "actor", "reason", "setting", "before", "after"].map(|member| event[member].clone())
+        })
+        .collect();
+    let event = |verb: &str, actor: &str, reason: &str, before: Value, after: Value| {
+        [verb.into(), actor.into(), reason.into(), "retention/critical".into(), before, after]
+    };
+    let none = || Value::Null;
+    let expected = [
+        event("retention-unset", "admin/kim", "it is over", "forever".into(), none()),
+        event("retention-set", "admin/lee", "and again", "2d".into(), "forever".into()),
+        event("retention-set", "admin/kim", "the bank asks", none(), "2d".into()),
+    ];
+    assert_eq!(told, expected);
+    for reason in ["the bank asks", "and again", "it is over"] {
+        edge.tells(&format!("reason=\"{reason}\"")).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,7 +142,7 @@ async fn other_servers_on_the_store_follow_what_is_set_at_one_p5() {
     assert_eq!(b.post("/refunds", "k", "{}", "").await.status, 201);
     let claim = b.claims("settled").await.remove(0);
     assert_eq!(claim["keep_until"], Value::Null);
-    assert_eq!(run(&ground, &b, &["unset", "critical"]).await.code, 0);
+    assert_eq!(run(&ground, &b, &["unset", "critical", "--reason", "r"]).await.code, 0);
     eventually("the first server follows", async || {
         let told = run(&ground, &a, &["list", "--json"]).await.out;
         !told.contains("forever")

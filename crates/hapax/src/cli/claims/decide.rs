@@ -50,12 +50,14 @@ pub(in crate::cli) struct Why {
 impl Why {
     /// As members of a request.
     pub(in crate::cli) fn into_members(self) -> Map<String, Value> {
-        let mut members = Map::new();
-        members.insert("reason".into(), self.reason.into());
-        if let Some(by) = self.by.or_else(|| std::env::var("USER").ok()).filter(|by| !by.is_empty()) {
-            members.insert("by".into(), by.into());
-        }
-        members
+        self.into_query().into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    /// As the query of a request.
+    pub(in crate::cli) fn into_query(self) -> Vec<(&'static str, String)> {
+        let by = self.by.or_else(|| std::env::var("USER").ok()).filter(|by| !by.is_empty());
+        let by = by.map(|by| ("by", by));
+        [("reason", self.reason)].into_iter().chain(by).collect()
     }
 }
 

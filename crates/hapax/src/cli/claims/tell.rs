@@ -130,6 +130,10 @@ fn tell_outcome(outcome: &Value, by: &str) -> Result<(), Failed> {
             data(format!("  {name}: {}", clean(&value)))?;
         }
     }
+    if let Some(why) = outcome.get("unreadable").and_then(Value::as_str) {
+        note(format!("the answer cannot be read: {}; see [seal]", clean(why)));
+        return Ok(());
+    }
     let body = outcome.get("body_base64").or(outcome.get("kept_base64")).and_then(Value::as_str);
     if let Some(bytes) = body.and_then(|body| STANDARD.decode(body).ok()) {
         match std::str::from_utf8(&bytes) {
