@@ -34,7 +34,7 @@ pub use key::{HeaderKeyError, Key};
 pub use outcome::{Kept, Outcome, Retention};
 pub use policy::Policy;
 pub use port::{
-    ClaimRequest, Counts, Filter, Inspect, Journal, Lanes, Ledger, Page, Record, Registry, Session,
+    ClaimRequest, Counts, Damaged, Filter, Inspect, Journal, Lanes, Ledger, Page, Record, Registry, Session,
     SweepReport, Watch,
 };
 pub use scope::{Project, Scope, Subject, SubjectKind, Tenant, Width};

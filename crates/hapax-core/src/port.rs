@@ -238,6 +238,24 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page starts; `None` at the end.
     pub next: Option<String>,
+    /// What was passed by because it cannot be read. It may be among what was asked for, or not.
+    pub damaged: Vec<Damaged>,
+}
+
+impl<T> Page<T> {
+    /// A page on which nothing was passed by.
+    pub fn new(items: Vec<T>, next: Option<String>) -> Self {
+        Page { items, next, damaged: Vec::new() }
+    }
+}
+
+/// A record that cannot be read: one of them keeps nobody from the others (L17).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// What it is found by: the operation id, or where it lies if that cannot be read either.
+    pub id: String,
+    /// What is wrong with it.
+    pub error: String,
 }
 
 /// How many claims there are, by the state that is stored.

@@ -59,13 +59,15 @@ impl<L: Ledger> Executor<L> {
         Executor { ledger, owed, contradicted, spool: None, dead_letter: None }
     }
 
-    /// An executor as set up. Outcomes that an earlier process left in the spool are settled before this returns (L15).
+    /// An executor as set up. Outcomes that an earlier process left in the spool are settled before this returns, but for those of
+    /// claims that cannot be read, which are tried again (L15).
     pub async fn open(ledger: L, settings: Settings) -> Result<Self, Error> {
         let mut executor = Self::new(ledger);
         executor.dead_letter = settings.dead_letter;
         if let Some(folder) = settings.spool {
             let spool = Spool::open(folder)?;
-            spool.settle_all(&executor.ledger, &executor.contradicted).await?;
+            let owed = spool.settle_all(&executor.ledger, &executor.contradicted).await?;
+            owed.into_iter().for_each(|debt| executor.owed.owe(debt));
             executor.spool = Some(spool);
         }
         Ok(executor)

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hapax_core::claim::SettledBy;
 use hapax_core::journal::Append;
-use hapax_core::{ClaimId, Ending, Epoch, Error, Ledger, Outcome, Report, Retention, View};
+use hapax_core::{ClaimId, Ending, Epoch, Error, Kind, Ledger, Outcome, Report, Retention, View};
 
 use crate::late::Contradicted;
 use crate::limits;
-use crate::owed;
+use crate::owed::{self, Debt};
 use format::Spooled;
 
 /// What the name of a file ends with that is not whole yet.
@@ -92,13 +92,14 @@ impl Spool {
     }
 
     /// Settles everything that an earlier process left here. What cannot be read, and what the ledger refuses, is set aside,
-    /// never deleted: perhaps this is not the ledger that the outcome belongs to.
+    /// never deleted: perhaps this is not the ledger that the outcome belongs to. What a ledger that is there cannot take, because
+    /// the claim is damaged, say, stays where it is and is still owed: one claim keeps nobody from serving the others.
     pub(crate) async fn settle_all<L: Ledger>(
         &self,
         ledger: &L,
         contradicted: &Contradicted,
-    ) -> Result<(), Error> {
-        let mut refused = 0;
+    ) -> Result<Vec<Debt>, Error> {
+        let (mut refused, mut owed) = (0, Vec::new());
         for path in self.files()? {
             let content =
                 fs::read(&path).map_err(|error| broken("the spool cannot be read", &path, &error))?;
@@ -113,8 +114,20 @@ impl Spool {
                 continue;
             };
             let report = Report::Settle(outcome.clone(), retention);
-            let ending = owed::tell(ledger, (claim, epoch), &report, &mut events).await?;
-            if is_settled_for_good(ledger, (claim, epoch), &ending).await? {
+            let (ending, settled) = match settle(ledger, (claim, epoch), &report, &mut events).await {
+                Ok(settled) => settled,
+                Err(error) if error.kind() == Kind::Unavailable => return Err(error),
+                Err(error) => {
+                    tracing::error!(
+                        entry = %path.display(), %claim, %error,
+                        "an outcome in the spool cannot be settled: it stays there and is tried again"
+                    );
+                    let spooled = Some(self.found(path, content.len() as u64));
+                    owed.push(Debt::Report { claim, epoch, report, events, spooled });
+                    continue;
+                }
+            };
+            if settled {
                 fs::remove_file(&path).map_err(uncleared)?;
             } else {
                 fs::rename(&path, path.with_extension(REFUSED)).map_err(uncleared)?;
@@ -130,7 +143,15 @@ impl Spool {
                  is another ledger than theirs; then rename them to .outcome and start on theirs"
             );
         }
-        Ok(())
+        Ok(owed)
+    }
+
+    /// The place of an outcome that an earlier process has written.
+    fn found(&self, path: PathBuf, bytes: u64) -> Arc<Entry> {
+        let mut taken = lock(&self.taken);
+        taken.files += 1;
+        taken.bytes += bytes;
+        Arc::new(Entry { spool: self.clone(), path, bytes, stage: Mutex::new(Stage::Written) })
     }
 
     fn files(&self) -> Result<Vec<PathBuf>, Error> {
@@ -201,6 +222,18 @@ impl Drop for Entry {
     }
 }
 
+/// Reports an outcome from the spool; whether its file is not needed any more.
+async fn settle<L: Ledger>(
+    ledger: &L,
+    of: (ClaimId, Epoch),
+    report: &Report,
+    events: &mut Vec<Append>,
+) -> Result<(Ending, bool), Error> {
+    let ending = owed::tell(ledger, of, report, events).await?;
+    let settled = is_settled_for_good(ledger, of, &ending).await?;
+    Ok((ending, settled))
+}
+
 /// Whether nothing is lost with the file: the ledger has the outcome, or its audit has because an operator had settled the
 /// claim, or it must not be kept because the claim was erased.
 async fn is_settled_for_good<L: Ledger>(
@@ -251,7 +284,7 @@ mod tests {
         Ok(entry)
     }
 
-    fn settle(entry: Arc<Entry>) {
+    fn settled(entry: Arc<Entry>) {
         entry.settled();
     }
 
@@ -264,12 +297,12 @@ mod tests {
         let bytes = first.bytes;
         lock(&spool.taken).files = limits::SPOOL_FILES;
         assert_eq!(keep(&spool, 2).unwrap_err().kind(), hapax_core::Kind::Unavailable);
-        settle(first);
+        settled(first);
         let second = keep(&spool, 2).unwrap();
         assert!(keep(&spool, 3).is_err(), "that was the room of one");
         *lock(&spool.taken) = Taken { files: 1, bytes: limits::SPOOL_BYTES - bytes + 1 };
         assert_eq!(keep(&spool, 3).unwrap_err().kind(), hapax_core::Kind::Unavailable);
-        settle(second);
+        settled(second);
         keep(&spool, 3).unwrap();
         assert_eq!(spool.files().unwrap().len(), 1, "what was settled or refused has left no file");
     }

@@ -1,17 +1,19 @@
 //! `once` on PostgreSQL: the burst of 200 in one process and in three, woken by notification alone and by polling alone.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use hapax_exec::{Ended, Executor, How};
+use hapax_exec::{Ended, Executor, How, Settings};
 use hapax_store::Options;
 use hapax_store::postgres::Postgres;
 use hapax_testkit::faulty::Faulty;
+use hapax_testkit::lines::Lines;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
 use crate::attach::burst;
-use crate::{call, eventually};
+use crate::{call, claim_id, eventually};
 
 /// A database of its own on the server that `cargo xtask test` starts.
 async fn database() -> String {
@@ -98,4 +100,50 @@ async fn two_hundred_callers_elsewhere_are_woken_by_at_most_two_polls_when_every
         }
     }
     panic!("{seen:?} polls went by before the last waiter was woken");
+}
+
+#[tokio::test]
+async fn a_spooled_outcome_of_a_damaged_claim_keeps_no_executor_from_opening_l15() {
+    let (lines, _guard) = Lines::listen();
+    let (url, folder) = (database().await, tempfile::tempdir().unwrap());
+    let store = Postgres::open(&url, Options::default()).await.unwrap();
+    let settings = |folder: &Path| Settings { spool: Some(folder.to_owned()), ..Settings::default() };
+    for key in ["broken", "whole"] {
+        let ledger = Faulty::new(store.clone());
+        let folder = folder.path().join(key);
+        let executor = Executor::open(ledger.clone(), settings(&folder)).await.unwrap();
+        let away = ledger.clone();
+        let work = |_| async move {
+            away.set_away(true);
+            Ended::succeeded("paid")
+        };
+        let error = executor.once(call(key), work).await.unwrap_err();
+        assert_eq!(error.code(), "outcome-pending");
+    }
+    // The process "dies": what it owed is gone, the files are not.
+    let copy = tempfile::tempdir().unwrap();
+    for key in ["broken", "whole"] {
+        let entry = std::fs::read_dir(folder.path().join(key)).unwrap().next().unwrap().unwrap();
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    let waiting = || std::fs::read_dir(copy.path()).unwrap().map(|entry| entry.unwrap().path());
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let digest = claim_id("broken");
+    let spoil = "UPDATE hapax.claims c SET state = 'D', note = 'l', until = NULL, terms = '\\x' \
+                 FROM hapax.claims was WHERE c.digest = $1 AND was.digest = $1 RETURNING was.terms";
+    let terms: Vec<u8> = client.query_one(spoil, &[&&digest.as_bytes()[..]]).await.unwrap().get(0);
+    let executor = Executor::open(store.clone(), settings(copy.path())).await.expect("it opens");
+    let left: Vec<_> = waiting().collect();
+    assert!(matches!(left[..], [ref path] if path.display().to_string().contains(&digest.to_string())));
+    let told = lines.told();
+    assert!(told.contains("ERROR") && told.contains(&left[0].display().to_string()), "{told}");
+    let done = executor.once(call("whole"), |_| async { Ended::succeeded("again") }).await.unwrap();
+    assert_eq!(done.how, How::Replayed);
+    // Somebody repairs the claim.
+    let repair = "UPDATE hapax.claims SET terms = $2 WHERE digest = $1";
+    client.execute(repair, &[&&digest.as_bytes()[..], &terms]).await.unwrap();
+    eventually("its outcome is settled", async || waiting().next().is_none()).await;
+    let done = executor.once(call("broken"), |_| async { Ended::succeeded("again") }).await.unwrap();
+    assert_eq!((done.how, done.value), (How::Replayed, hapax_core::Outcome::Succeeded("paid".into())));
 }

@@ -140,7 +140,7 @@ pub async fn list<R: Registry>(
         (documents.len() == limit).then(|| documents.last().map(|last| last.id.id().to_owned())).flatten();
     let items =
         documents.iter().map(|document| decode(document).map(|(key, _)| key)).collect::<Result<_, _>>()?;
-    Ok(Page { items, next })
+    Ok(Page::new(items, next))
 }
 
 /// Revokes a key and returns it; one that was revoked before stays as it is.

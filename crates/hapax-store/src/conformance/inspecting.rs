@@ -33,7 +33,7 @@ fn by(subject: &str, tenant: &str, project: &str, operation: &str, key: &str) ->
 async fn list_all<S: AllPorts>(store: &S, filter: &Filter, limit: usize) -> Vec<Record> {
     let (mut found, mut mark) = (Vec::new(), None::<String>);
     loop {
-        let Page { items, next } = store.list(filter, mark.as_deref(), limit).await.expect("list");
+        let Page { items, next, .. } = store.list(filter, mark.as_deref(), limit).await.expect("list");
         assert!(items.len() <= limit);
         found.extend(items);
         match next {

@@ -138,7 +138,7 @@ pub(super) fn page(conn: &Connection, before: i64, limit: usize) -> Result<Page<
                FROM audit WHERE id < ?1 ORDER BY id DESC";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query([before])?;
-    let mut page = Page { items: Vec::new(), next: None };
+    let mut page = Page::new(Vec::new(), None);
     let (mut last, mut bytes) = (before, 0);
     while let Some(row) = rows.next()? {
         if page.items.len() == limit || bytes > limits::PAGE_BYTES {

@@ -3,7 +3,7 @@
 //! A listing reads the shelves that the filter allows, in order, and on each of them either everything or,
 //! for states in flight, the index of those. One page looks at a bounded number of rows.
 
-use hapax_core::{Counts, Filter, Page, Record, StateName, Timestamp};
+use hapax_core::{Counts, Damaged, Filter, Kind, OperationId, Page, Record, StateName, Timestamp};
 use rusqlite::{Connection, params};
 
 use super::claims;
@@ -26,7 +26,7 @@ pub(super) fn list(
         wanted,
         time: reader.clock.now(),
         limit,
-        page: Page { items: Vec::new(), next: None },
+        page: Page::new(Vec::new(), None),
         looked_at: 0,
         bytes: 0,
     };
@@ -97,21 +97,42 @@ impl Listing<'_> {
                 self.page.next = Some(last.to_string());
                 return Ok(true);
             }
-            let columns = Columns::read(row)?;
+            let id = row.get(0)?;
+            let columns = match Columns::read(row) {
+                Ok(columns) => columns,
+                Err(fault) => {
+                    (last, self.looked_at) = (id, self.looked_at + 1);
+                    self.pass_by(id, row.get_ref(6)?.as_blob().unwrap_or_default(), fault)?;
+                    continue;
+                }
+            };
             if self.wanted.opened_before.is_some_and(|before| columns.opened_at >= before.as_micros()) {
                 return Ok(false);
             }
-            last = columns.id;
-            self.looked_at += 1;
-            self.add(&columns)?;
+            (last, self.looked_at) = (id, self.looked_at + 1);
+            if let Err(fault) = self.add(&columns) {
+                self.pass_by(id, columns.operation_id, fault)?;
+            }
         }
         Ok(false)
     }
 
     fn is_full(&self) -> bool {
-        self.page.items.len() >= self.limit
+        self.page.items.len() + self.page.damaged.len() >= self.limit
             || self.looked_at >= limits::PAGE_SCAN
             || self.bytes > limits::PAGE_BYTES
+    }
+
+    /// Names a damaged row, which keeps nobody from the others.
+    fn pass_by(&mut self, row: i64, operation: &[u8], fault: Fault) -> Result<(), Fault> {
+        let error = match fault {
+            Fault::Command(error) if error.kind() == Kind::Corrupt => format!("{error:#}"),
+            fault => return Err(fault),
+        };
+        let operation = operation.try_into().map(OperationId::from_bytes);
+        let id = operation.map_or_else(|_| format!("row {row}"), |id| id.to_string());
+        self.page.damaged.push(Damaged { id, error });
+        Ok(())
     }
 
     /// Adds a record that is meant; only then is its outcome read.

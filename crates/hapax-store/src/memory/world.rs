@@ -260,7 +260,7 @@ impl World {
             }
             items.extend(self.record(id, time).filter(|record| filter::matches(filter, record)));
         }
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     }
 
     pub(super) fn count(&self, wanted: &Filter) -> Result<Counts, Error> {
@@ -320,6 +320,6 @@ impl World {
         let skip = usize::try_from(filter::page_mark(after)?).unwrap_or(usize::MAX);
         let items: Vec<_> = self.events.iter().rev().skip(skip).take(limit).cloned().collect();
         let seen = skip.saturating_add(items.len());
-        Ok(Page { items, next: (seen < self.events.len()).then(|| seen.to_string()) })
+        Ok(Page::new(items, (seen < self.events.len()).then(|| seen.to_string())))
     }
 }

@@ -8,12 +8,14 @@
 use hapax_core::claim::audit::AuditEvent;
 use hapax_core::claim::current;
 use hapax_core::limits::MAX_PAGE;
-use hapax_core::{Counts, Epoch, Error, Filter, Now, OperationId, Page, Record, State, StateName, Timestamp};
+use hapax_core::{
+    Counts, Damaged, Epoch, Error, Filter, Now, OperationId, Page, Record, State, StateName, Timestamp,
+};
 use tokio_postgres::Row;
 
 use super::failure::Failure;
 use super::link::Link;
-use super::row::{Letter, Stored, Uuid, epoch, get, packed, read_outcome, state_name};
+use super::row::{Letter, Stored, Uuid, epoch, get, read_outcome, state_name};
 use super::session::Standing;
 use crate::setting::ClaimColumns;
 use crate::{filter, limits};
@@ -51,6 +53,11 @@ pub(super) fn record(stored: &Stored, now: &Now) -> Result<Option<Record>, Error
     Ok(Some(Record { identity: stored.identity()?, claim: claim.into_owned() }))
 }
 
+/// Columns of a row of the time and the columns of `hapax.standing`.
+const EPOCH: usize = 2;
+const SHELF: usize = 8;
+const OPERATION_ID: usize = 15;
+
 /// Reads a row of the time and the columns of `hapax.standing`.
 fn read_row(row: &Row, session: &Standing) -> Result<Option<(Stored, Now)>, Error> {
     let Some(stored) = Stored::read(row, 1)? else { return Ok(None) };
@@ -84,6 +91,7 @@ struct Gathering<'a> {
     filter: &'a Filter,
     limit: usize,
     items: Vec<Record>,
+    damaged: Vec<Damaged>,
     bytes: usize,
     scanned: usize,
     place: Place,
@@ -91,7 +99,7 @@ struct Gathering<'a> {
 
 impl Gathering<'_> {
     fn is_full(&self) -> bool {
-        self.items.len() >= self.limit
+        self.items.len() + self.damaged.len() >= self.limit
             || self.scanned >= limits::PAGE_SCAN
             || self.bytes >= limits::PAGE_BYTES
     }
@@ -101,16 +109,28 @@ impl Gathering<'_> {
         i64::try_from(wanted).unwrap_or(1)
     }
 
-    /// Takes rows until the page is full.
+    /// Takes rows until the page is full. What cannot be read is named and passed by.
     fn take(&mut self, rows: &[Row], session: &Standing) -> Result<(), Error> {
         for row in rows {
             if self.is_full() {
                 break;
             }
-            let Some((stored, now)) = read_row(row, session)? else { continue };
             self.scanned += 1;
-            self.place = Place { shelf: stored.shelf, epoch: packed(stored.claim.epoch) };
-            let Some(record) = record(&stored, &now)? else { continue };
+            self.place = Place { shelf: get(row, SHELF)?, epoch: get(row, EPOCH)? };
+            let read = read_row(row, session).and_then(|read| match read {
+                Some((stored, now)) => record(&stored, &now),
+                None => Ok(None),
+            });
+            let record = match read {
+                Ok(Some(record)) => record,
+                Ok(None) => continue,
+                Err(error) => {
+                    let id: Uuid = get(row, OPERATION_ID)?;
+                    let id = OperationId::from_bytes(id.0).to_string();
+                    self.damaged.push(Damaged { id, error: format!("{error:#}") });
+                    continue;
+                }
+            };
             if filter::matches(self.filter, &record) {
                 if let State::Settled { outcome, .. } = &record.claim.state {
                     self.bytes += outcome.len();
@@ -123,7 +143,7 @@ impl Gathering<'_> {
 
     fn into_page(self, more: bool) -> Page<Record> {
         let next = more.then(|| self.place.write());
-        Page { items: self.items, next }
+        Page { items: self.items, next, damaged: self.damaged }
     }
 }
 
@@ -136,7 +156,8 @@ pub(super) async fn page(
     session: &Standing,
 ) -> Result<Page<Record>, Failure> {
     let limit = limit.clamp(1, MAX_PAGE);
-    let page = Gathering { filter, limit, items: Vec::new(), bytes: 0, scanned: 0, place };
+    let page =
+        Gathering { filter, limit, items: Vec::new(), damaged: Vec::new(), bytes: 0, scanned: 0, place };
     match filter.state {
         Some(StateName::Held | StateName::InDoubt | StateName::Released) => {
             unsettled(link, page, session).await
@@ -281,7 +302,7 @@ pub(super) async fn audit(link: &mut Link, before: u64, limit: usize) -> Result<
     let shown = &rows[..rows.len().min(limit)];
     let last: Option<i64> = shown.last().map(|row| get(row, 0)).transpose()?;
     let next = last.filter(|_| rows.len() > limit).map(|seq| seq.to_string());
-    Ok(Page { items: shown.iter().map(read_audit).collect::<Result<_, Error>>()?, next })
+    Ok(Page::new(shown.iter().map(read_audit).collect::<Result<_, Error>>()?, next))
 }
 
 /// Whether the audit keeps an outcome of this operation.

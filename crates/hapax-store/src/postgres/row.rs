@@ -339,7 +339,6 @@ pub(super) struct Stored {
     pub(super) watched: bool,
     /// Whether an operator is about to change it.
     pub(super) leaving: bool,
-    pub(super) shelf: i32,
     identity: Vec<u8>,
 }
 
@@ -383,7 +382,6 @@ impl Stored {
             holder,
             watched: get(row, at(11))?,
             leaving: get(row, at(12))?,
-            shelf: get(row, at(7))?,
             identity: get::<&[u8]>(row, at(17))?.to_vec(),
         }))
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 use hapax_core::claim::Verb;
 use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::{
-    ClaimRequest, Decision, Ending, Fingerprint, Inspect as _, Journal as _, Kind, LeafKey, Leaves,
-    Ledger as _, Operated, Outcome, Report, Verdict, View,
+    ClaimRequest, Decision, Ending, Filter, Fingerprint, Inspect as _, Journal as _, Kind, LeafKey, Leaves,
+    Ledger as _, Operated, Outcome, Report, StateName, Verdict, View,
 };
 use hapax_store::conformance::{DAY, granted, identity, ok};
 use hapax_store::embedded::Embedded;
@@ -431,6 +431,39 @@ async fn a_report_whose_events_cannot_be_written_changes_nothing() {
     assert_eq!(store.head(&Stream::new("receipts/acme").unwrap()).await.unwrap(), None);
     let alone = store.report(id, grant.epoch, settle, Vec::new()).await.unwrap();
     assert!(matches!(alone, Ending::Settled(_)), "{alone:?}");
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_be_read_is_named_and_keeps_no_listing_from_the_others_l17() {
+    let folder = closed(6).await;
+    let database = rusqlite::Connection::open(folder.path().join("hapax.db")).unwrap();
+    // Two have other values than their checksums say, and one lacks its outcome.
+    let spoil = |what: &str, place: usize| {
+        let row = format!("(SELECT id FROM claims ORDER BY id LIMIT 1 OFFSET {place})");
+        assert_eq!(database.execute(&what.replace("ROW", &row), []).unwrap(), 1, "{what}");
+    };
+    spoil("UPDATE claims SET quiet = quiet + 1 WHERE id = ROW", 1);
+    spoil("UPDATE claims SET identity = x'' WHERE id = ROW", 2);
+    spoil("DELETE FROM outcomes WHERE id = (SELECT outcome FROM claims WHERE id = ROW)", 4);
+    drop(database);
+    let store = Embedded::open_read_only(folder.path()).unwrap();
+    for state in [None, Some(StateName::Settled)] {
+        for limit in [1, 100] {
+            let filter = Filter { state, ..Filter::default() };
+            let (mut found, mut named, mut after) = (0, Vec::new(), None);
+            loop {
+                let page = store.list(&filter, after.as_deref(), limit).await.unwrap();
+                found += page.items.len();
+                named.extend(page.damaged);
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!((found, named.len()), (3, 3), "{named:?}");
+            assert!(named.iter().all(|record| record.id.starts_with("op_")), "{named:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use hapax_core::{
-    ClaimId, Decision, Doubt, Ending, Epoch, Error, Inspect as _, Ledger as _, Operated, Outcome, Ran,
-    Report, Terms, Verb, Verdict,
+    ClaimId, Decision, Doubt, Ending, Epoch, Error, Filter, Inspect as _, Ledger as _, Operated, Outcome,
+    Ran, Report, StateName, Terms, Verb, Verdict,
 };
 use hapax_store::Lifecycle as _;
 use hapax_store::conformance::{DAY, granted, ok, request};
@@ -35,6 +35,49 @@ async fn decided(operator: JoinHandle<Result<Operated, Error>>) -> Operated {
 
 async fn seen(store: &Postgres, id: ClaimId) -> Epoch {
     store.record(id).await.unwrap().unwrap().claim.epoch
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_be_read_is_named_and_keeps_no_listing_from_the_others_l17() {
+    let database = Database::fresh().await;
+    let (store, client) = (open(&database, by_hand()).await, connect(database.url()).await);
+    let mut whole = Vec::new();
+    for key in ["a", "b", "c"] {
+        whole.push(settle(&store, key, "done").await);
+        whole.push(hold(&store, &format!("{key}-runs")).await.0);
+    }
+    let mut broken = Vec::new();
+    for (claim, column) in [(whole.remove(2), "terms"), (whole.remove(2), "identity")] {
+        broken.push(store.record(claim).await.unwrap().unwrap().claim.operation_id.to_string());
+        let spoil = format!("UPDATE hapax.claims SET {column} = '\\x' WHERE digest = $1");
+        client.execute(&spoil, &[&&claim.as_bytes()[..]]).await.unwrap();
+    }
+    let tenant = Some("local".to_owned());
+    let filters = [
+        (Filter::default(), whole.len(), 2),
+        (Filter { tenant, ..Filter::default() }, whole.len(), 2),
+        (Filter { state: Some(StateName::Settled), ..Filter::default() }, 2, 2),
+        (Filter { state: Some(StateName::Held), ..Filter::default() }, 2, 1),
+        (Filter { key: Some("c".to_owned()), ..Filter::default() }, 1, 2),
+    ];
+    for (filter, expected, damaged) in filters {
+        for limit in [1, 100] {
+            let (mut found, mut named, mut after) = (Vec::new(), Vec::new(), None);
+            loop {
+                let page = store.list(&filter, after.as_deref(), limit).await.unwrap();
+                assert!(page.items.len() + page.damaged.len() <= limit);
+                found.extend(page.items.iter().map(|record| record.identity.claim_id()));
+                named.extend(page.damaged);
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert!(found.len() == expected && found.iter().all(|id| whole.contains(id)), "{filter:?}");
+            assert_eq!(named.len(), damaged, "{filter:?}: {named:?}");
+            assert!(named.iter().all(|record| broken.contains(&record.id)), "{named:?}");
+        }
+    }
 }
 
 /// A process whose table answers on and on, and has forgotten nothing: operators wait until the test speaks for it.

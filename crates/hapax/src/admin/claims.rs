@@ -110,7 +110,7 @@ pub(super) fn page_size(limit: Option<usize>) -> Result<usize, Error> {
 pub async fn list(store: &impl Inspect, which: &Which) -> Result<Value, Error> {
     let page = store.list(&which.filter()?, which.after.as_deref(), page_size(which.limit)?).await?;
     let claims: Vec<_> = page.items.iter().map(view::claim).collect();
-    Ok(json!({"claims": claims, "next": page.next}))
+    Ok(json!({"claims": claims, "next": page.next, "damaged": view::damaged(&page.damaged)}))
 }
 
 /// How many claims there are in each state.

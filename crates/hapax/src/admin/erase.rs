@@ -2,7 +2,7 @@
 //!
 //! One page of its claims for each request, so that no request takes long however much there is; whoever asks goes on with
 //! `next`. Keys stay used up, and what was reopened stays free. What runs or is in doubt has no answer yet: it is counted, and
-//! left for another time.
+//! left for another time. What cannot be read is named: nobody can say whose it is, or erase it.
 
 use bytes::Bytes;
 use hapax_core::{
@@ -18,6 +18,7 @@ use super::AdminState;
 use super::decide::{actor, reason};
 use super::endpoints::{Asked, Ran, ok};
 use super::refusal::Refusal;
+use super::view;
 use crate::limits;
 
 #[derive(Debug, Deserialize)]
@@ -66,7 +67,8 @@ async fn page(state: &AdminState, asked: &Asked) -> Result<Response<Bytes>, Refu
         actor,
         "an operator erased a subject's answers"
     );
-    ok(&json!({"erased": counted.erased, "left": counted.left, "next": found.next}))
+    let damaged = view::damaged(&found.damaged);
+    ok(&json!({"erased": counted.erased, "left": counted.left, "next": found.next, "damaged": damaged}))
 }
 
 /// All at once: each waits until every other instance has forgotten the answer (B7). What was erased has another epoch and

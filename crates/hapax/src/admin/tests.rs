@@ -24,7 +24,7 @@ impl KeyDesk for NoKeys {
     }
 
     fn list(&self, _: Option<String>, _: usize) -> Reply<'_, Page<KeyInfo>> {
-        Box::pin(async { Ok(Page { items: Vec::new(), next: None }) })
+        Box::pin(async { Ok(Page::new(Vec::new(), None)) })
     }
 
     fn revoke(&self, _: String) -> Reply<'_, bool> {

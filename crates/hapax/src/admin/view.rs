@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hapax_core::claim::SettledBy;
 use hapax_core::claim::audit::{About, AuditEvent};
-use hapax_core::{Claim, Counts, Outcome, Ran, Record, Rerun, State, Timestamp, Width};
+use hapax_core::{Claim, Counts, Damaged, Outcome, Ran, Record, Rerun, State, Timestamp, Width};
 use hapax_tower::Seal;
 use serde_json::{Map, Value, json};
 
@@ -40,6 +40,11 @@ pub fn claim(record: &Record) -> Value {
         told.extend(state(claim));
     }
     told
+}
+
+/// What a page has passed by.
+pub(super) fn damaged(damaged: &[Damaged]) -> Value {
+    damaged.iter().map(|record| json!({"id": record.id, "error": record.error})).collect()
 }
 
 /// What depends on the state.

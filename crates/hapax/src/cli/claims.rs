@@ -159,34 +159,42 @@ impl List {
             ..self.shelf.which()
         };
         let source = Source::open(&self.place.server, self.place.store.as_deref()).await?;
-        let (claims, next) = gathered(&source, which.clone(), self.limit).await?;
+        let Gathered { claims, damaged, next } = gathered(&source, which.clone(), self.limit).await?;
         source.close().await?;
         match self.place.json {
-            true => say::json(&json!({"claims": claims, "next": next})),
-            false => tell::list(&claims, next.as_deref(), &which),
+            true => say::json(&json!({"claims": claims, "next": next, "damaged": damaged})),
+            false => {
+                tell::list(&claims, next.as_deref(), &which)?;
+                tell::damaged(&damaged);
+                Ok(())
+            }
         }
     }
 }
 
+/// What a listing came to.
+struct Gathered {
+    claims: Vec<Value>,
+    damaged: Vec<Value>,
+    next: Option<String>,
+}
+
 /// Pages until there are enough claims, or no more. A page may be empty and still have a next one.
-async fn gathered(
-    source: &Source,
-    mut which: Which,
-    limit: usize,
-) -> Result<(Vec<Value>, Option<String>), Failed> {
-    let mut claims = Vec::new();
+async fn gathered(source: &Source, mut which: Which, limit: usize) -> Result<Gathered, Failed> {
+    let (mut claims, mut damaged) = (Vec::new(), Vec::new());
     for _ in 0..limits::REMOTE_PAGES {
         which.limit = Some((limit - claims.len()).min(MAX_PAGE));
         let mut page = source.list(&which).await?;
         if let Value::Array(more) = page["claims"].take() {
             claims.extend(more);
         }
+        damaged.extend(tell::take_damaged(&mut page));
         which.after = page["next"].as_str().map(str::to_owned);
         if which.after.is_none() || claims.len() >= limit {
             break;
         }
     }
-    Ok((claims, which.after))
+    Ok(Gathered { claims, damaged, next: which.after })
 }
 
 impl Show {

@@ -48,7 +48,7 @@ impl KeyDesk for RegistryDesk {
 
     fn list(&self, after: Option<String>, limit: usize) -> Reply<'_, Page<KeyInfo>> {
         Box::pin(async move {
-            let Page { items, next } = api_key::list(&self.store, after.as_deref(), limit).await?;
+            let Page { items, next, .. } = api_key::list(&self.store, after.as_deref(), limit).await?;
             let items = items.into_iter().filter(|key| key.revoked_at.is_none()).map(|key| KeyInfo {
                 id: key.id,
                 created: key.created_at,
@@ -65,7 +65,7 @@ impl KeyDesk for RegistryDesk {
                     expires: key.expires_at,
                 },
             });
-            Ok(Page { items: items.collect(), next })
+            Ok(Page::new(items.collect(), next))
         })
     }
 

@@ -283,7 +283,7 @@ impl KeyDesk for Registered {
                 };
                 KeyInfo { id: document.id.id().to_owned(), key, created: document.updated_at }
             };
-            Ok(Page { items: found.iter().take(limit).map(read).collect(), next })
+            Ok(Page::new(found.iter().take(limit).map(read).collect(), next))
         })
     }
 

@@ -6,7 +6,7 @@ use crate::claims_cli::Told;
 use crate::retention_cli::{DAY, kept_for, kept_since};
 use crate::rig::caller::{self, ALICE};
 use crate::rig::process::eventually;
-use crate::rig::{Ground, Hapax, Kind, Who};
+use crate::rig::{Database, Ground, Hapax, Kind, Who};
 
 async fn run(ground: &Ground, edge: &Hapax, args: &[&str]) -> Told {
     let url = format!("http://{}", edge.admin);
@@ -327,6 +327,36 @@ async fn an_answer_that_is_sealed_with_a_key_that_has_gone_is_told_to_be_so_b9()
     let told: serde_json::Value = serde_json::from_str(&json).unwrap();
     let why = told["outcome"]["unreadable"].as_str().unwrap_or_default();
     assert!(why.contains("sealed with a key that is not known here"), "{told:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_claim_on_postgres_keeps_operators_from_no_other_l17_b9() {
+    let database = Database::fresh().await;
+    let ground = Ground::at(database.url.clone()).await;
+    let edge = ground.serve().await;
+    let zoe = Who("acme", "web", "user:zoe");
+    let broken = edge.post("/charges", "broken", "{}", "").await.header("x-operation-id").unwrap().to_owned();
+    let hers =
+        async || edge.send(zoe, "POST /charges", &[("idempotency-key", "hers")], r#"{"iban": "zoe"}"#).await;
+    assert_eq!(hers().await.status, 201);
+    let spoil = "UPDATE hapax.claims SET terms = '\\x' WHERE replace(operation_id::text, '-', '') = ";
+    database.run(&format!("{spoil}'{}'", broken.strip_prefix("op_").unwrap())).await;
+    let named = |damaged: &Value| {
+        assert_eq!((damaged.as_array().unwrap().len(), damaged[0]["id"].as_str()), (1, Some(&*broken)));
+    };
+    let listed = json(&ground, &edge, &["claims", "list"]).await;
+    assert_eq!(listed["claims"].as_array().unwrap().len(), 1, "{listed}");
+    named(&listed["damaged"]);
+    let read = run(&ground, &edge, &["claims", "list", "--state", "settled"]).await;
+    assert!(read.code == 0 && read.err.contains(&format!("cannot be read: {broken}")), "{}", read.err);
+    let erase =
+        ["claims", "erase", "--tenant", "acme", "--subject", "user:zoe", "--reason", "asked", "--json"];
+    let told = run(&ground, &edge, &erase).await;
+    assert!(told.code == 1 && told.err.contains("perhaps they are this subject's"), "{}", told.err);
+    let counted: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!((&counted["erased"], &counted["left"]), (&1.into(), &0.into()), "{counted}");
+    named(&counted["damaged"]);
+    assert_eq!(hers().await.problem(), (409, "outcome-not-kept".into()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

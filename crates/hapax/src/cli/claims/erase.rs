@@ -4,6 +4,7 @@ use clap::{ArgGroup, Args as ClapArgs};
 use serde_json::{Map, Value, json};
 
 use super::decide::How;
+use super::tell;
 use crate::cli::remote::Remote;
 use crate::cli::{Failed, say};
 use crate::limits;
@@ -47,12 +48,13 @@ async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
     if let Value::Object(members) = &mut asked {
         members.extend(how.why.into_members());
     }
-    let (mut erased, mut left) = (0, 0);
+    let (mut erased, mut left, mut damaged) = (0, 0, Vec::new());
     let mut more = true;
     for _ in 0..limits::REMOTE_PAGES {
-        let page = remote.post("/v1/claims/erase", &asked, &["erased", "left", "next"]).await?;
+        let mut page = remote.post("/v1/claims/erase", &asked, &["erased", "left", "next"]).await?;
         erased += page["erased"].as_u64().unwrap_or_default();
         left += page["left"].as_u64().unwrap_or_default();
+        damaged.extend(tell::take_damaged(&mut page));
         asked["after"] = page["next"].clone();
         more = !page["next"].is_null();
         if !more {
@@ -60,17 +62,25 @@ async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
         }
     }
     let told = match how.json {
-        true => say::json(&json!({"erased": erased, "left": left})),
+        true => say::json(&json!({"erased": erased, "left": left, "damaged": damaged})),
         false => say::data(format!("{erased} answers erased; used keys stay used up, and free ones free")),
     };
     told.map_err(|failed| failed.and(format!("{erased} answers are erased")))?;
     if more {
         return Err(Failed::no("there is more to erase: say it again"));
     }
+    tell::damaged(&damaged);
+    let mut open = Vec::new();
     if left > 0 {
-        return Err(Failed::no(format!(
+        open.push(format!(
             "{left} claims run, or are in doubt: they may have an answer later; resolve them, then say it again"
-        )));
+        ));
     }
-    Ok(())
+    if !damaged.is_empty() {
+        open.push(format!("{} claims cannot be read: perhaps they are this subject's, too", damaged.len()));
+    }
+    match open.is_empty() {
+        true => Ok(()),
+        false => Err(Failed::no(open.join("\n"))),
+    }
 }

@@ -28,6 +28,21 @@ pub(super) fn list(claims: &[Value], next: Option<&str>, which: &Which) -> Resul
     Ok(())
 }
 
+/// What a page names as damaged; a server that is older names nothing.
+pub(super) fn take_damaged(page: &mut Value) -> Vec<Value> {
+    match page["damaged"].take() {
+        Value::Array(damaged) => damaged,
+        _ => Vec::new(),
+    }
+}
+
+/// What could not be read.
+pub(super) fn damaged(damaged: &[Value]) {
+    for record in damaged {
+        note(format!("cannot be read: {}: {}", clean(&text(record, "id")), clean(&text(record, "error"))));
+    }
+}
+
 fn nothing(which: &Which) -> &'static str {
     let narrowed = *which != Which { state: which.state.clone(), ..Which::default() };
     match which.state.as_deref() {
