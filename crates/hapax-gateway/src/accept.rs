@@ -40,6 +40,7 @@ pub use stream::Stream;
 
 use crate::limits;
 use crate::settings::Edge;
+use crate::socket::look_after;
 use slots::{Census, Here, Slots};
 
 /// Who is at the other end.
@@ -302,6 +303,7 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
+    look_after(&socket);
     socket.bind(&address.into())?;
     Ok(socket)
 }

@@ -42,11 +42,11 @@ pub(crate) const ANSWERS_AT_HAND: usize = 32;
 pub(crate) const RECONCILE: Duration = Duration::from_secs(5);
 /// The longest answer to that question.
 pub(crate) const RECONCILED: usize = 1 << 20;
-/// The silence in a tunnel after which the kernel asks whether the other end is still there; then how often, and how many times
-/// before it is not.
-pub(crate) const TUNNEL_SILENCE: Duration = Duration::from_secs(60);
-pub(crate) const TUNNEL_PROBE: Duration = Duration::from_secs(15);
-pub(crate) const TUNNEL_PROBES: u32 = 4;
+/// The silence on a connection after which the kernel asks whether the other end is still there; then how often, and how many
+/// times before it is not.
+pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+pub(crate) const SILENCE_PROBE: Duration = Duration::from_secs(15);
+pub(crate) const SILENCE_PROBES: u32 = 4;
 /// The longest head of a service's answer, in bytes.
 pub(crate) const ANSWER_HEAD: usize = 64 << 10;
 /// The longest trailers of a message, in bytes.

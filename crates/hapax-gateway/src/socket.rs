@@ -24,16 +24,6 @@ impl Socket {
         Socket::Tls(Box::new(stream.into()))
     }
 
-    /// Lets the kernel ask now and then whether the other end is still there, where nobody here would notice.
-    pub(crate) fn look_after(&self) {
-        let asking = TcpKeepalive::new()
-            .with_time(limits::TUNNEL_SILENCE)
-            .with_interval(limits::TUNNEL_PROBE)
-            .with_retries(limits::TUNNEL_PROBES);
-        // Without it a tunnel is no worse than before.
-        let _ = SockRef::from(self.tcp()).set_tcp_keepalive(&asking);
-    }
-
     /// The socket itself.
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
@@ -41,6 +31,17 @@ impl Socket {
             Socket::Tls(socket) => socket.get_ref().0,
         }
     }
+}
+
+/// Lets the kernel ask now and then whether the other end is still there: of a tunnel or an answer in which nothing comes for
+/// long, nobody here would notice. What a listener accepts is looked after as the listener is.
+pub(crate) fn look_after<'s>(socket: impl Into<SockRef<'s>>) {
+    let asking = TcpKeepalive::new()
+        .with_time(limits::SILENCE)
+        .with_interval(limits::SILENCE_PROBE)
+        .with_retries(limits::SILENCE_PROBES);
+    // Where it cannot be had, a connection may last longer than whoever made it.
+    let _ = socket.into().set_tcp_keepalive(&asking);
 }
 
 /// Reads what came before a socket was handed over; whether there was any left of it.

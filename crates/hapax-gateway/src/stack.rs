@@ -202,7 +202,12 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             let outbound = inbound.outbound(pool.settings())?;
             outbound.send(pool, attempt).await
         };
-        Ok(shared.protect.run(asked, reconcile, room, self.tasks.enter(), send).await)
+        let mut answered = shared.protect.run(asked, reconcile, room, self.tasks.enter(), send).await;
+        // What is not kept is passed on as it comes, and is waited for no longer at a time than for an answer (H5).
+        if let Body::Stream { rest, .. } = answered.response.body_mut() {
+            rest.end_after_silence(route.timeout());
+        }
+        Ok(answered)
     }
 
     /// Is there room for a new claim of this tenant (H12)? A retry of what is there already is none: it is answered from the

@@ -50,10 +50,7 @@ impl Asked {
                 let client = self.client;
                 tokio::spawn(async move {
                     let Some(mut client) = client.switched().await else { return };
-                    // Either side may be silent for as long as it likes, but not gone.
-                    client.look_after();
-                    service.look_after();
-                    // However it ends, both connections are closed.
+                    // Either side may be silent for as long as it likes, but not gone. However it ends, both connections are closed.
                     let _ = tokio::io::copy_bidirectional(&mut client, &mut service).await;
                 });
                 Ok(response.map(|()| Body::whole(bytes::Bytes::new())))

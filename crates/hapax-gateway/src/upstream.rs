@@ -48,7 +48,7 @@ pub enum Reached {
 pub enum FailedKind {
     /// No connection was made.
     Connect,
-    /// No connection was made in time.
+    /// No connection was made in time, or nothing more of an answer came.
     Timeout,
     /// The connection ended before the answer did.
     Closed,

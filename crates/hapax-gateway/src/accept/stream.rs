@@ -70,11 +70,6 @@ impl Stream {
         let _ = SockRef::from(self.socket.tcp()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Sees to it that the connection ends when the client is gone, now that no time-out of a request does.
-    pub(crate) fn look_after(&self) {
-        self.socket.look_after();
-    }
-
     fn write_ended(&mut self, written: &Poll<io::Result<usize>>) {
         if written.is_pending() {
             if !self.stalled {

@@ -3,15 +3,17 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
+use tokio::time::Sleep;
 
 use super::exchange::Conn;
-use super::{Failed, Pool};
+use super::{Failed, FailedKind, Pool, Reached};
 use crate::http1::sending::BodyError;
 
 /// Why a streamed request body ended early.
@@ -86,7 +88,17 @@ impl Body for Outgoing {
 /// The body of an answer. Polling it polls the connection; at its end the connection goes back to its pool. Dropped before,
 /// it closes the connection.
 #[must_use = "a body that is not read closes its connection"]
-pub struct Incoming(State);
+pub struct Incoming {
+    state: State,
+    silence: Option<Box<Silence>>,
+}
+
+/// How long nothing may come.
+struct Silence {
+    longest: Duration,
+    /// Runs while something is waited for.
+    ends: Option<Pin<Box<Sleep>>>,
+}
 
 enum State {
     Ended,
@@ -97,32 +109,51 @@ enum State {
 
 impl fmt::Debug for Incoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ended = matches!(self.0, State::Ended);
+        let ended = matches!(self.state, State::Ended);
         f.debug_struct("Incoming").field("ended", &ended).finish_non_exhaustive()
     }
 }
 
 impl Incoming {
     pub(super) fn new(mut conn: Box<Conn>, pool: &Pool) -> Self {
-        match conn.whole_body() {
-            None => Incoming(State::Flowing(conn, pool.clone())),
+        let state = match conn.whole_body() {
+            None => State::Flowing(conn, pool.clone()),
             Some(whole) => {
                 pool.put(conn);
-                Incoming(if whole.is_empty() { State::Ended } else { State::Whole(whole) })
+                if whole.is_empty() { State::Ended } else { State::Whole(whole) }
             }
+        };
+        Incoming { state, silence: None }
+    }
+
+    /// It breaks off when nothing of it has come for so long, from now on. Whoever does not read it does not wait for it.
+    pub(crate) fn end_after_silence(&mut self, longest: Duration) {
+        if matches!(self.state, State::Flowing(..)) {
+            self.silence = Some(Box::new(Silence { longest, ends: None }));
         }
     }
 
     fn finish(&mut self) {
-        if let State::Flowing(conn, pool) = std::mem::replace(&mut self.0, State::Ended) {
+        if let State::Flowing(conn, pool) = std::mem::replace(&mut self.state, State::Ended) {
             pool.put(conn);
         }
     }
 
     fn fail(&mut self) {
-        if let State::Flowing(_, pool) = std::mem::replace(&mut self.0, State::Ended) {
+        if let State::Flowing(_, pool) = std::mem::replace(&mut self.state, State::Ended) {
             pool.0.failed.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Nothing has come: for too long?
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Failed> {
+        let Some(silence) = &mut self.silence else { return Poll::Pending };
+        let longest = silence.longest;
+        let ends = silence.ends.get_or_insert_with(|| Box::pin(tokio::time::sleep(longest)));
+        ready!(ends.as_mut().poll(cx));
+        self.fail();
+        let cause = format!("nothing of the answer came for {longest:?}");
+        Poll::Ready(Failed { reached: Reached::Perhaps, kind: FailedKind::Timeout, cause })
     }
 }
 
@@ -132,16 +163,21 @@ impl Body for Incoming {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
         let this = self.get_mut();
-        let conn = match &mut this.0 {
+        let conn = match &mut this.state {
             State::Ended => return Poll::Ready(None),
             State::Whole(whole) => {
                 let whole = std::mem::take(whole);
-                this.0 = State::Ended;
+                this.state = State::Ended;
                 return Poll::Ready(Some(Ok(Frame::data(whole))));
             }
             State::Flowing(conn, _) => conn,
         };
-        let frame = std::task::ready!(conn.poll_body(cx));
+        let Poll::Ready(frame) = conn.poll_body(cx) else {
+            return this.poll_silence(cx).map(|failed| Some(Err(failed)));
+        };
+        if let Some(silence) = &mut this.silence {
+            silence.ends = None;
+        }
         match &frame {
             Some(Ok(_)) if !conn.is_read() => {}
             Some(Ok(_)) | None => this.finish(),
@@ -151,11 +187,11 @@ impl Body for Incoming {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, State::Ended)
+        matches!(self.state, State::Ended)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.state {
             State::Ended => SizeHint::with_exact(0),
             State::Whole(whole) => SizeHint::with_exact(whole.len() as u64),
             State::Flowing(conn, _) => conn.size_hint(),

@@ -11,7 +11,7 @@ use super::exchange::Conn;
 use super::wire::Wire;
 use super::{Failed, FailedKind, Shared, bare_host};
 use crate::limits;
-use crate::socket::Socket;
+use crate::socket::{Socket, look_after};
 
 /// Counts a connection as long as it lives.
 #[derive(Debug)]
@@ -48,6 +48,7 @@ impl Shared {
         };
         let stream = self.dial_any().await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
+        look_after(&stream);
         let Some((config, name)) = &self.tls else { return Ok(Wire::new(Socket::Plain(stream))) };
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(config));
         Ok(Wire::new(Socket::tls(connector.connect(name.clone(), stream).await.map_err(failed)?)))

@@ -111,11 +111,6 @@ impl Raw {
     pub(super) fn new(wire: Wire, first: Bytes, open: Open) -> Self {
         Raw { socket: wire.socket, first, _open: open }
     }
-
-    /// Sees to it that the connection ends when the service is gone, now that no time-out of a request does.
-    pub(crate) fn look_after(&self) {
-        self.socket.look_after();
-    }
 }
 
 impl AsyncRead for Raw {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax_gateway::settings::Upstream;
+use hapax_tower::{Keep, Rule};
 
 use crate::raw;
 use crate::world::{World, change_rule};
@@ -259,4 +260,60 @@ async fn half_an_answer_on_an_open_route_never_looks_whole_h11() {
     let got = world.ask("GET /charges", &world.alice, &[], "").await;
     assert_eq!((got.status, got.code().as_str()), (502, "upstream-unreachable"));
     assert_eq!(got.json()["executed"], "unknown");
+}
+
+/// Ends the caller's wait; long enough for whatever happens at once.
+const HASTE: Duration = Duration::from_millis(1_500);
+
+#[tokio::test]
+async fn an_answer_of_which_nothing_comes_any_more_comes_to_its_end_h5() {
+    type Change = fn(&mut Rule);
+    let cases: [(&str, Change); 5] = [
+        ("status=409;stall", |_| {}),
+        ("status=503;stall", |_| {}),
+        ("stall", |rule| rule.keep = Keep::Head),
+        ("stall", |rule| rule.keep = Keep::Fact),
+        ("length=1000;stall", |rule| rule.max_kept_response = 100),
+    ];
+    let mut running = tokio::task::JoinSet::new();
+    for (told, change) in cases {
+        running.spawn(async move {
+            let world = World::with(|settings| {
+                change_rule(settings, "raw", |rule| {
+                    rule.timeout = HASTE;
+                    change(rule);
+                });
+            })
+            .await;
+            let headers = [(KEY, "k-1"), ("x-do", told)];
+            let heard = world.hear_out(world.request("POST /raw", &world.alice, &headers, "x")).await;
+            assert_eq!(heard.statuses.len(), 1, "{told}: {}", heard.text);
+            let body = heard.text.split_once("\r\n\r\n").unwrap().1;
+            assert!(body.starts_with("answer"), "{told}: {}", heard.text);
+        });
+    }
+    running.join_all().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_takes_longer_than_the_wait_and_keeps_coming_is_whole_h5() {
+    let listener = raw::listener().await;
+    let port = listener.local_addr().unwrap().port();
+    let world = World::with(|settings| {
+        change_rule(settings, "raw", |rule| (rule.timeout, rule.keep) = (HASTE, Keep::Fact));
+        let upstream = Arc::new(Upstream::new("s", "127.0.0.1", port));
+        settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
+    })
+    .await;
+    let mut client = world.connect().await;
+    raw::write(&mut client, &world.request("POST /raw", &world.alice, &[(KEY, "k-1")], "")).await;
+    let mut service = raw::accept(&listener).await;
+    raw::head(&mut service).await;
+    raw::write(&mut service, "HTTP/1.1 201 Created\r\ncontent-length: 9\r\n\r\n").await;
+    raw::head(&mut client).await;
+    for piece in ["one", "two", "end"] {
+        tokio::time::sleep(HASTE / 2).await;
+        raw::write(&mut service, piece).await;
+        assert_eq!(raw::exactly(&mut client, 3).await, piece);
+    }
 }

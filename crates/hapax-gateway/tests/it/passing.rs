@@ -121,6 +121,25 @@ async fn a_tunnel_whose_peer_has_vanished_comes_to_its_end_h11() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_answer_whose_reader_or_writer_has_vanished_comes_to_its_end_h11() {
+    let (world, listener) = world().await;
+    let mut client = world.connect().await;
+    write(&mut client, &world.request("GET /charges/live", &world.alice, &[], "")).await;
+    let mut service = raw::accept(&listener).await;
+    head(&mut service).await;
+    write(&mut service, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n").await;
+    head(&mut client).await;
+    // Silence may last for as long as it likes.
+    let port = |address: std::io::Result<std::net::SocketAddr>| address.unwrap().port();
+    let clients = (world.gateway.address().port(), port(client.local_addr()));
+    let services = (port(service.peer_addr()), port(service.local_addr()));
+    for (local, remote) in [clients, services] {
+        crate::accept::until("the kernel looks after it", || is_watched(local, remote)).await;
+    }
+}
+
 #[tokio::test]
 async fn what_a_client_sends_behind_the_body_of_its_websocket_arrives_h11() {
     let (world, listener) = world().await;
