@@ -6,8 +6,10 @@
 use std::net::IpAddr;
 use std::str::FromStr as _;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hapax_core::{Identity, Ledger, OperationId, Registry, Scope, Source, Width};
+use hapax_exec::{Done, Reason};
 use hapax_tower::prefer::Prefer;
 use hapax_tower::{Code, Problem};
 use http::header::HeaderMap;
@@ -84,16 +86,44 @@ pub(crate) async fn answer<L: Ledger, R: Registry>(
     };
     let bound = match wait {
         true => Prefer::of(headers).wait.unwrap_or(limits::RECALL_WAIT).min(limits::RECALL_WAIT),
-        false => std::time::Duration::ZERO,
+        false => Duration::ZERO,
     };
+    match first_outcome(shared, identities, operation, bound).await? {
+        Some((identity, done)) => Ok(shared.protect.replay(&identity, &seen.method, &done)),
+        None => Err(Problem::new(Code::NotFound)),
+    }
+}
+
+/// The first of these claims that has an outcome. Only if none has does it matter why: what one method of a path has left in
+/// doubt or under way does not hide what another one kept, and is waited for only where nothing else is to be had.
+async fn first_outcome<L: Ledger, R: Registry>(
+    shared: &Shared<L, R>,
+    identities: Vec<Identity>,
+    operation: Option<OperationId>,
+    bound: Duration,
+) -> Result<Option<(Identity, Done)>, Problem> {
+    let (executor, by) = (shared.protect.executor(), Instant::now() + bound);
+    let at_first = if identities.len() == 1 { bound } else { Duration::ZERO };
+    let (mut under_way, mut failed) = (Vec::new(), None);
     for identity in identities {
-        match shared.protect.executor().recall(identity.claim_id(), operation, bound).await {
-            Ok(Some(done)) => return Ok(shared.protect.replay(&identity, &seen.method, &done)),
+        match executor.recall(identity.claim_id(), operation, at_first).await {
+            Ok(Some(done)) => return Ok(Some((identity, done))),
             Ok(None) => {}
-            Err(error) => return Err(Problem::from(&error)),
+            Err(error) if at_first < bound && matches!(error.reason(), Reason::InProgress) => {
+                under_way.push(identity);
+            }
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
-    Err(Problem::new(Code::NotFound))
+    for identity in under_way {
+        let left = by.saturating_duration_since(Instant::now());
+        match executor.recall(identity.claim_id(), operation, left).await {
+            Ok(Some(done)) => return Ok(Some((identity, done))),
+            Ok(None) => {}
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(None), |error| Err(Problem::from(&error)))
 }
 
 /// The claims that this key of this caller can have here: one for each route with this path that the caller reaches, whatever

@@ -141,6 +141,66 @@ async fn a_method_out_of_reach_does_not_hide_what_another_one_kept_h7() {
 }
 
 #[tokio::test]
+async fn a_claim_without_an_outcome_does_not_hide_what_another_method_kept_h7() {
+    let world = World::with(|settings| {
+        let put = Route {
+            rule: Some(Arc::new(Rule::new("charge.put").unwrap())),
+            method: Method::PUT,
+            ..settings.routes[0].clone()
+        };
+        settings.routes.insert(0, put);
+    })
+    .await;
+    let by_key = "GET /charges/by-idempotency-key/k-1";
+    // In doubt, the first of the two.
+    let headers = [("idempotency-key", "k-1"), ("x-do", "cut")];
+    assert_eq!(world.ask("PUT /charges", &world.alice, &headers, "{}").await.code(), "outcome-unknown");
+    assert_eq!(world.ask(by_key, &world.alice, &[], "").await.code(), "outcome-unknown");
+    let post = world.charge("k-1", "{}", &[]).await;
+    assert_eq!(post.status, 201);
+    for line in [by_key.to_owned(), format!("{by_key}/output")] {
+        let got = world.ask(&line, &world.alice, &[], "").await;
+        assert_eq!((got.status, got.text()), (201, post.text()), "{line}");
+    }
+    // Under way: nobody waits for it while there is an outcome.
+    let held = [("idempotency-key", "k-2"), ("x-do", "hold")];
+    let putting = world.ask("PUT /charges", &world.alice, &held, "{}");
+    let recalled = async {
+        world.service.reached(3).await;
+        let by_key = "GET /charges/by-idempotency-key/k-2";
+        let post = world.charge("k-2", "{}", &[]).await;
+        assert_eq!(world.ask(by_key, &world.alice, &[], "").await.text(), post.text());
+        world.service.let_go();
+    };
+    assert_eq!(tokio::join!(putting, recalled).0.status, 201);
+}
+
+#[tokio::test]
+async fn what_is_under_way_beside_a_doubt_is_waited_for_h7() {
+    let world = World::with(|settings| {
+        let rule = Some(Arc::new(Rule::new("charge.put").unwrap()));
+        let put = Route { rule, method: Method::PUT, ..settings.routes[0].clone() };
+        settings.routes.insert(0, put);
+    })
+    .await;
+    let headers = [("idempotency-key", "k-1"), ("x-do", "cut")];
+    assert_eq!(world.ask("PUT /charges", &world.alice, &headers, "{}").await.code(), "outcome-unknown");
+    let by_key = "GET /charges/by-idempotency-key/k-1";
+    let (post, got) = tokio::join!(world.charge("k-1", "{}", &[("x-do", "hold")]), async {
+        world.service.reached(2).await;
+        let at_once = world.ask(&format!("{by_key}/output"), &world.alice, &[], "").await;
+        assert_eq!(at_once.code(), "outcome-unknown");
+        let let_go = async {
+            // It is waited for by then, which nothing shows.
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            world.service.let_go();
+        };
+        tokio::join!(world.ask(by_key, &world.alice, &[], ""), let_go).0
+    });
+    assert_eq!((got.status, got.is_replay(), got.text()), (201, true, post.text()));
+}
+
+#[tokio::test]
 async fn a_key_may_stand_in_a_path_with_escapes_h7() {
     let world = World::start().await;
     let first = world.charge("a~b", "{}", &[]).await;
