@@ -31,7 +31,7 @@ pub const MAX_JSON_DEPTH: usize = 100;
 /// Most named headers, and most ignored pointers, in one fingerprint recipe.
 pub const MAX_RECIPE_ITEMS: usize = 64;
 
-/// Longest JSON pointer in a fingerprint recipe, in bytes.
+/// Longest JSON pointer in a fingerprint recipe, and to a leaf that is kept or told, in bytes.
 pub const MAX_POINTER_BYTES: usize = 1024;
 
 /// Most leaves of a JSON body whose keyed hashes are kept to explain a mismatch (H10).

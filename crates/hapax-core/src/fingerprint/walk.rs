@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use crate::json::{self, NotIJson, Pointer};
-use crate::limits::MAX_JSON_DEPTH;
+use crate::limits::{MAX_JSON_DEPTH, MAX_POINTER_BYTES};
 
 /// Members of objects that there is room for from the beginning.
 const COMMON_MEMBERS: usize = 24;
@@ -27,7 +27,7 @@ pub(super) enum Leaf<'a> {
 
 /// Who is shown the leaves.
 pub(super) trait Visit {
-    /// Tells places apart; the pointer is that of a member, an item or a leaf.
+    /// Tells places apart; the pointer is that of a leaf, or the last part of a member's.
     fn place(&self, pointer: &str) -> u64;
 
     /// A leaf and its place. A bit of `lists` is set for each part of the pointer that counts items: `/0` does not tell the
@@ -35,8 +35,8 @@ pub(super) trait Visit {
     fn leaf(&mut self, pointer: &str, place: u64, lists: u128, leaf: Leaf<'_>);
 }
 
-/// Shows at most `limit` leaves that are not ignored, in the order of the text; says whether those were all. `None` if the
-/// text has no canonical form, whatever was shown until then.
+/// Shows at most `limit` leaves that are not ignored, in the order of the text, and none whose pointer is longer than one of
+/// a recipe can be; says whether those were all. `None` if the text has no canonical form, whatever was shown until then.
 pub(super) fn walk(text: &[u8], ignored: &[Pointer], limit: usize, visit: &mut impl Visit) -> Option<bool> {
     // Once for the whole text, or the reader does it for every string.
     let text = std::str::from_utf8(text).ok()?;
@@ -67,7 +67,7 @@ struct Walk<'w, V> {
     pointer: String,
     /// Which parts of it count items; nothing is as deep as it has bits.
     lists: u128,
-    /// The places of the members of all objects that have begun and not ended.
+    /// The names of the members of all objects that have begun and not ended, as places below them.
     members: Vec<u64>,
     /// How many ignored parts the reader is in.
     unseen: usize,
@@ -81,6 +81,11 @@ impl<V: Visit> Walk<'_, V> {
     /// The leaf that the pointer names; its place, if that is known already.
     fn leaf(&mut self, place: Option<u64>, leaf: Leaf<'_>) {
         if self.unseen > 0 {
+            return;
+        }
+        // A long name is part of every pointer below it: whoever hashed them all would hash a body as often as it has leaves.
+        if self.pointer.len() > MAX_POINTER_BYTES {
+            self.whole = false;
             return;
         }
         match self.left.checked_sub(1) {
@@ -101,7 +106,7 @@ impl<V: Visit> Walk<'_, V> {
 /// One value, to be read.
 struct Value<'a, 'w, V> {
     walk: &'a mut Walk<'w, V>,
-    /// Only what has a name needs a place before it is known to be a leaf.
+    /// Where it is known already: a member of the outermost object has its name for a place.
     place: Option<u64>,
     depth: usize,
 }
@@ -202,11 +207,13 @@ impl<'de, V: Visit> Visitor<'de> for Value<'_, '_, V> {
         let first = walk.members.len();
         let mut seen = 0_usize;
         while let Some(()) = members.next_key_seed(Name(&mut walk.pointer))? {
-            let place = walk.visit.place(&walk.pointer);
-            walk.members.push(place);
+            // Names of one object are told apart without what they have in common, however many there are.
+            let name = walk.visit.place(&walk.pointer[parent..]);
+            walk.members.push(name);
+            let place = (parent == 0).then_some(name);
             let ignored = walk.is_ignored();
             walk.unseen += usize::from(ignored);
-            members.next_value_seed(Value { walk: &mut *walk, place: Some(place), depth })?;
+            members.next_value_seed(Value { walk: &mut *walk, place, depth })?;
             walk.unseen -= usize::from(ignored);
             seen += usize::from(!ignored);
             walk.pointer.truncate(parent);
@@ -254,5 +261,83 @@ impl Visitor<'_> for Name<'_> {
     fn visit_str<E>(self, name: &str) -> Result<(), E> {
         json::push_token(self.0, name);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::limits::MAX_LEAVES;
+
+    /// Counts what it is given to hash, and remembers where leaves are.
+    #[derive(Default)]
+    struct Counting {
+        hashed: Cell<usize>,
+        leaves: Vec<String>,
+    }
+
+    impl Visit for Counting {
+        fn place(&self, pointer: &str) -> u64 {
+            self.hashed.set(self.hashed.get() + pointer.len());
+            // Tells places apart as far as these bodies need it.
+            pointer.bytes().fold(7, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
+        }
+
+        fn leaf(&mut self, pointer: &str, _: u64, _: u128, _: Leaf<'_>) {
+            self.leaves.push(pointer.to_owned());
+        }
+    }
+
+    fn counted(body: &str) -> (Counting, Option<bool>) {
+        let mut counting = Counting::default();
+        let whole = walk(body.as_bytes(), &[], MAX_LEAVES, &mut counting);
+        (counting, whole)
+    }
+
+    #[test]
+    fn a_body_costs_as_much_as_it_is_long_and_not_its_length_times_that_of_a_name_h10() {
+        let (name, many) = ("n".repeat(10_000), 3_000);
+        let members = |value: &str| -> String {
+            let all: Vec<String> = (0..many).map(|number| format!("\"{number}\":{value}")).collect();
+            all.join(",")
+        };
+        let deep = |depth: usize| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+        for body in [
+            format!("{{\"{name}\":{{{}}}}}", members("1")),
+            format!("{{\"{name}\":{{{}}}}}", members("{}")),
+            format!("{{\"{name}\":[{}1]}}", "1,".repeat(many)),
+            format!("{{\"{name}\":{{{}}}}}", members(&deep(20))),
+            format!("{{\"{}\":{{{}}}}}", &name[..MAX_POINTER_BYTES - 8], members("1")),
+        ] {
+            let (counting, whole) = counted(&body);
+            assert_eq!(whole, Some(false));
+            let most = body.len() + MAX_LEAVES * MAX_POINTER_BYTES;
+            assert!(counting.hashed.get() <= most, "{} of {}", counting.hashed.get(), body.len());
+        }
+    }
+
+    #[test]
+    fn a_leaf_with_a_longer_pointer_than_a_recipe_can_have_is_left_out_h10() {
+        let name = |bytes: usize| "n".repeat(bytes);
+        let body = |bytes: usize| format!("{{\"a\":1,\"{}\":2,\"b\":{{\"c\":3}}}}", name(bytes));
+        let (counting, whole) = counted(&body(MAX_POINTER_BYTES - 1));
+        assert_eq!((counting.leaves.len(), whole), (3, Some(true)));
+        let (counting, whole) = counted(&body(MAX_POINTER_BYTES));
+        assert_eq!((counting.leaves, whole), (vec!["/a".to_owned(), "/b/c".to_owned()], Some(false)));
+    }
+
+    #[test]
+    fn a_name_that_is_there_twice_is_found_at_every_depth_and_length_k7() {
+        let long = "n".repeat(MAX_POINTER_BYTES);
+        for twice in
+            ["{\"a\":1,\"b\":2,\"a\":3}", "{\"x\":{\"a\":1,\"b\":{},\"a\":3}}", "[{\"a\":[],\"a\":[]}]"]
+        {
+            assert_eq!(counted(twice).1, None, "{twice}");
+            assert_eq!(counted(&twice.replace('a', &long)).1, None, "{twice}");
+            assert_eq!(counted(&format!("{{\"{long}\":{twice}}}")).1, None, "{twice}");
+        }
+        assert_eq!(counted("{\"a\":{\"a\":1},\"b\":{\"a\":1}}").1, Some(true));
     }
 }
