@@ -11,8 +11,8 @@ use crate::settings::Cors;
 /// Request headers that every allowed origin may send.
 const ALLOWED: &str = "authorization, content-type, idempotency-key, prefer";
 /// Answer headers that scripts may read.
-const EXPOSED: &str = "idempotent-replayed, idempotency-expires, idempotency-key-derived, idempotency-key-ignored, \
-                       location, retry-after, x-operation-id";
+const EXPOSED: &str = "idempotent-replayed, idempotency-body-not-kept, idempotency-expires, idempotency-key-derived, \
+                       idempotency-key-ignored, location, retry-after, x-operation-id";
 
 impl Cors {
     /// The origin of a request, if it is allowed.
@@ -54,6 +54,23 @@ impl Cors {
         headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
         if self.credentials {
             headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_tower::answer::{EPOCH, OURS};
+
+    use super::*;
+
+    /// Who cannot read that a body was not kept takes the empty one for the answer.
+    #[test]
+    fn scripts_can_read_and_the_guide_names_every_field_that_hapax_sets_for_callers_p7() {
+        let guide = include_str!("../../../docs/guides/edge.md").to_ascii_lowercase();
+        for name in OURS.iter().filter(|name| **name != EPOCH) {
+            assert!(EXPOSED.split(", ").any(|exposed| exposed == name.as_str()), "{name} is not exposed");
+            assert!(guide.contains(&format!("| `{name}")), "{name} is not in the guide");
         }
     }
 }

@@ -157,8 +157,8 @@ pub const BODY_NOT_KEPT: HeaderName = HeaderName::from_static("idempotency-body-
 /// The fencing number of a run (L4).
 pub const EPOCH: HeaderName = HeaderName::from_static("x-operation-epoch");
 
-/// Fields that only hapax may set on an answer.
-static OURS: [HeaderName; 7] =
+/// Fields that only hapax may set on an answer. All but the epoch, which is for services, are for callers.
+pub static OURS: [HeaderName; 7] =
     [crate::problem::OPERATION_ID, EPOCH, REPLAYED, EXPIRES, DERIVED, IGNORED, BODY_NOT_KEPT];
 
 /// Removes from a service's answer what concerns one connection, and what only hapax may say.

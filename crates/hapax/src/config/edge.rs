@@ -6,6 +6,7 @@ use std::time::Duration;
 use hapax_exec::Attach;
 use hapax_gateway::settings::{Cors, Edge, Tls};
 use hapax_tower::Rule;
+use hapax_tower::problem::DOCS;
 use http::HeaderName;
 
 use super::fields;
@@ -217,13 +218,18 @@ fn operations_prefix(text: &str) -> Result<String, String> {
     Ok(path)
 }
 
+/// Where the pages about problems are: somebody else's, or the edge's own. At any other path nobody serves them (H1).
 fn docs(text: &str) -> Result<String, String> {
-    let known = text.starts_with('/') || text.starts_with("https://") || text.starts_with("http://");
+    let known = text.starts_with("https://") || text.starts_with("http://") || text == DOCS;
     let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
+    if text.contains('@') {
+        return Err("remove user and password: every caller would be told them".into());
+    }
     if known && plain && text.ends_with('/') {
         return Ok(text.to_owned());
     }
-    Err("write a path or an http(s) URL that ends with a slash; the code of a problem follows it".into())
+    let own = format!("or remove it: the edge serves the pages at {DOCS}");
+    Err(format!("write an http(s) URL that ends with a slash; the code of a problem follows it; {own}"))
 }
 
 fn tls(section: &Section<'_>) -> Option<Tls> {

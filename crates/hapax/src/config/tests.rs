@@ -277,7 +277,7 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
             "edge.listen, edge.threads, edge.max_connections",
         ),
         (
-            "[edge]\nheader_timeout = \"7s\"\nidle_timeout = \"7s\"\ndocs = \"/d/\"",
+            "[edge]\nheader_timeout = \"7s\"\nidle_timeout = \"7s\"\ndocs = \"https://d.example/\"",
             "edge.header_timeout, edge.idle_timeout, edge.docs",
         ),
         ("[edge.tls]\ncert = \"c\"\nkey = \"k\"", "edge.tls"),

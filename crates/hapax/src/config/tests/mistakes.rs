@@ -229,6 +229,14 @@ fn a_path_or_method_with_tricks_is_refused_p2_p7() {
         one(&format!("[edge]\noperations_prefix = \"{own}\"\n"), "2:21", &["not below /.well-known/hapax"]);
     }
     one("[edge]\ndocs = \"/errors\"\n", "2:8", &["ends with a slash"]);
+    one("[edge]\ndocs = \"https://shop.example/errors\"\n", "2:8", &["ends with a slash"]);
+    // Nobody serves pages there, and `type` of every problem would lead nowhere (H1).
+    one("[edge]\ndocs = \"/help/errors/\"\n", "2:8", &["/help/errors/", "http(s) URL"]);
+    one("[edge]\ndocs = \"https://u:s3cret@h/\"\n", "2:8", &["(not shown)@h", "every caller"]);
+    for docs in ["https://shop.example/errors/", "http://h/?page=/", "/.well-known/hapax/errors/"] {
+        let text = format!("[edge]\ndocs = \"{docs}\"\n");
+        assert_eq!(loaded(&text).settings.edge.docs, docs);
+    }
 }
 
 #[test]
