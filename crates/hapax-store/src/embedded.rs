@@ -49,7 +49,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hapax_core::Error;
+use hapax_core::{Error, Timestamp};
 use rusqlite::Connection;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -125,6 +125,7 @@ impl Embedded {
         let (conn, meta) = open_database(&folder, mark.read())?;
         let at = folder.database();
         let prepare = || -> Result<_, Fault> {
+            warn_if_behind(clock.now(), meta.latest);
             let clock = Arc::new(Guarded::new(clock, meta.latest));
             let (memory, sessions) = begin(&conn, meta, &clock, options.term)?;
             let state = State::new(clock, sessions, Table::new(&options, false), &options);
@@ -201,6 +202,18 @@ fn open_database(folder: &Folder, marked: u64) -> Result<(Connection, Meta), Err
         )));
     }
     Ok((conn, meta))
+}
+
+/// Whoever had it open saw a later time than it is now: either the clock was ahead then, or it is behind now.
+fn warn_if_behind(now: Timestamp, latest: Timestamp) {
+    let behind = latest.since(now);
+    if behind > limits::CLOCK_BEHIND {
+        tracing::warn!(
+            seconds = behind.as_secs(),
+            "the clock is behind the latest time that the store has written: the store's time goes on from there, somewhat \
+             slower, until the clock has come up to it"
+        );
+    }
 }
 
 /// The first transaction: former sessions end, a new one starts, and epochs are set aside for it.

@@ -47,7 +47,13 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Records that one page of a filtered listing looks at.
 pub const PAGE_SCAN: usize = 10_000;
 
+/// A clock that was set back gains this part of what passes on the time that goes on from where it was (L12).
+pub const CLOCK_GAINS: i64 = 16;
+
 // The embedded store.
+
+/// How far the machine's clock may be behind the latest time that an embedded store has written before somebody is told.
+pub const CLOCK_BEHIND: Duration = Duration::from_secs(2);
 
 /// How long an embedded store's writer leaves it to those whom it has woken to wake the others of their thread.
 pub const WAKE_GRACE: Duration = Duration::from_millis(1);

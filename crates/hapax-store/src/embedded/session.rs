@@ -7,7 +7,7 @@
 //! is stepped forward, this process is alive as before: its session goes on for what is left of its term (L12).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,23 +16,26 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::Fault;
 use super::sum::Sum;
+use crate::clock::Onward;
 use crate::limits;
 
-/// A clock that never shows a time before the latest one that was shown or written (L12).
+/// A clock that never shows a time before the latest one that was shown or written, and goes on from there where it was set back
+/// (L12).
 pub(super) struct Guarded {
     inner: Arc<dyn Clock>,
-    latest: AtomicI64,
+    onward: Onward,
 }
 
 impl Guarded {
     pub(super) fn new(inner: Arc<dyn Clock>, floor: Timestamp) -> Self {
-        Guarded { inner, latest: AtomicI64::new(floor.as_micros()) }
+        let onward = Onward::from(floor, inner.elapsed());
+        Guarded { inner, onward }
     }
 
     /// The time of day.
     pub(super) fn now(&self) -> Timestamp {
-        let read = self.inner.now().as_micros();
-        Timestamp::from_micros(read.max(self.latest.fetch_max(read, Ordering::Relaxed)))
+        let read = self.inner.now();
+        self.onward.show(read, self.inner.elapsed())
     }
 
     /// Both clocks: first the one that counts suspend, so that a lease is never believed longer than it is.

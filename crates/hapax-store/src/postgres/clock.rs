@@ -26,8 +26,9 @@ pub(super) struct Reading {
 struct Step {
     /// By so much at the most.
     by: Duration,
-    /// What it showed when that was seen.
+    /// What it showed when that was seen, and boot time then.
     seen: Timestamp,
+    boot: Duration,
 }
 
 impl Reading {
@@ -48,13 +49,17 @@ impl Reading {
         // Who was last heard of before an earlier one is behind by both, unless its term has ended since then.
         let recent = self.step.filter(|step| time.since(step.seen.after(ahead)) < term);
         let by = time.since(self.time) + recent.map_or(Duration::ZERO, |step| step.by);
-        self.step = Some(Step { by, seen: time });
+        self.step = Some(Step { by, seen: time, boot: answered });
         self.time = self.time.after(ahead);
     }
 
     /// The same, and from now on the clock is measured from here.
     pub(super) fn follow(&mut self, time: Timestamp, asked: Duration, answered: Duration, term: Duration) {
         self.see(time, answered, term);
+        // Set back since: nobody is to be judged by a time that is to come. Who was heard of before has a term from now, again.
+        if let Some(step) = self.step.as_mut().filter(|step| time < step.seen && asked > step.boot) {
+            (step.seen, step.boot) = (time, answered);
+        }
         (self.time, self.asked) = (time, asked);
     }
 
@@ -145,6 +150,22 @@ mod tests {
         clock.see(at(2_200), boot(2_000), TERM);
         assert!(clock.judge(renewed(1_990)).until >= at(2_220));
         assert!(clock.judge(renewed(1_990)).until <= at(2_230));
+    }
+
+    #[test]
+    fn a_step_forward_that_was_taken_back_is_over_after_a_term_l12() {
+        let mut clock = Reading::new(at(2_000), boot(2_000));
+        clock.see(at(5_000), boot(2_000), TERM);
+        // Asked before the step was seen, and answered late: no step back.
+        clock.follow(at(2_000), boot(2_000), boot(2_001), TERM);
+        assert!(clock.judge(renewed(1_990)).until >= at(5_000));
+        clock.follow(at(2_002), boot(2_002), boot(2_002), TERM);
+        assert!(
+            clock.judge(renewed(1_990)).until >= at(2_020),
+            "what it has on the old scale is not taken away"
+        );
+        assert!(clock.judge(renewed(1_990)).until <= at(2_032));
+        assert_eq!(clock.judge(renewed(2_003)), renewed(2_003));
     }
 
     #[test]

@@ -151,9 +151,9 @@ async fn end_quiet(shared: &Arc<Shared>) -> Result<(), Error> {
 const AHEAD: &str =
     "SELECT id, last, until - last FROM hapax.sessions WHERE last > coalesce($1::bigint, hapax.clock())";
 
-/// Its last sign was at least a term ago.
+/// As if it had ended itself now.
 const END_QUIET: &str = "\
-    UPDATE hapax.sessions SET last = t.now - (until - last), until = t.now \
+    UPDATE hapax.sessions SET last = t.now, until = t.now \
     FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now) t WHERE id = $2 AND last = $3";
 
 const PRESENT_TALLY: &str = "\

@@ -105,6 +105,11 @@ async fn a_holder_that_died_before_the_clock_was_set_back_lapses_after_a_term_l1
     let (dead, living) = (on(&database, &clock).await, on(&database, &clock).await);
     let (sweeping, client) = (on(&database, &clock).await, connect(database.url()).await);
     let term = dead.session().term;
+    // It was ahead for a while, and that was seen.
+    clock.set(clock.now().after(10 * term));
+    for store in [&dead, &living, &sweeping] {
+        store.renew_session().await.unwrap();
+    }
     hold(&dead, "dead").await;
     hold(&living, "living").await;
     clock.set(Timestamp::from_micros(clock.now().as_micros() - micros(20 * term)));
