@@ -1,5 +1,6 @@
 //! One call: its request, its key, and its attempts from first to last.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -17,10 +18,9 @@ use crate::key::IdempotencyKey;
 use crate::limits;
 use crate::policy::RetryPolicy;
 
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A call that is being put together. Mistakes are told by [`CallBuilder::send`], before anything is sent.
-#[derive(Debug)]
 #[must_use = "nothing is sent before `send`"]
 pub struct CallBuilder {
     client: Client,
@@ -148,7 +148,7 @@ impl CallBuilder {
         let repeatable = decide::may_repeat(&self.method, key.is_some());
         let policy = if repeatable { self.policy } else { RetryPolicy::none() };
         let plain = self.client.shared.plain_409;
-        let ends = Instant::now() + self.deadline;
+        let ends = decide::ends(self.deadline);
         let mut sent = Sent { key: key.map(|key| key.to_string()), repeatable, ..Sent::nothing() };
         loop {
             let left = ends.saturating_duration_since(Instant::now());
@@ -212,6 +212,15 @@ impl CallBuilder {
         }
         answer.body = body.freeze();
         Ok(answer)
+    }
+}
+
+/// Without what is sent: path, headers and body may be secret.
+impl fmt::Debug for CallBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("CallBuilder");
+        shown.field("method", &self.method).field("key", &self.key).field("mistake", &self.mistake);
+        shown.field("policy", &self.policy).field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The client.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use hapax_core::Executed;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::answer::Answer;
-use crate::call::CallBuilder;
+use crate::call::{CallBuilder, KEY};
 use crate::error::{Error, Kind, Sent};
 use crate::intent::{Intent, Journal};
 use crate::key::IdempotencyKey;
@@ -33,7 +34,6 @@ pub struct Client {
     pub(crate) shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) http: reqwest::Client,
     pub(crate) base: String,
@@ -45,8 +45,17 @@ pub(crate) struct Shared {
     journal: Option<Journal>,
 }
 
+/// Without the URL and the headers, which may be secret.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Shared");
+        shown.field("policy", &self.policy).field("attempt_timeout", &self.attempt_timeout);
+        shown.field("deadline", &self.deadline).field("plain_409", &self.plain_409);
+        shown.field("journal", &self.journal).finish_non_exhaustive()
+    }
+}
+
 /// Sets up a [`Client`].
-#[derive(Debug)]
 pub struct ClientBuilder {
     base: String,
     http: Option<reqwest::Client>,
@@ -150,6 +159,16 @@ impl Client {
     }
 }
 
+/// Without the URL and the headers, which may be secret.
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("ClientBuilder");
+        shown.field("policy", &self.policy).field("attempt_timeout", &self.attempt_timeout);
+        shown.field("deadline", &self.deadline).field("plain_409", &self.plain_409);
+        shown.field("journal", &self.journal).finish_non_exhaustive()
+    }
+}
+
 impl ClientBuilder {
     /// Sends this `Authorization: Bearer` with every call.
     #[must_use]
@@ -214,10 +233,18 @@ impl ClientBuilder {
             .ok_or_else(|| {
                 Error::invalid("the base URL must start with http:// or https:// and name a host")
             })?;
+        if base.query().is_some() || base.fragment().is_some() {
+            return Err(Error::invalid("the base URL has no query and no fragment: paths come behind it"));
+        }
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
             let name = HeaderName::try_from(name.as_str())
                 .map_err(|_| Error::invalid(format!("{name:?} is no header name")))?;
+            if name == KEY {
+                return Err(Error::invalid(
+                    "a key belongs to one call: give it with CallBuilder::key, so that no other call has it",
+                ));
+            }
             let mut value = HeaderValue::try_from(value.as_str())
                 .map_err(|_| Error::invalid(format!("the value of {name} cannot be sent in a header")))?;
             value.set_sensitive(name == http::header::AUTHORIZATION);

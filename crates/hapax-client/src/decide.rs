@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hapax_core::Executed;
 use http::{HeaderMap, Method, StatusCode};
+use tokio::time::Instant;
 
 use crate::client::Plain409;
 use crate::error::{Error, Kind};
+use crate::limits;
 use crate::policy::RetryPolicy;
 use crate::retry_after;
 
@@ -61,6 +63,11 @@ pub(crate) fn is_retryable(status: StatusCode, code: Option<&str>, plain: Plain4
         (409, None) => plain == Plain409::InProgress,
         (status, _) => is_retryable_status(status),
     }
+}
+
+/// When a call that begins now is over, whatever was tried until then.
+pub(crate) fn ends(deadline: Duration) -> Instant {
+    Instant::now() + deadline.min(limits::LONGEST_DEADLINE)
 }
 
 /// How long to wait before the next attempt; `None` if there is none. What a server asks for goes before what was planned,

@@ -14,6 +14,8 @@ pub(crate) const JITTER: f64 = 0.1;
 pub(crate) const ATTEMPT: Duration = Duration::from_secs(30);
 /// The longest time for one call with all its attempts.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+/// A longer deadline is none: no clock reaches it.
+pub(crate) const LONGEST_DEADLINE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// The longest answer.
 pub(crate) const ANSWER: usize = 64 << 20;
 /// The longest name of an intent.

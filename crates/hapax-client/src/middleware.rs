@@ -13,19 +13,18 @@
 
 use std::time::Duration;
 
-use http::header::HeaderName;
-use http::{Extensions, HeaderValue, Method, StatusCode};
+use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode};
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 use tokio::time::Instant;
 
+use crate::call::KEY;
 use crate::client::Plain409;
 use crate::decide;
+use crate::error::{Error, Kind};
 use crate::key::IdempotencyKey;
 use crate::limits;
 use crate::policy::RetryPolicy;
-
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Gives every `POST` and `PATCH` a key, unless the request has one, and makes attempts again where that is safe and can help.
 ///
@@ -50,7 +49,7 @@ impl SafeRetries {
         SafeRetries { policy, deadline: limits::DEADLINE, plain_409: Plain409::default() }
     }
 
-    /// The longest time for one request with all its attempts.
+    /// The longest time until there is an answer, with all attempts. A time-out of one attempt is the reqwest client's to set.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -77,6 +76,7 @@ impl Middleware for SafeRetries {
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
+        check(request.headers())?;
         let changes = matches!(*request.method(), Method::POST | Method::PATCH);
         let wants_none = extensions.get::<NoKey>().is_some();
         if changes
@@ -87,17 +87,21 @@ impl Middleware for SafeRetries {
             request.headers_mut().insert(KEY, key);
         }
         let may_repeat = decide::may_repeat(request.method(), request.headers().contains_key(KEY));
-        let ends = Instant::now() + self.deadline;
+        let ends = decide::ends(self.deadline);
         let mut attempt = 1;
         loop {
             let again =
                 if may_repeat && attempt < self.policy.max_attempts() { request.try_clone() } else { None };
-            let answered = next.clone().run(request, extensions).await;
-            let Some(again) = again else { return answered };
+            let is_last = again.is_none();
+            let attempted = async {
+                let response = next.clone().run(request, extensions).await?;
+                if is_last { Ok((response, false)) } else { self.look_at(response).await }
+            };
+            let answered = tokio::time::timeout_at(ends, attempted).await.unwrap_or_else(|_| Err(too_late()));
+            let Some(again) = again else { return answered.map(|(response, _)| response) };
             let left = ends.saturating_duration_since(Instant::now());
             let (pause, answered) = match answered {
-                Ok(response) => {
-                    let (response, retryable) = self.look_at(response).await?;
+                Ok((response, retryable)) => {
                     let told = Some((response.status(), response.headers()));
                     let pause = retryable.then(|| decide::pause(&self.policy, attempt, told, left)).flatten();
                     (pause, Ok(response))
@@ -115,6 +119,27 @@ impl Middleware for SafeRetries {
             attempt += 1;
         }
     }
+}
+
+/// A key of the caller's own, in whatever form its server takes: one line, and not empty. A server that took it for no key would
+/// do the work at every attempt (C1).
+fn check(headers: &HeaderMap) -> Result<()> {
+    let mut lines = headers.get_all(KEY).iter().map(HeaderValue::as_bytes);
+    let is_empty = |line: &[u8]| line.iter().all(|byte| *byte == b'"' || byte.is_ascii_whitespace());
+    match (lines.next(), lines.next()) {
+        (None, _) => Ok(()),
+        (Some(line), None) if !is_empty(line) => Ok(()),
+        (Some(_), None) => Err(wrong("the Idempotency-Key is empty: give one, or none")),
+        (Some(_), Some(_)) => Err(wrong("there is more than one Idempotency-Key")),
+    }
+}
+
+fn wrong(what: &str) -> reqwest_middleware::Error {
+    reqwest_middleware::Error::middleware(Error::invalid(what))
+}
+
+fn too_late() -> reqwest_middleware::Error {
+    reqwest_middleware::Error::middleware(Error::new(Kind::Network, "no answer within the deadline"))
 }
 
 impl SafeRetries {

@@ -44,7 +44,7 @@ async fn resume(client: &Client, made: &Made) -> Result<(), Error> {
             Ok(answer) if (200..300).contains(&answer.status()) => record(intent.name(), &answer),
             // A refusal is kept like any other answer, and a recall hands it out: a 402 is no charge.
             Ok(answer) => refused(intent.name(), &answer),
-            // It was carried out, but its answer was not kept: the body of the error has its `first_status`.
+            // It came to an end, but its answer was not kept: `error.executed()` is what its status alone tells.
             Err(error) if error.code() == Some("outcome-not-kept") => {
                 ask_a_person(&intent, "its answer was not kept");
                 continue;

@@ -79,7 +79,35 @@ async fn mistakes_are_told_before_anything_is_sent_c1() {
     for base in ["", "ftp://a", "127.0.0.1:80", "http://"] {
         assert!(Client::builder(base).build().is_err(), "{base:?}");
     }
+    for tail in ["/?a=1", "?a", "/#a", "/v1#"] {
+        let base = format!("{}{tail}", server.url());
+        assert!(Client::builder(&base).build().is_err(), "every path would be lost behind it: {base}");
+    }
+    assert!(
+        Client::builder(server.url()).header("Idempotency-Key", "k").build().is_err(),
+        "all calls would share it"
+    );
     assert_eq!(server.came().len(), 0);
+}
+
+#[tokio::test]
+async fn a_deadline_may_be_as_long_as_a_duration_can_be_c3() {
+    let server = Server::start([Do::Answer(503, "", "")]).await;
+    let built = Client::builder(server.url()).policy(quick(3)).deadline(Duration::MAX);
+    let client = built.attempt_timeout(Duration::MAX).build().unwrap();
+    assert_eq!(client.post("/a").send().await.unwrap().attempts(), 2);
+}
+
+#[test]
+fn what_is_sent_along_is_shown_by_nothing_that_is_put_together_c8() {
+    let builder =
+        Client::builder("http://me:SECRET@127.0.0.1:1").bearer("SECRET").header("x-api-key", "SECRET");
+    let shown = format!("{builder:?}");
+    let client = builder.build().unwrap();
+    let call = client.post("/a?token=SECRET").header("authorization", "SECRET").body("SECRET");
+    let shown = format!("{shown}{client:?}{call:?}");
+    assert!(!shown.contains("SECRET"), "{shown}");
+    assert!(shown.contains("RetryPolicy"), "{shown}");
 }
 
 #[tokio::test]

@@ -34,6 +34,36 @@ async fn a_key_of_the_callers_own_stays_and_no_key_means_one_attempt_c8() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_none_is_an_error_before_anything_is_sent_c1_c8() {
+    let server = Server::start([Do::Answer(503, "", "")]).await;
+    for none in ["", " ", "\"\"", "\" \""] {
+        let sent = client().post(server.url()).header("idempotency-key", none).send().await;
+        assert!(sent.unwrap_err().is_middleware(), "{none:?}");
+    }
+    let two = client().post(server.url()).header("idempotency-key", "a").header("idempotency-key", "b");
+    assert!(two.send().await.unwrap_err().is_middleware());
+    assert_eq!(server.came().len(), 0, "a server that takes it for none would do it at every attempt");
+    let quoted = client().post(server.url()).header("idempotency-key", "\"order-42\"").send().await;
+    assert_eq!((quoted.unwrap().status().as_u16(), server.came().len()), (200, 2));
+}
+
+#[tokio::test]
+async fn an_attempt_that_never_ends_ends_with_the_deadline_c3_c8() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    for deadline in [Duration::from_millis(200), Duration::from_millis(1)] {
+        let retries = SafeRetries::default().deadline(deadline);
+        let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(retries).build();
+        let sent = tokio::time::timeout(Duration::from_secs(20), client.post(&url).body("ten").send()).await;
+        assert!(sent.expect("it ends by itself").is_err());
+    }
+    let server = Server::start([]).await;
+    let retries = SafeRetries::default().deadline(Duration::MAX);
+    let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(retries).build();
+    assert_eq!(client.post(server.url()).send().await.unwrap().status().as_u16(), 200);
+}
+
+#[tokio::test]
 async fn a_request_that_is_still_running_is_asked_again_and_other_conflicts_are_handed_on_whole_c8() {
     let problem = "content-type: application/problem+json\r\n";
     let server = Server::start([Do::Answer(409, problem, "{\"code\":\"in-progress\"}")]).await;
