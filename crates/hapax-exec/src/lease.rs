@@ -4,13 +4,16 @@
 //! hand it to [`Owed`], which goes on until the ledger has heard it. So a cancelled call is dealt with at once, not when its
 //! lease lapses (E3, L13).
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use hapax_core::journal::Append;
 use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report};
+use tokio::time::timeout;
 
+use crate::limits;
 use crate::owed::{Debt, Owed};
-use crate::spool::Entry;
+use crate::spool::{self, Entry, Spool};
 
 /// A claim that was sent and not answered yet.
 pub(crate) struct Asking<'a, L: Ledger> {
@@ -73,6 +76,11 @@ impl<L: Ledger> Lease<L> {
         self.spooled = entry;
     }
 
+    /// The place that [`report`](Self::report) has found for the outcome.
+    pub(crate) fn place(&self) -> Option<Arc<Entry>> {
+        self.spooled.clone()
+    }
+
     /// Sends a report. One that ends the lease stays due until the ledger has confirmed it.
     pub(crate) async fn report(
         &mut self,
@@ -80,11 +88,34 @@ impl<L: Ledger> Lease<L> {
         report: Report,
         events: Vec<Append>,
     ) -> Result<Ending, Error> {
+        self.tell(ledger, report, events, None).await
+    }
+
+    /// Sends a report. An outcome that the ledger takes long to confirm is put into the spool meanwhile (L15).
+    pub(crate) async fn tell(
+        &mut self,
+        ledger: &L,
+        report: Report,
+        events: Vec<Append>,
+        spool: Option<&Spool>,
+    ) -> Result<Ending, Error> {
         let ends = !matches!(report, Report::Renew | Report::Cleared);
         if ends {
             self.due = Some((report.clone(), events.clone()));
         }
-        let mut ending = ledger.report(self.claim, self.epoch, report.clone(), events).await;
+        let mut ending = {
+            let mut telling = pin!(ledger.report(self.claim, self.epoch, report.clone(), events));
+            match spool {
+                None => telling.await,
+                Some(spool) => match timeout(limits::SPOOL_AFTER, telling.as_mut()).await {
+                    Ok(ending) => ending,
+                    Err(_) => {
+                        self.take_place(spool);
+                        telling.await
+                    }
+                },
+            }
+        };
         if ending.as_ref().is_err_and(|error| error.kind() == Kind::Conflict) {
             // The journal has moved on without us, but the outcome is true all the same: it is kept without the events.
             self.due = Some((report.clone(), Vec::new()));
@@ -92,9 +123,27 @@ impl<L: Ledger> Lease<L> {
         }
         match &ending {
             Ok(Ending::Renewed { .. }) | Err(_) => {}
-            Ok(_) => self.due = None,
+            Ok(ending) => {
+                if let Some(entry) = self.spooled.clone() {
+                    // What cannot be found out is taken for refused, and set aside.
+                    let of = (self.claim, self.epoch);
+                    let settled = spool::is_settled_for_good(ledger, of, ending).await.unwrap_or(false);
+                    entry.heard_meanwhile(settled);
+                    self.spooled = None;
+                }
+                self.due = None;
+            }
         }
         ending
+    }
+
+    /// A spool that is full has no place: then it is as if there were none.
+    fn take_place(&mut self, spool: &Spool) {
+        let Some((Report::Settle(outcome, retention), events)) = &self.due else { return };
+        if let Ok(entry) = spool.reserve(self.claim, self.epoch, outcome, *retention, events) {
+            entry.clone().write_meanwhile();
+            self.spooled = Some(entry);
+        }
     }
 }
 

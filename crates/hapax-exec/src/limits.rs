@@ -26,6 +26,12 @@ pub const SILENCE_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Dura
 /// well are bounded by the spool.
 pub const OWED: usize = 65_536;
 
+/// Claims that nobody wants any more and whose fate is asked about; beyond it a lease lapses instead, if there is one.
+pub const UNWANTED: usize = 16_384;
+
+/// How long such a claim is asked about where the ledger is there and cannot say: what is wrong with it may pass.
+pub const UNWANTED_FAULTY_FOR: Duration = Duration::from_secs(5);
+
 /// First and longest pause between two tries to deliver an owed report.
 pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -35,6 +41,10 @@ pub const OWED_PAUSE_FAULTY: Duration = Duration::from_secs(60);
 /// How long a report is owed that is in memory alone: by then every lease it could belong to has been judged by others. One that
 /// lies in the spool is owed until the ledger has it, or for this long after the executor is gone (L13).
 pub const OWED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// When an outcome that the ledger has not confirmed yet goes to the spool as well: whatever ends the process does not take it
+/// along from then on (L15).
+pub const SPOOL_AFTER: Duration = Duration::from_secs(1);
 
 /// Outcomes in a spool (L15).
 pub const SPOOL_FILES: usize = 10_000;

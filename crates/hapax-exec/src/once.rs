@@ -299,7 +299,7 @@ impl<L: Ledger> Executor<L> {
     async fn settle(&self, held: &mut Held<L>, outcome: Outcome, events: Vec<Append>) -> Result<Done, Error> {
         fail::fail_point!("once.settling");
         let report = Report::Settle(outcome.clone(), held.call.retention);
-        let ending = match held.lease.report(&self.ledger, report, events).await {
+        let ending = match held.lease.tell(&self.ledger, report, events, self.spool.as_ref()).await {
             Ok(ending) => ending,
             Err(error) => return Err(Box::pin(self.keep_for_later(held, error)).await),
         };
@@ -320,14 +320,15 @@ impl<L: Ledger> Executor<L> {
     /// The work has answered and the ledger is away: the outcome goes to the spool before the caller is told (L15). If this is
     /// dropped meanwhile, the lease owes the report, and knows of the place in the spool.
     async fn keep_for_later(&self, held: &mut Held<L>, error: hapax_core::Error) -> Error {
-        let (claim, operation_id) = (held.claim(), held.grant.operation_id);
+        let (claim, epoch, operation_id) = (held.claim(), held.grant.epoch, held.grant.operation_id);
         let unknown = Error::new(Reason::OutcomeUnknown { doubt: None }).about(operation_id);
         let (Some(spool), Some((Report::Settle(outcome, retention), events))) =
             (&self.spool, held.lease.due())
         else {
             return unknown.because(format!("{error:#}"));
         };
-        let written = match spool.reserve(claim, held.grant.epoch, outcome, *retention, events) {
+        let reserve = || spool.reserve(claim, epoch, outcome, *retention, events);
+        let written = match held.lease.place().map_or_else(reserve, Ok) {
             Ok(entry) => {
                 held.lease.spooled(Some(entry.clone()));
                 entry.write().await

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::late::Contradicted;
 use crate::limits;
-use crate::spool::Entry;
+use crate::spool::{self, Entry};
 
 /// Something the ledger must still hear.
 #[derive(Debug)]
@@ -31,6 +31,10 @@ impl Debt {
             Debt::Abandon(request) => request.identity.claim_id(),
             Debt::Report { claim, .. } => *claim,
         }
+    }
+
+    fn is_unwanted(&self) -> bool {
+        matches!(self, Debt::Abandon(_))
     }
 
     /// Whether it is bounded by the spool, where it has a place.
@@ -57,6 +61,9 @@ impl Debt {
             (true, false) => {
                 tracing::error!(%claim, %why, "an outcome was given up: the ledger never heard it")
             }
+            (false, _) if self.is_unwanted() => {
+                tracing::warn!(%claim, %why, "a claim was given up: a lease, if any, ends with this process or with max_run")
+            }
             (false, _) => {
                 tracing::warn!(%claim, %why, "a report was given up: the lease ends with this process or with max_run")
             }
@@ -71,6 +78,8 @@ struct Debts<L> {
     ledger: L,
     contradicted: Contradicted,
     room: Arc<Semaphore>,
+    /// For claims that nobody wants: whoever asks again and again in vain takes no room from reports.
+    unwanted: Arc<Semaphore>,
     sender: Mutex<Option<mpsc::UnboundedSender<Taken>>>,
 }
 
@@ -80,12 +89,14 @@ type Taken = (Debt, Option<OwnedSemaphorePermit>);
 impl<L: Ledger> Owed<L> {
     pub(crate) fn new(ledger: L, contradicted: Contradicted) -> Self {
         let room = Arc::new(Semaphore::new(limits::OWED));
-        Owed(Arc::new(Debts { ledger, contradicted, room, sender: Mutex::default() }))
+        let unwanted = Arc::new(Semaphore::new(limits::UNWANTED));
+        Owed(Arc::new(Debts { ledger, contradicted, room, unwanted, sender: Mutex::default() }))
     }
 
     /// Takes a debt over. Where even that is impossible, the lease lapses instead.
     pub(crate) fn owe(&self, debt: Debt) {
-        let room = self.0.room.clone().try_acquire_owned().ok();
+        let room = if debt.is_unwanted() { &self.0.unwanted } else { &self.0.room };
+        let room = room.clone().try_acquire_owned().ok();
         if room.is_none() && !debt.has_place() {
             return debt.give_up(&"too many reports wait for the ledger");
         }
@@ -145,7 +156,7 @@ async fn deliver_all<L: Ledger>(
 
 /// Tries until the ledger has heard it, or until it is given up. What lies in the spool never is (L13, L15).
 async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Debt) {
-    let (since, mut faulty) = (Instant::now(), false);
+    let (since, mut faulty) = (Instant::now(), None);
     let (mut pause, mut longest) = limits::OWED_PAUSE;
     let ending = loop {
         let error = match pay(&ledger, &mut debt).await {
@@ -155,11 +166,18 @@ async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Deb
         if !debt.is_spooled() && since.elapsed() >= limits::OWED_FOR {
             return debt.give_up(&error);
         }
-        // As long as this process lives, its lease does not lapse by itself: also what is refused is tried again.
-        if error.kind() != Kind::Unavailable && !faulty {
-            let claim = debt.claim();
-            tracing::error!(%claim, %error, "the ledger is there and cannot take a report: it is tried again");
-            (faulty, longest) = (true, limits::OWED_PAUSE_FAULTY);
+        if error.kind() != Kind::Unavailable {
+            let refused = *faulty.get_or_insert_with(Instant::now);
+            // The claim may be damaged for good, and every caller who retries owes one more.
+            if debt.is_unwanted() && refused.elapsed() >= limits::UNWANTED_FAULTY_FOR {
+                return debt.give_up(&error);
+            }
+            // As long as this process lives, its lease does not lapse by itself: also what is refused is tried again.
+            if !debt.is_unwanted() && longest != limits::OWED_PAUSE_FAULTY {
+                let claim = debt.claim();
+                tracing::error!(%claim, %error, "the ledger is there and cannot take a report: it is tried again");
+                longest = limits::OWED_PAUSE_FAULTY;
+            }
         }
         sleep(pause).await;
         pause = (pause * 2).min(longest);
@@ -173,24 +191,21 @@ async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Deb
 
 /// Gives how a report ended.
 async fn pay<L: Ledger>(ledger: &L, debt: &mut Debt) -> Result<Option<Ending>, Error> {
-    match debt {
-        Debt::Abandon(request) => {
-            // Asking again with the same attempt finds out whether the first command arrived. If it is granted now, it is
-            // given back, and the tombstone keeps a straggling first command from being granted to nobody.
-            if let Verdict::Granted(grant) = ledger.claim(request.clone()).await? {
-                let claim = request.identity.claim_id();
-                ledger.report(claim, grant.epoch, Report::Release(Ran::No), Vec::new()).await?;
-            }
-            Ok(None)
-        }
-        Debt::Report { claim, epoch, report, events, spooled } => {
-            let ending = tell(ledger, (*claim, *epoch), report, events).await?;
-            if let Some(entry) = spooled.take() {
-                entry.settled();
-            }
-            Ok(Some(ending))
-        }
+    if let Debt::Abandon(request) = debt {
+        // Asking again with the same attempt finds out whether the first command arrived. If it is granted now, it is given
+        // back, and the tombstone keeps a straggling first command from being granted to nobody.
+        let claim = request.identity.claim_id();
+        let Verdict::Granted(grant) = ledger.claim(request.clone()).await? else { return Ok(None) };
+        // From here on there is a lease, and its end is owed like any other's.
+        let report = Report::Release(Ran::No);
+        *debt = Debt::Report { claim, epoch: grant.epoch, report, events: Vec::new(), spooled: None };
     }
+    let Debt::Report { claim, epoch, report, events, spooled } = debt else { return Ok(None) };
+    let of = (*claim, *epoch);
+    let Some(entry) = spooled else { return tell(ledger, of, report, events).await.map(Some) };
+    let (ending, settled) = spool::settle(ledger, of, report, events).await?;
+    entry.heard(settled);
+    Ok(Some(ending))
 }
 
 /// Reports, with the events that belong to it. Where the journal has moved on without them, the report is true all the same, and
@@ -222,14 +237,20 @@ mod tests {
     use super::*;
     use crate::spool::Spool;
 
+    fn request(key: &str) -> ClaimRequest {
+        let (operation, key) = (Operation::new("charge").unwrap(), Key::new(key).unwrap());
+        let identity = Identity::new(Source::Derived, Scope::local(), Width::Subject, operation, key);
+        ClaimRequest::new(identity, Fingerprint::of_bytes(b"10 EUR"))
+    }
+
     /// A ledger that goes away after it has granted a claim, and the settle that it must still hear.
     async fn owing() -> (Faulty<Memory>, ClaimId, Epoch, Report) {
         let ledger = Faulty::new(Memory::open(Options::default()));
-        let (operation, key) = (Operation::new("charge").unwrap(), Key::new("order-42").unwrap());
-        let identity = Identity::new(Source::Derived, Scope::local(), Width::Subject, operation, key);
-        let claim = identity.claim_id();
-        let asked = ledger.claim(ClaimRequest::new(identity, Fingerprint::of_bytes(b"10 EUR"))).await;
-        let Verdict::Granted(grant) = asked.unwrap() else { panic!("expected a grant") };
+        let request = request("order-42");
+        let claim = request.identity.claim_id();
+        let Verdict::Granted(grant) = ledger.claim(request).await.unwrap() else {
+            panic!("expected a grant")
+        };
         ledger.set_away(true);
         let outcome = Outcome::Succeeded("paid".into());
         (ledger, claim, grant.epoch, Report::Settle(outcome, Retention::Forever))
@@ -320,5 +341,71 @@ mod tests {
         }
         drop(all);
         assert_eq!(owed.0.room.available_permits(), limits::OWED, "what is spooled takes no room in memory");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_cannot_be_read_is_not_asked_about_for_long_l13() {
+        let (lines, _guard) = Lines::listen();
+        let ledger = Faulty::new(Memory::open(Options::default()));
+        let request = request("order-42");
+        let claim = request.identity.claim_id();
+        ledger.damage(claim);
+        let since = Instant::now();
+        deliver(ledger.clone(), Contradicted::default(), Debt::Abandon(request)).await;
+        assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
+        assert!(ledger.claims() > 3, "what is wrong may pass: {}", ledger.claims());
+        let told = lines.told();
+        assert!(told.contains("was given up") && told.contains(&claim.to_string()), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_granted_to_nobody_is_given_back_although_that_is_refused_for_minutes_l13() {
+        let ledger = Faulty::new(Memory::open(Options::default()));
+        let request = request("order-42");
+        let claim = request.identity.claim_id();
+        ledger.refuse_reports(12);
+        let since = Instant::now();
+        deliver(ledger.clone(), Contradicted::default(), Debt::Abandon(request)).await;
+        assert!(since.elapsed() > Duration::from_secs(60), "{:?}", since.elapsed());
+        assert!(matches!(ledger.peek(claim).await, Ok(Some(View::Released { .. }))));
+    }
+
+    #[tokio::test]
+    async fn claims_that_nobody_wants_take_no_room_from_reports_l13() {
+        let (lines, _guard) = Lines::listen();
+        let (ledger, claim, epoch, report) = owing().await;
+        let owed = Owed::new(ledger.clone(), Contradicted::default());
+        // One caller who tries again and again while the ledger is away does that.
+        for _ in 0..limits::OWED {
+            owed.owe(Debt::Abandon(request("again and again")));
+        }
+        let before = lines.told();
+        owed.owe(Debt::Report { claim, epoch, report, events: Vec::new(), spooled: None });
+        assert_eq!(lines.told().replace(&before, ""), "", "there is room for it");
+        ledger.set_away(false);
+        while !matches!(ledger.peek(claim).await, Ok(Some(View::Settled(_)))) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_spooled_outcome_that_is_refused_after_the_start_is_set_aside_l15() {
+        let (lines, _guard) = Lines::listen();
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        let (_theirs, claim, epoch, report) = owing().await;
+        keep(&spool, claim, epoch, &report).await;
+        // Another ledger, which knows nothing of the claim, and says so at the second time.
+        let other = Faulty::new(Memory::open(Options::default()));
+        other.refuse_reports(1);
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        for debt in spool.settle_all(&other, &Contradicted::default()).await.unwrap() {
+            deliver(other.clone(), Contradicted::default(), debt).await;
+        }
+        assert_eq!(other.reports(), 2);
+        let left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).collect();
+        assert!(left.len() == 1 && left[0].extension().is_some_and(|is| is == "refused"), "{left:?}");
+        assert!(lines.told().contains("set aside as .refused"), "{}", lines.told());
     }
 }

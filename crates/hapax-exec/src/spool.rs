@@ -103,7 +103,7 @@ impl Spool {
         for path in self.files()? {
             let content =
                 fs::read(&path).map_err(|error| broken("the spool cannot be read", &path, &error))?;
-            let uncleared = |error: std::io::Error| broken("the spool cannot be cleared", &path, &error);
+            let uncleared = |error| broken("the spool cannot be cleared", &path, &error);
             let Some(Spooled { claim, epoch, outcome, retention, mut events }) = format::decode(&content)
             else {
                 fs::rename(&path, path.with_extension(UNREADABLE)).map_err(uncleared)?;
@@ -127,23 +127,23 @@ impl Spool {
                     continue;
                 }
             };
-            if settled {
-                fs::remove_file(&path).map_err(uncleared)?;
-            } else {
-                fs::rename(&path, path.with_extension(REFUSED)).map_err(uncleared)?;
-                refused += 1;
-            }
+            clear(&path, settled).map_err(uncleared)?;
+            refused += usize::from(!settled);
             contradicted.heard(ledger, (claim, epoch), &outcome, &ending).await;
         }
         if refused > 0 {
-            tracing::error!(
-                refused,
-                folder = %self.folder.display(),
-                "outcomes in the spool were refused and set aside as .{REFUSED}: either their claims have changed hands, or this \
-                 is another ledger than theirs; then rename them to .outcome and start on theirs"
-            );
+            self.tell_refused(refused);
         }
         Ok(owed)
+    }
+
+    fn tell_refused(&self, refused: usize) {
+        tracing::error!(
+            refused,
+            folder = %self.folder.display(),
+            "outcomes in the spool were refused and set aside as .{REFUSED}: either their claims have changed hands, or this \
+             is another ledger than theirs; then rename them to .outcome and start on theirs"
+        );
     }
 
     /// The place of an outcome that an earlier process has written.
@@ -181,14 +181,28 @@ impl Entry {
         }
     }
 
+    /// Writes it while somebody waits for something else.
+    pub(crate) fn write_meanwhile(self: Arc<Self>) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn_blocking(move || self.write_here());
+        }
+    }
+
+    /// The same as [`heard`](Self::heard), by a thread where waiting for the disk holds up no other request.
+    pub(crate) fn heard_meanwhile(self: Arc<Self>, settled: bool) {
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || self.heard(settled))),
+            Err(_) => self.heard(settled),
+        }
+    }
+
     fn write_here(&self) -> Result<(), Error> {
         let mut stage = lock(&self.stage);
-        let Stage::Reserved(content) = mem::replace(&mut *stage, Stage::Over) else { return Ok(()) };
-        let written = write_synced(&self.spool.folder, &self.path, &content);
-        if written.is_err() {
+        let Stage::Reserved(content) = &*stage else { return Ok(()) };
+        if let Err(error) = write_synced(&self.spool.folder, &self.path, content) {
             self.remove();
+            return Err(broken("the spool cannot be written", &self.path, &error));
         }
-        written.map_err(|error| broken("the spool cannot be written", &self.path, &error))?;
         *stage = Stage::Written;
         Ok(())
     }
@@ -198,15 +212,19 @@ impl Entry {
         matches!(*lock(&self.stage), Stage::Written)
     }
 
-    /// The ledger has it: it need not be here, nor be written any more. Waits while it is being written.
-    pub(crate) fn settled(&self) {
+    /// The ledger has answered: it need not be here, nor be written any more, or it is set aside. Waits while it is being
+    /// written.
+    pub(crate) fn heard(&self, settled: bool) {
         if let Stage::Written = mem::replace(&mut *lock(&self.stage), Stage::Over) {
-            self.remove();
+            // A file that stays behind is reported again by the next process, which changes nothing.
+            let cleared = clear(&self.path, settled);
+            if cleared.is_ok() && !settled {
+                self.spool.tell_refused(1);
+            }
         }
     }
 
     fn remove(&self) {
-        // A file that stays behind is settled again by the next process, which changes nothing.
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_file(self.path.with_extension(WRITING));
     }
@@ -222,8 +240,16 @@ impl Drop for Entry {
     }
 }
 
+/// Takes the file of an outcome away that the ledger has; sets one aside that it has refused.
+fn clear(path: &Path, settled: bool) -> std::io::Result<()> {
+    match settled {
+        true => fs::remove_file(path),
+        false => fs::rename(path, path.with_extension(REFUSED)),
+    }
+}
+
 /// Reports an outcome from the spool; whether its file is not needed any more.
-async fn settle<L: Ledger>(
+pub(crate) async fn settle<L: Ledger>(
     ledger: &L,
     of: (ClaimId, Epoch),
     report: &Report,
@@ -236,7 +262,7 @@ async fn settle<L: Ledger>(
 
 /// Whether nothing is lost with the file: the ledger has the outcome, or its audit has because an operator had settled the
 /// claim, or it must not be kept because the claim was erased.
-async fn is_settled_for_good<L: Ledger>(
+pub(crate) async fn is_settled_for_good<L: Ledger>(
     ledger: &L,
     (claim, epoch): (ClaimId, Epoch),
     ending: &Ending,
@@ -285,7 +311,7 @@ mod tests {
     }
 
     fn settled(entry: Arc<Entry>) {
-        entry.settled();
+        entry.heard(true);
     }
 
     #[test]
@@ -313,7 +339,7 @@ mod tests {
         let spool = Spool::open(folder.path().to_owned()).unwrap();
         let entry = reserve(&spool, 1).unwrap();
         assert_eq!(lock(&spool.taken).files, 1, "room is taken before it is written");
-        entry.settled();
+        entry.heard(true);
         entry.write_here().unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         drop(entry);

@@ -136,7 +136,8 @@ impl Embedded {
         mark.write(memory.meta.batch);
         memory.merge.sift(&conn, &at);
         let (log, copier) = Log::new(&conn, &at)?;
-        start(&folder, &options, Writer { conn, memory, state, space, log, mark, lock }, copier)
+        let files = folder.files(&lock)?;
+        start(&folder, &options, Writer { conn, memory, state, space, log, mark, lock, files }, copier)
     }
 
     /// Opens a store for reading, beside the process that writes it or without one (B8). Changes nothing.

@@ -32,6 +32,9 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Claims that one sweep visits at most.
 pub const SWEEP_CHUNK: usize = 500;
 
+/// For how many times as long as its last round took the sweeper of a memory store pauses at least.
+pub const SWEEP_REST: u32 = 50;
+
 /// A turn to sweep PostgreSQL that ends later than this from now was given before the server's clock was set back.
 pub const SWEEP_TURN_AHEAD: Duration = Duration::from_secs(30);
 
@@ -204,7 +207,7 @@ pub const VISIT_AFTER: Duration = Duration::from_secs(5);
 pub const TALLY_CHUNK: usize = 10_000;
 
 /// How long PostgreSQL's memory-table invalidations are kept; a process that was silent for longer than its table is valid
-/// starts with an empty table anyway.
+/// starts with an empty table anyway, and so does one that misses some because the server's clock was set forward.
 pub const INVALIDATIONS_KEPT: Duration = Duration::from_secs(60);
 
 /// How long the row of an ended session is kept: a process that was away for that long finds its claims lost, not lapsed.

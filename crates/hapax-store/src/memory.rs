@@ -3,6 +3,7 @@
 //! It keeps what the rules decided under one mutex, which is never held across an await. Several handles on one world
 //! ([`Memory::join`]) stand for several processes on one store.
 
+mod sweeper;
 mod world;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,7 @@ use crate::clock::SystemClock;
 use crate::hub::{Hub, Watch};
 use crate::options::Options;
 use crate::{Lifecycle, limits};
+use sweeper::Sweeper;
 use world::World;
 
 /// A handle on a world in memory, with a session of its own.
@@ -41,7 +43,11 @@ impl Memory {
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
         let mut world = World::default();
         let session = world.start_session(clock.now(), &options);
-        Memory { world: Arc::new(Mutex::new(world)), hub: Hub::default(), clock, options, session }
+        let (world, hub) = (Arc::new(Mutex::new(world)), Hub::default());
+        if options.sweeper {
+            Sweeper { world: Arc::downgrade(&world), hub: hub.clone(), clock: clock.clone() }.start();
+        }
+        Memory { world, hub, clock, options, session }
     }
 
     /// Another session on the same world, as another process would have it.

@@ -169,7 +169,7 @@ fn live(
         let shared = match reading {
             true => set_up_reading(address, options).await.inspect(start_reading),
             false => match set_up(address, options).await {
-                Ok((shared, renewals)) => start(&shared, renewals).map(|()| shared),
+                Ok((shared, renewals, link)) => start(&shared, renewals, link).map(|()| shared),
                 Err(error) => Err(error),
             },
         };
@@ -200,7 +200,11 @@ async fn always_a_timer() {
     }
 }
 
-async fn set_up(address: Address, options: Options) -> Result<(Arc<Shared>, mpsc::Receiver<Beat>), Error> {
+/// Gives the connection along, for the heart.
+async fn set_up(
+    address: Address,
+    options: Options,
+) -> Result<(Arc<Shared>, mpsc::Receiver<Beat>, Link), Error> {
     let mut link = Link::open_bare(&address, None).await?;
     schema::check_server(&mut link).await.map_err(Failure::into_error)?;
     let ready = match options.create {
@@ -213,7 +217,7 @@ async fn set_up(address: Address, options: Options) -> Result<(Arc<Shared>, mpsc
     let known = session::open(&mut link, options.term, options.clock.as_ref()).await;
     let standing = Standing::new(known.map_err(Failure::into_error)?, options.term, options.clock.clone());
     let (renewals, asked) = mpsc::channel(BEATS_WAITING);
-    Ok((Arc::new(Shared::new(options, database, standing, renewals)), asked))
+    Ok((Arc::new(Shared::new(options, database, standing, renewals)), asked, link))
 }
 
 /// Without a session, and with nobody who could be granted anything.
@@ -233,14 +237,14 @@ fn start_reading(shared: &Arc<Shared>) {
     tokio::task::spawn_local(read::serve(shared.clone()));
 }
 
-fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Beat>) -> Result<(), Error> {
+fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Beat>, link: Link) -> Result<(), Error> {
     use tokio::task::spawn_local;
     for _ in 0..limits::BATCHES_IN_FLIGHT {
         let its = shared.clone();
         start_thread("hapax-batch", move |runtime| live_for_batches(&runtime, its))
             .inspect_err(|_| shared.close())?;
     }
-    spawn_local(session::beat(shared.clone(), renewals));
+    spawn_local(session::beat(shared.clone(), renewals, link));
     for _ in 0..limits::DESK_CONNECTIONS {
         spawn_local(desk::serve(shared.clone()));
     }

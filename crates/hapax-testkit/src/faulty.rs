@@ -28,6 +28,7 @@ struct Faults {
     lost_reports: AtomicUsize,
     last_reports: AtomicUsize,
     refused_reports: AtomicUsize,
+    damaged: Mutex<Option<ClaimId>>,
     time_left: Mutex<Option<Duration>>,
     claims: AtomicUsize,
     reports: AtomicUsize,
@@ -35,6 +36,7 @@ struct Faults {
     locates: AtomicUsize,
     after_claim: Mutex<Option<Meanwhile>>,
     after_peek: Mutex<Option<Meanwhile>>,
+    before_report: Mutex<Option<Meanwhile>>,
 }
 
 /// What happens while somebody is not looking.
@@ -72,6 +74,11 @@ impl<L: Ledger> Faulty<L> {
         self.faults.refused_reports.store(number, Ordering::SeqCst);
     }
 
+    /// This claim cannot be read.
+    pub fn damage(&self, claim: ClaimId) {
+        *lock(&self.faults.damaged) = Some(claim);
+    }
+
     /// So many reports are carried out and answered, then it is away.
     pub fn go_away_after_reports(&self, number: usize) {
         self.faults.last_reports.store(number, Ordering::SeqCst);
@@ -103,6 +110,15 @@ impl<L: Ledger> Faulty<L> {
         Fut: Future<Output = ()> + Send + 'static,
     {
         *lock(&self.faults.after_peek) = Some(Box::new(|| Box::pin(meanwhile())));
+    }
+
+    /// This happens before the next report is carried out.
+    pub fn before_next_report<F, Fut>(&self, meanwhile: F)
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        *lock(&self.faults.before_report) = Some(Box::new(|| Box::pin(meanwhile())));
     }
 
     /// How many claims were asked for.
@@ -160,6 +176,9 @@ impl<L: Ledger> Ledger for Faulty<L> {
     async fn claim(&self, request: ClaimRequest) -> Result<Verdict, Error> {
         self.faults.claims.fetch_add(1, Ordering::SeqCst);
         self.reachable()?;
+        if *lock(&self.faults.damaged) == Some(request.identity.claim_id()) {
+            return Err(Error::corrupt("the claim cannot be read"));
+        }
         let verdict = self.ledger.claim(request).await;
         happen(&self.faults.after_claim).await;
         if take(&self.faults.lost_claims) {
@@ -176,6 +195,7 @@ impl<L: Ledger> Ledger for Faulty<L> {
         events: Vec<Append>,
     ) -> Result<Ending, Error> {
         self.faults.reports.fetch_add(1, Ordering::SeqCst);
+        happen(&self.faults.before_report).await;
         self.reachable()?;
         if take(&self.faults.refused_reports) {
             return Err(Error::internal("the ledger refused a report"));

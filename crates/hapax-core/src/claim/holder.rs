@@ -87,11 +87,11 @@ fn release(claim: &Claim, reported: Ran, now: &Now) -> (Change, Ending) {
     }
 }
 
-/// When the work was last heard of. Where this attempt did not run and an earlier one may have, that had been silent for as long
-/// as `quiet` says when this one was granted.
+/// When the work was last heard of. Where this attempt did not run and an earlier one may have, that has been silent for as long
+/// as `quiet` says since before this one was granted. It is not dated back further: the tombstone counts from here.
 fn last_sign(claim: &Claim, reported: Ran, now: &Now) -> Timestamp {
     match reported {
-        Ran::No if claim.earlier_may_have_run => claim.granted_at.before(claim.terms.quiet),
+        Ran::No if claim.earlier_may_have_run => now.time.before(claim.terms.quiet),
         _ => now.time,
     }
 }

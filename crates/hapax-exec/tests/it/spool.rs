@@ -8,10 +8,12 @@ use hapax_core::{
     Decision, Doubt, Executed, Inspect as _, Journal as _, Ledger as _, Operated, Outcome, Report, Retention,
     Verb, View,
 };
-use hapax_exec::{Attempt, Ended, Executor, How, Settings};
+use hapax_exec::{Attempt, Done, Ended, Error, Executor, How, Settings};
 use hapax_store::Options;
 use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::faults::an_event;
 use crate::{Effects, call, claim_id, eventually};
@@ -148,6 +150,95 @@ async fn a_call_that_is_dropped_while_it_is_spooled_is_settled_and_leaves_nothin
         .await;
     }
     eventually("the spool is empty", async || waiting(folder.path()).is_empty()).await;
+}
+
+/// A call whose work is done, and whose ledger says nothing about it before it is let go.
+fn stuck(
+    executor: &Executor<Faulty<Memory>>,
+    ledger: &Faulty<Memory>,
+) -> (JoinHandle<Result<Done, Error>>, oneshot::Sender<()>) {
+    let (let_go, held) = oneshot::channel();
+    ledger.before_next_report(|| async { drop(held.await) });
+    let executor = executor.clone();
+    let work = |_| async { Ended::succeeded("paid") };
+    (tokio::spawn(async move { executor.once(call("k"), work).await }), let_go)
+}
+
+#[tokio::test]
+async fn an_outcome_that_the_ledger_is_long_in_confirming_is_on_disk_meanwhile_l15() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Faulty::new(Memory::open(Options::default()));
+    let executor = spooling(&ledger, folder.path()).await;
+    let written = || waiting(folder.path()).iter().any(|name| name.ends_with(".outcome"));
+
+    // Whoever ends the process now, however, leaves the outcome to the next one.
+    let (ended, let_go) = stuck(&executor, &ledger);
+    eventually("the outcome is on disk", async || written()).await;
+    assert!(!ended.is_finished(), "the ledger may still confirm it");
+    let copy = tempfile::tempdir().unwrap();
+    for name in waiting(folder.path()) {
+        std::fs::copy(folder.path().join(&name), copy.path().join(&name)).unwrap();
+    }
+    ended.abort();
+    let _ = ended.await;
+    drop(let_go);
+    let next = spooling(&ledger, copy.path()).await;
+    let done = next.once(call("k"), |_| async { Ended::succeeded("again") }).await.unwrap();
+    assert_eq!((done.how, done.value), (How::Replayed, Outcome::Succeeded("paid".into())));
+    eventually("the spool is empty", async || waiting(folder.path()).is_empty()).await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_confirmed_late_or_not_at_all_leaves_one_file_or_none_l15() {
+    for away in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Faulty::new(Memory::open(Options::default()));
+        let executor = spooling(&ledger, folder.path()).await;
+        let (ended, let_go) = stuck(&executor, &ledger);
+        eventually("the outcome is on disk", async || !waiting(folder.path()).is_empty()).await;
+        ledger.set_away(away);
+        drop(let_go);
+        match ended.await.unwrap() {
+            Ok(done) => assert_eq!((away, done.how), (false, How::Executed)),
+            Err(error) => {
+                assert_eq!((away, error.code(), error.executed()), (true, "outcome-pending", Executed::Yes));
+                assert_eq!(waiting(folder.path()).len(), 1);
+            }
+        }
+        ledger.set_away(false);
+        eventually("the spool is empty", async || waiting(folder.path()).is_empty()).await;
+        assert!(matches!(ledger.peek(claim_id("k")).await, Ok(Some(View::Settled(_)))));
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_refused_late_is_set_aside_unless_the_audit_keeps_it_l8_l15() {
+    for purged in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = memory();
+        let ledger = Faulty::new(store.clone());
+        let executor = spooling(&ledger, folder.path()).await;
+        let (ended, let_go) = stuck(&executor, &ledger);
+        let written = || waiting(folder.path()).iter().any(|name| name.ends_with(".outcome"));
+        eventually("the outcome is on disk", async || written()).await;
+        let mut seen = store.record(claim_id("k")).await.unwrap().unwrap().claim.epoch;
+        store.report(claim_id("k"), seen, Report::Doubt(Doubt::Stated), vec![]).await.unwrap();
+        let by_hand = Verb::Settle(Outcome::Succeeded("by hand".into()), Retention::Forever);
+        for verb in [Some(by_hand), purged.then_some(Verb::Purge)].into_iter().flatten() {
+            let decision = Decision { seen, verb, actor: "ann".into(), reason: "asked the bank".into() };
+            let decided = store.decide(claim_id("k"), decision).await.unwrap();
+            let Operated::Done(epoch) = decided else { panic!("{decided:?}") };
+            seen = epoch.unwrap_or(seen);
+        }
+        drop(let_go);
+        let _ = ended.await.unwrap();
+        eventually("the file is gone or set aside", async || !written()).await;
+        let left = waiting(folder.path());
+        assert_eq!(
+            left.iter().map(|name| name.ends_with(".refused")).collect::<Vec<_>>(),
+            vec![true; purged.into()]
+        );
+    }
 }
 
 /// Runs one of these tests under `strace` and gives what it did to spooled files and their folder, in order.

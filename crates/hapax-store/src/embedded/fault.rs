@@ -13,6 +13,8 @@ pub(super) enum Fault {
     Full,
     /// A write failed, so nobody knows what reached the disk. The store stops (B4).
     Io(String),
+    /// This file of the store was removed or replaced while it was open. The store stops (B4, B8).
+    Gone(String),
     /// The batch cannot be carried out now; nothing of it was.
     Batch(Error),
 }
@@ -66,7 +68,9 @@ impl Fault {
         match self {
             Fault::Command(error) | Fault::Batch(error) => error,
             Fault::Full => full(),
-            Fault::Io(detail) => Error::unavailable("the store could not be read").with_detail(detail),
+            Fault::Io(detail) | Fault::Gone(detail) => {
+                Error::unavailable("the store could not be read").with_detail(detail)
+            }
         }
     }
 }

@@ -3,7 +3,9 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use hapax_core::{Error, Timestamp};
@@ -133,7 +135,20 @@ impl Folder {
         }
         // Only told to whoever finds the store locked, so a failure does not matter.
         let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-        Ok(Lock { _file: file })
+        Ok(Lock { file })
+    }
+
+    /// The files of the store that is open here.
+    pub(super) fn files(&self, lock: &Lock) -> Result<Files, Error> {
+        let cannot = |error| self.cannot("the store's files cannot be looked at", error);
+        let lock = (self.0.join("hapax.lock"), number(&lock.file.metadata().map_err(cannot)?));
+        let mut files = vec![lock];
+        // These are not opened here: closing them would take away the locks that SQLite has on them.
+        for path in [self.database(), self.wal()] {
+            let number = number(&fs::metadata(&path).map_err(cannot)?);
+            files.push((path, number));
+        }
+        Ok(Files(files))
     }
 
     /// Opens the mark.
@@ -154,7 +169,31 @@ impl Folder {
 /// ends.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+/// Which files stood behind the store's names when it was opened.
+#[derive(Debug)]
+pub(super) struct Files(Vec<(PathBuf, Number)>);
+
+/// What tells one file from every other one.
+type Number = (u64, u64);
+
+fn number(file: &fs::Metadata) -> Number {
+    (file.dev(), file.ino())
+}
+
+impl Files {
+    /// The file that was removed or replaced, if one was. What is written to it from then on is gone when it is closed; and
+    /// without the lock, another process may have the store open (B8).
+    pub(super) fn missing(&self) -> Option<&Path> {
+        let is_gone = |(path, opened): &&(PathBuf, Number)| match fs::metadata(path) {
+            Ok(found) => number(&found) != *opened,
+            // Where nobody may look any more, it is not known to be gone.
+            Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        };
+        self.0.iter().find(is_gone).map(|(path, _)| path.as_path())
+    }
 }
 
 /// The number of the latest committed batch, beside the database.

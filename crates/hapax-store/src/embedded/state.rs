@@ -58,9 +58,22 @@ impl State {
     /// The store stops after a failed write: nobody knows what reached the disk until it is opened again
     /// (B4).
     pub(super) fn stop(&self, detail: &str) -> Error {
+        self.stop_with("the store has stopped after a failed write; it must be opened again", detail)
+    }
+
+    /// The store stops because a file of it is not there any more: what it writes would be gone with the process, and another one
+    /// may have opened the store since (B8).
+    pub(super) fn stop_without(&self, file: &str) -> Error {
+        tracing::error!(
+            file,
+            "a file of the store was removed or replaced while it was open: the store stops"
+        );
+        self.stop_with("the store has stopped: a file of it was removed or replaced while it was open", file)
+    }
+
+    fn stop_with(&self, message: &'static str, detail: &str) -> Error {
         self.sessions.give_up();
-        let error = Error::unavailable("the store has stopped after a failed write; it must be opened again");
-        self.stopped.get_or_init(|| error.with_detail(detail)).clone()
+        self.stopped.get_or_init(|| Error::unavailable(message).with_detail(detail)).clone()
     }
 
     /// Why the store has stopped, if it has.

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::batch::{Batch, Changed, Memory, sets_aside};
 use super::fault::{Fault, full};
-use super::folder::{Lock, Mark};
+use super::folder::{Files, Lock, Mark};
 use super::job::{Job, Told, What};
 use super::log::Log;
 use super::reply::{Reply, Wakes, own_waker, pair};
@@ -31,6 +31,7 @@ pub(super) struct Writer {
     pub(super) log: Log,
     pub(super) mark: Mark,
     pub(super) lock: Lock,
+    pub(super) files: Files,
 }
 
 type Results = Vec<Option<Told>>;
@@ -70,13 +71,18 @@ impl Writer {
             replies.refuse(job);
         }
         replies.wakes.wake_all();
-        let Writer { conn, log, lock, state, memory, .. } = self;
+        let Writer { conn, log, lock, state, memory, files, .. } = self;
         drop(memory);
-        if state.stopped().is_none() {
-            // Nothing is lost if this fails: the log is replayed when the store is opened again.
-            let _ = log.finish(&conn);
+        if files.missing().is_some() {
+            // The last connection to close removes the log, by its name: it would be another store's.
+            std::mem::forget(conn);
+        } else {
+            if state.stopped().is_none() {
+                // Nothing is lost if this fails: the log is replayed when the store is opened again.
+                let _ = log.finish(&conn);
+            }
+            drop(conn);
         }
-        drop(conn);
         drop(lock);
         replies.say_farewell();
     }
@@ -162,6 +168,7 @@ impl Writer {
                     Err(fault) => return Err(fault.for_reader()),
                 },
                 Setback::Fault(Fault::Io(detail)) => return Err(self.state.stop(&detail)),
+                Setback::Fault(Fault::Gone(file)) => return Err(self.state.stop_without(&file)),
                 Setback::Fault(Fault::Batch(error)) => return Err(error),
                 // Something that they share is damaged: whoever does not need it goes on.
                 Setback::Fault(Fault::Command(_)) if jobs.len() > 1 => return self.one_by_one(jobs, results),
@@ -198,6 +205,10 @@ impl Writer {
         results: &mut Results,
     ) -> Result<Vec<Changed>, Setback> {
         execute(&self.conn, "BEGIN IMMEDIATE")?;
+        // Within the transaction: whoever opens the store without the lock does so before it, and is seen, or after its commit.
+        if let Some(file) = self.files.missing() {
+            return Err(Fault::Gone(file.display().to_string()).into());
+        }
         let mut batch = Batch {
             conn: &self.conn,
             memory: &mut self.memory,

@@ -303,6 +303,22 @@ impl World {
         Ok((report, changed))
     }
 
+    /// Sweeps those of the next claims behind this serial that are due; gives what changed, and where to go on.
+    pub(super) fn sweep_behind(&mut self, serial: u64, time: Timestamp) -> (Vec<ClaimId>, Option<u64>) {
+        let visits: Vec<(u64, ClaimId)> =
+            self.by_serial.range(serial + 1..).take(limits::SWEEP_CHUNK).map(|(at, id)| (*at, *id)).collect();
+        let next = visits.last().filter(|_| visits.len() == limits::SWEEP_CHUNK).map(|(at, _)| *at);
+        let mut changed = Vec::new();
+        for (_, id) in visits {
+            let Some(claim) = self.claim(&id).filter(|claim| self.may_be_due(claim, time)) else { continue };
+            let visit = Command::Sweep(claim.epoch);
+            // A claim that cannot be swept is left as it is: it is judged anew whenever it is asked for.
+            changed
+                .extend(self.apply(id, &visit, None, time).is_ok_and(|(_, changed)| changed).then_some(id));
+        }
+        (changed, next)
+    }
+
     /// Cheap and generous: the rules decide.
     fn may_be_due(&self, claim: &Claim, time: Timestamp) -> bool {
         match claim.state {

@@ -6,6 +6,7 @@
 //! [`change`](super::change).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hapax_core::claim::Report;
 use hapax_core::{
@@ -115,15 +116,52 @@ impl Weigh for Item {
     }
 }
 
-/// Serves batches on one connection.
+/// Serves batches on one connection. Whoever cannot have one leaves them to the others as long as these have theirs: a server may
+/// have room for some connections and not for all of them.
 pub(super) async fn serve(shared: Arc<Shared>) {
     let mut line = Line::new(shared.database.clone());
+    let mut serving = Serving { lines: &shared.batch_lines, counted: false };
     while let Some((items, mut turn)) = shared.batches.share().await {
-        serve_batch(&shared, &mut line, items, &mut turn).await;
+        serve_batch(&shared, &mut line, items, &mut turn, &mut serving).await;
+        drop(turn);
+        serving.count(line.has_served());
+        while serving.others() && line.link().await.is_err() {}
     }
 }
 
-async fn serve_batch(shared: &Arc<Shared>, line: &mut Line, items: Vec<Item>, turn: &mut Turn<'_, Item>) {
+/// Counts those whose connection has served a batch.
+struct Serving<'a> {
+    lines: &'a AtomicUsize,
+    counted: bool,
+}
+
+impl Serving<'_> {
+    fn others(&self) -> bool {
+        self.lines.load(Ordering::SeqCst) > usize::from(self.counted)
+    }
+
+    fn count(&mut self, serves: bool) {
+        match (std::mem::replace(&mut self.counted, serves), serves) {
+            (false, true) => _ = self.lines.fetch_add(1, Ordering::SeqCst),
+            (true, false) => _ = self.lines.fetch_sub(1, Ordering::SeqCst),
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        self.count(false);
+    }
+}
+
+async fn serve_batch(
+    shared: &Arc<Shared>,
+    line: &mut Line,
+    items: Vec<Item>,
+    turn: &mut Turn<'_, Item>,
+    serving: &mut Serving<'_>,
+) {
     let deadline = Instant::now() + shared.options.patience;
     let mut batches = vec![Batch::new(items)];
     while let Some(mut batch) = batches.pop() {
@@ -136,7 +174,13 @@ async fn serve_batch(shared: &Arc<Shared>, line: &mut Line, items: Vec<Item>, tu
             }
             // The same attempts and the same epochs again: whatever was carried out is found to have been
             // (L13).
-            Err(Failure::Lost(_) | Failure::Unknown(_)) if Instant::now() < deadline => batches.push(batch),
+            Err(Failure::Lost(_) | Failure::Unknown(_)) if Instant::now() < deadline => {
+                serving.count(false);
+                match serving.others() {
+                    true => shared.batches.give_back(batch.into_items()),
+                    false => batches.push(batch),
+                }
+            }
             // Somebody keeps a row, or the statement failed for one of them: each alone tells for which.
             Err(failure) if batch.len() > 1 && is_about_one(&failure) => batches.extend(batch.into_alone()),
             Err(Failure::Busy) => batch.into_items().for_each(|item| item.hand_in(shared)),

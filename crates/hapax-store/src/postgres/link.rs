@@ -239,6 +239,11 @@ impl Line {
         }
     }
 
+    /// One that is open already.
+    pub(super) fn over(database: Arc<Database>, link: Link) -> Line {
+        Line { link: Some(link), has_served: true, ..Line::new(database) }
+    }
+
     /// A connection whose commits need not be durable.
     pub(super) fn careless(database: Arc<Database>) -> Line {
         Line { set_up: CARELESS, ..Line::new(database) }
@@ -275,6 +280,11 @@ impl Line {
             Err(Failure::Lost(_) | Failure::Unknown(_)) => self.give_up(),
             _ => self.serves(),
         }
+    }
+
+    /// Whether there is a connection that has served somebody.
+    pub(super) fn has_served(&self) -> bool {
+        self.link.is_some() && self.has_served
     }
 
     /// The connection has served somebody.

@@ -95,6 +95,19 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// Puts back at the front what somebody has taken and cannot carry out, for another taker.
+    pub(super) fn give_back(&self, items: impl Iterator<Item = T>) {
+        let items: Vec<T> = items.collect();
+        {
+            let mut state = self.lock();
+            if state.closed {
+                return;
+            }
+            items.into_iter().rev().for_each(|item| state.items.push_front(item));
+        }
+        self.filled.notify_one();
+    }
+
     /// Takes one item; `None` once the queue is closed.
     pub(super) async fn next(&self) -> Option<T> {
         self.take_with(|state| state.items.pop_front()).await

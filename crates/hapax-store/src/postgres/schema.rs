@@ -19,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("sql/0005_sweep.sql"),
     include_str!("sql/0006_set_aside.sql"),
     include_str!("sql/0007_since_grant.sql"),
+    include_str!("sql/0008_clock_steps.sql"),
 ];
 
 /// The version of the schema that this hapax makes and knows.

@@ -157,9 +157,11 @@ pub(super) async fn open(
     })
 }
 
-/// Renews the session as often as its term and the memory table need it, and whenever somebody asks.
-pub(super) async fn beat(shared: Arc<Shared>, mut requests: mpsc::Receiver<Beat>) {
-    let mut line = Line::new(shared.database.clone());
+/// Renews the session as often as its term and the memory table need it, and whenever somebody asks. It goes on over the connection
+/// on which the session began: where there are too few, others must not have taken the last, because without a session nothing is
+/// granted.
+pub(super) async fn beat(shared: Arc<Shared>, mut requests: mpsc::Receiver<Beat>, link: Link) {
+    let mut line = Line::over(shared.database.clone(), link);
     let every = interval(&shared);
     loop {
         let due = tokio::time::sleep(every);
@@ -244,8 +246,11 @@ async fn beat_once(shared: &Shared, link: &mut Link, renew: bool) -> Result<bool
     };
     let acked: i64 = get(&row, 1)?;
     let forget: Option<Vec<&[u8]>> = get(&row, 2)?;
-    if renew && sent >= known.table_until {
-        // Invalidations may have come and gone while nobody listened.
+    let told = forget.as_ref().map_or(0, Vec::len);
+    let missed = acked - known.acked > i64::try_from(told).unwrap_or(i64::MAX);
+    if (renew && sent >= known.table_until) || missed {
+        // Invalidations may have come and gone while nobody listened, or have gone early because the server's clock was set
+        // forward: then their numbers are missing.
         shared.table.clear();
     }
     for digest in forget.iter().flatten() {

@@ -1,6 +1,7 @@
 //! What the handles, the tasks of the store's threads and the connections share.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hapax_core::{Claim, ClaimId, Epoch, Error, SessionId};
@@ -26,11 +27,15 @@ pub(super) struct Shared {
     pub(super) table: Table,
     pub(super) watchers: Watchers,
     pub(super) batches: Queue<Item>,
+    /// Connections that have served a batch, of those that are there.
+    pub(super) batch_lines: AtomicUsize,
     pub(super) reads: Queue<Read>,
     pub(super) desk: Queue<Job>,
     pub(super) heart: mpsc::Sender<Beat>,
     /// Sessions that seem to have been renewed in the future, as the sweeper sees them.
     pub(super) ahead: Mutex<Quiet>,
+    /// Sessions that seem to have ended long ago, as the sweeper sees them.
+    pub(super) over: Mutex<Quiet>,
     /// Wakes the store's threads to end.
     stop: Notify,
     /// Claims granted to this process and not yet settled, to fill the table when they are.
@@ -48,9 +53,11 @@ impl Shared {
             table: Table::new(&options, true),
             watchers: Watchers::new(options.notify),
             batches: Queue::new(limits::BATCHES_IN_FLIGHT),
+            batch_lines: AtomicUsize::new(0),
             reads: Queue::new(1),
             desk: Queue::new(limits::DESK_CONNECTIONS),
             ahead: Mutex::default(),
+            over: Mutex::default(),
             stop: Notify::new(),
             granted: Mutex::default(),
             options,

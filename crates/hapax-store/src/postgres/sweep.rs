@@ -7,12 +7,14 @@
 //! this time becomes absent.
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hapax_core::{Answer, ClaimId, Command, Epoch, Error, Kind, SweepReport, Swept};
+use tokio_postgres::Row;
 
 use super::change::Order;
+use super::clock::Quiet;
 use super::confused;
 use super::desk::Resend;
 use super::failure::Failure;
@@ -121,31 +123,30 @@ pub(super) async fn round(
 
 /// Ends sessions that say they were renewed in the future, because the server's clock was set back since, once they have said
 /// the same for as long as they last: whoever they are of is gone, and its claims would be held until that time comes (L12).
-/// What was granted in that future is looked at with the rest.
 async fn end_quiet(shared: &Arc<Shared>) -> Result<(), Error> {
     let there = shared.clone();
     shared
         .ask(Resend::Always, async move |link: &mut Link| {
             let given = there.session.given_time();
             let rows = link.query(AHEAD, &[&given]).await?;
-            let (mut sessions, mut terms) = (Vec::new(), Vec::new());
-            for row in &rows {
-                sessions.push((get::<i64>(row, 0)?, get::<i64>(row, 1)?));
-                terms.push(Duration::from_micros(u64::try_from(get::<i64>(row, 2)?).unwrap_or(0)));
-            }
-            let since = {
-                let mut ahead = there.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-                ahead.look(&sessions, there.session.boot())
-            };
-            for (((id, last), term), since) in sessions.iter().zip(terms).zip(since) {
-                if since >= term {
-                    link.query(END_QUIET, &[&given, id, last]).await?;
-                    link.query(PRESENT_TALLY, &[&given]).await?;
-                }
+            for (id, last) in silent(&rows, &there.ahead, there.session.boot())? {
+                link.query(END_QUIET, &[&given, &id, &last]).await?;
             }
             Ok(())
         })
         .await
+}
+
+/// Of these sessions (each with when it was last renewed, and its term) those that have said the same for their whole term.
+fn silent(rows: &[Row], seen: &Mutex<Quiet>, now: Duration) -> Result<Vec<(i64, i64)>, Failure> {
+    let (mut sessions, mut terms) = (Vec::new(), Vec::new());
+    for row in rows {
+        sessions.push((get::<i64>(row, 0)?, get::<i64>(row, 1)?));
+        terms.push(Duration::from_micros(u64::try_from(get::<i64>(row, 2)?).unwrap_or(0)));
+    }
+    let since = seen.lock().unwrap_or_else(PoisonError::into_inner).look(&sessions, now);
+    let silent = sessions.into_iter().zip(terms.into_iter().zip(since));
+    Ok(silent.filter(|(_, (term, since))| since >= term).map(|(session, _)| session).collect())
 }
 
 const AHEAD: &str =
@@ -155,9 +156,6 @@ const AHEAD: &str =
 const END_QUIET: &str = "\
     UPDATE hapax.sessions SET last = t.now, until = t.now \
     FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now) t WHERE id = $2 AND last = $3";
-
-const PRESENT_TALLY: &str = "\
-    UPDATE hapax.tally SET at = t.now FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now) t WHERE at > t.now";
 
 /// Folds the tally; whether there is more of it.
 async fn fold(shared: &Arc<Shared>, visit_after: Duration) -> Result<bool, Error> {
@@ -235,14 +233,26 @@ async fn clear(shared: &Arc<Shared>) -> Result<(), Error> {
     let there = shared.clone();
     shared
         .ask(Resend::Always, async move |link: &mut Link| {
-            let (sessions, invalidations) =
-                (micros(limits::SESSION_KEPT), micros(limits::INVALIDATIONS_KEPT));
-            link.query(
-                "SELECT hapax.clear_away($1, $2, $3)",
-                &[&there.session.given_time(), &sessions, &invalidations],
-            )
-            .await?;
+            link.query("SELECT hapax.clear_away($1)", &[&micros(limits::INVALIDATIONS_KEPT)]).await?;
+            let (given, kept) = (there.session.given_time(), micros(limits::SESSION_KEPT));
+            let rows = link.query(LONG_OVER, &[&given, &kept]).await?;
+            for (id, last) in silent(&rows, &there.over, there.session.boot())? {
+                link.query(FORGET, &[&id, &last]).await?;
+            }
             Ok(())
         })
         .await
 }
+
+/// Sessions that ended long ago, whatever clock is used. After the server's clock was set forward by days, a living one looks like that
+/// until its next beat (L12).
+const LONG_OVER: &str = "\
+    SELECT id, last, until - last FROM hapax.sessions \
+    WHERE until < coalesce($1::bigint, hapax.clock()) - $2::bigint AND table_until < hapax.clock() - $2::bigint";
+
+/// Unless it holds something, which may not have been met yet.
+const FORGET: &str = "\
+    DELETE FROM hapax.sessions s WHERE s.id = $1 AND s.last = $2 \
+        AND NOT EXISTS (SELECT FROM hapax.tally t WHERE t.first IS NOT NULL AND t.at <= s.until) \
+        AND NOT EXISTS (SELECT FROM hapax.unsettled u JOIN hapax.claims c ON c.digest = u.digest \
+            WHERE u.state = 'H' AND c.session = s.id)";

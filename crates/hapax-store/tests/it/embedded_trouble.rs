@@ -301,3 +301,71 @@ fn a_new_store_without_room_says_where_how_much_there_is_and_how_much_it_needs_b
         assert!(error.message().contains(&part), "{error:#}");
     }
 }
+
+/// Opens a store in a folder of its own, settles one key and holds another.
+async fn opened_and_used() -> (tempfile::TempDir, Embedded, Epoch) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    fill(&store, 0..1).await;
+    let held = granted(&store, &ask("held")).await.epoch;
+    (folder, store, held)
+}
+
+#[tokio::test]
+async fn a_store_whose_files_are_removed_or_replaced_grants_and_keeps_nothing_any_more_b8_l3() {
+    for name in ["hapax.lock", "hapax.db", "hapax.db-wal"] {
+        for replaced in [false, true] {
+            let (folder, store, held) = opened_and_used().await;
+            let file = folder.path().join(name);
+            let content = std::fs::read(&file).unwrap();
+            std::fs::remove_file(&file).unwrap();
+            if replaced {
+                std::fs::write(folder.path().join("beside"), b"so that its number is not used again")
+                    .unwrap();
+                std::fs::write(&file, content).unwrap();
+            }
+            let error = store.claim(ask("new")).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Unavailable, "{name}: {error:#}");
+            assert!(error.message().contains("removed or replaced"), "{name}: {error:#}");
+            let report = Report::Settle(outcome_of("held"), DAY);
+            let kept = store.report(ask("held").identity.claim_id(), held, report, Vec::new()).await;
+            assert_eq!(kept.unwrap_err().kind(), Kind::Unavailable, "{name}");
+            assert!(store.session().left.is_zero(), "{name}: nobody may begin on a lease of it");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_opens_a_store_without_its_lock_is_alone_from_its_first_grant_on_b8() {
+    let (folder, store, held) = opened_and_used().await;
+    std::fs::remove_file(folder.path().join("hapax.lock")).unwrap();
+    let second = Embedded::open(folder.path(), Options::default()).unwrap();
+    granted(&second, &ask("new")).await;
+    assert_eq!(store.claim(ask("newer")).await.unwrap_err().kind(), Kind::Unavailable);
+    let report = Report::Settle(outcome_of("held"), DAY);
+    let late = store.report(ask("held").identity.claim_id(), held, report, Vec::new()).await;
+    assert_eq!(late.unwrap_err().kind(), Kind::Unavailable);
+    let _ = store.close().await;
+    drop(store);
+    // What the first one leaves behind takes nothing from the second.
+    granted(&second, &ask("newest")).await;
+    assert_eq!(retried(&second, "key-0").await, Ok(outcome_of("key-0")));
+    second.close().await.unwrap();
+    let third = Embedded::open(folder.path(), Options::default()).unwrap();
+    assert!(matches!(third.claim(ask("newest")).await.unwrap(), Verdict::InDoubt { .. }));
+    assert!(third.verify().await.unwrap().is_sound());
+}
+
+#[tokio::test]
+async fn an_idle_store_notices_that_its_folder_is_gone_b8() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { term: Duration::from_millis(300), ..Options::default() };
+    let store = Embedded::open(folder.path().join("data"), options).unwrap();
+    std::fs::remove_dir_all(folder.path().join("data")).unwrap();
+    let noticed = async {
+        while !store.session().left.is_zero() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), noticed).await.expect("its session ends");
+}

@@ -21,6 +21,7 @@ mod postgres_clock;
 #[cfg(feature = "postgres")]
 mod postgres_conformance;
 #[cfg(feature = "postgres")]
+mod postgres_few;
 mod postgres_guard;
 #[cfg(feature = "postgres")]
 mod postgres_opening;

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::{
-    AttemptId, Clock as _, Ending, Filter, Inspect as _, Lanes as _, Ledger as _, Project, Report, Rerun,
-    StateName, SweepReport, Tenant, Terms, Timestamp, Verdict, View,
+    AttemptId, Clock as _, Decision, Ending, Filter, Inspect as _, Lanes as _, Ledger as _, Operated,
+    Project, Report, Rerun, StateName, SweepReport, Tenant, Terms, Timestamp, Verb, Verdict, View,
 };
 use hapax_store::conformance::{DAY, granted, ok, request};
 use hapax_store::postgres::Postgres;
 use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::clock::VirtualClock;
+use tokio::task::JoinSet;
+use tokio_postgres::Client;
 
-use crate::postgres::{ask, by_hand, connect, hold, open};
-use crate::server::Database;
+use crate::postgres::{ask, by_hand, connect, hold, open, replayed, settle};
+use crate::server::{Database, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -24,6 +26,16 @@ fn micros(time: Duration) -> i64 {
 
 async fn on(database: &Database, clock: &VirtualClock) -> Postgres {
     open(database, Options { clock: Some(Arc::new(clock.clone())), ..by_hand() }).await
+}
+
+/// Sets the clock that the server's functions go by.
+async fn set_server_forward(client: &Client, by: Duration) {
+    let sql = format!(
+        "CREATE OR REPLACE FUNCTION hapax.clock() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE \
+         RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + {}::bigint",
+        micros(by)
+    );
+    client.batch_execute(&sql).await.unwrap();
 }
 
 #[tokio::test]
@@ -129,4 +141,92 @@ async fn a_holder_that_died_before_the_clock_was_set_back_lapses_after_a_term_l1
     let ahead = "SELECT count(*) FROM hapax.sessions WHERE last > $1";
     let ahead: i64 = client.query_one(ahead, &[&clock.now().as_micros()]).await.unwrap().get(0);
     assert_eq!(ahead, 0);
+}
+
+#[tokio::test]
+async fn what_was_granted_before_the_clock_was_set_back_is_swept_when_its_holder_dies_later_l6_l12() {
+    let (database, clock) = (Database::fresh().await, VirtualClock::new());
+    let (holder, sweeping) = (on(&database, &clock).await, on(&database, &clock).await);
+    let term = holder.session().term;
+    let renew = async || {
+        for store in [&holder, &sweeping] {
+            store.renew_session().await.unwrap();
+        }
+    };
+    clock.set(clock.now().after(10 * term));
+    renew().await;
+    hold(&holder, "k").await;
+    clock.set(Timestamp::from_micros(clock.now().as_micros() - micros(10 * term)));
+    clock.advance(SECOND);
+    renew().await;
+    assert_eq!(sweeping.sweep(100).await.unwrap(), SweepReport::default(), "its holder lives");
+    clock.advance(term);
+    let report = sweeping.sweep(100).await.unwrap();
+    assert_eq!(report.in_doubt, 1, "it shows without traffic (L6): {report:?}");
+}
+
+#[tokio::test]
+async fn a_living_session_is_not_forgotten_when_the_clock_is_set_forward_by_days_l4_l12() {
+    let (database, clock) = (Database::fresh().await, VirtualClock::new());
+    let (holder, _dead) = (on(&database, &clock).await, on(&database, &clock).await);
+    let (sweeping, client) = (on(&database, &clock).await, connect(database.url()).await);
+    let (term, days) = (holder.session().term, Duration::from_secs(8 * 24 * 60 * 60));
+    clock.set(clock.now().after(days));
+    set_server_forward(&client, days).await;
+    sweeping.renew_session().await.unwrap();
+    sweeping.sweep(100).await.unwrap();
+    // Its next beat is yet to come.
+    hold(&holder, "k").await;
+    let told = ask(&sweeping, "k").await;
+    assert!(matches!(told, Verdict::Held { .. }), "its holder lives: {told:?}");
+    clock.advance(term - SECOND);
+    holder.renew_session().await.unwrap();
+    sweeping.sweep(100).await.unwrap();
+    let sessions = async || -> i64 {
+        client.query_one("SELECT count(*) FROM hapax.sessions", &[]).await.unwrap().get(0)
+    };
+    assert_eq!(sessions().await, 3, "a second of each term may be left");
+    clock.advance(SECOND);
+    sweeping.sweep(100).await.unwrap();
+    assert_eq!(sessions().await, 2, "who has been silent for a term is dead");
+    assert!(matches!(ask(&sweeping, "k").await, Verdict::Held { .. }));
+}
+
+#[tokio::test]
+async fn what_was_purged_leaves_every_table_although_the_clock_is_set_forward_b7_l12() {
+    let (database, deaf) = (Database::fresh().await, || Options { notify: false, ..by_hand() });
+    let (operator, reader) = (open(&database, deaf()).await, open(&database, deaf()).await);
+    let client = connect(database.url()).await;
+    let (keys, mut purging, mut purges) = (["first", "second"], JoinSet::new(), Vec::new());
+    for key in keys {
+        let id = settle(&operator, key, "old").await;
+        let seen = operator.record(id).await.unwrap().unwrap().claim.epoch;
+        let decision = Decision { seen, verb: Verb::Purge, actor: "ann".into(), reason: "asked to".into() };
+        purges.push((id, decision));
+    }
+    reader.renew_session().await.unwrap();
+    for key in keys {
+        assert_eq!(replayed(&ask(&reader, key).await), Some(&b"old"[..]));
+    }
+    for (id, decision) in purges {
+        let operator = operator.clone();
+        purging.spawn(async move { operator.decide(id, decision).await });
+    }
+    let told = async |number: i64| -> bool {
+        let sql = "SELECT count(*) = $1 FROM hapax.invalidations";
+        client.query_one(sql, &[&number]).await.unwrap().get(0)
+    };
+    until(async || told(2).await).await;
+    set_server_forward(&client, 100 * SECOND).await;
+    for purged in purging.join_all().await {
+        assert_eq!(purged.unwrap(), Operated::Done(None));
+    }
+    // The sweeper comes by before the other process's next beat, which is in time.
+    operator.sweep(100).await.unwrap();
+    assert!(!told(2).await, "they seem to be old");
+    reader.renew_session().await.unwrap();
+    for key in keys {
+        let told = ask(&reader, key).await;
+        assert!(matches!(told, Verdict::Granted(_)), "{key} was purged: {told:?}");
+    }
 }

@@ -242,6 +242,24 @@ fn an_attempt_that_did_not_run_does_not_make_others_wait_for_silence_again_l6() 
 }
 
 #[test]
+fn an_attempt_that_held_for_long_and_did_not_run_does_not_wipe_out_that_an_earlier_one_may_have_l6_l7() {
+    let mut world = World::new();
+    let terms = || Terms { max_run: Duration::from_secs(6 * 3_600), ..rerun(Rerun::Safe) };
+    let first = world.grant(1, terms());
+    assert_eq!(world.report(first.epoch, Report::Release(Ran::Perhaps)), Ending::Released);
+    let second = world.grant(2, terms());
+    assert!(second.earlier_may_have_run);
+    // Longer than a tombstone is kept.
+    world.wait(Duration::from_secs(3_601));
+    world.renew();
+    assert_eq!(world.report(second.epoch, Report::Release(Ran::No)), Ending::Released);
+    assert_eq!(world.ask(by(2, terms())), Verdict::Spent);
+    let third = world.grant(3, terms());
+    assert_eq!(third.operation_id, first.operation_id);
+    assert!(third.earlier_may_have_run);
+}
+
+#[test]
 fn whoever_asks_does_not_shorten_how_long_the_run_may_still_reach_the_work_l8() {
     let mut world = World::new();
     let give_up = |minutes: u64| Terms { give_up: Duration::from_secs(60 * minutes), ..rerun(Rerun::Ask) };

@@ -1,0 +1,57 @@
+//! The thread that sweeps a world in memory by itself, until nobody has the world any more.
+//!
+//! It goes through the claims in the order in which they were granted, some at a time, and leaves the world to others in between.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
+
+use hapax_core::Clock;
+
+use super::world::World;
+use crate::hub::Hub;
+use crate::limits;
+
+/// What the thread has of a store.
+pub(super) struct Sweeper {
+    pub(super) world: Weak<Mutex<World>>,
+    pub(super) hub: Hub,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Sweeper {
+    /// Starts it. Where there is no thread to be had, nothing is swept but by [`sweep`](hapax_core::Inspect::sweep).
+    pub(super) fn start(self) {
+        let thread = std::thread::Builder::new().name("hapax-sweep".into());
+        let _ = thread.spawn(move || self.run());
+    }
+
+    fn run(self) {
+        let mut pause = limits::SWEEP_EVERY;
+        loop {
+            std::thread::sleep(pause);
+            let began = Instant::now();
+            if self.round().is_none() {
+                return;
+            }
+            // In a large world a round takes its time, which belongs to others.
+            pause = limits::SWEEP_EVERY.max(began.elapsed() * limits::SWEEP_REST);
+        }
+    }
+
+    /// Visits every claim once; `None` when the world is gone.
+    fn round(&self) -> Option<()> {
+        let mut after = Some(0);
+        while let Some(serial) = after {
+            let world = self.world.upgrade()?;
+            let (changed, next) = {
+                let mut world = world.lock().unwrap_or_else(PoisonError::into_inner);
+                world.sweep_behind(serial, self.clock.now())
+            };
+            changed.iter().for_each(|claim| self.hub.wake(claim));
+            after = next;
+            drop(world);
+            std::thread::yield_now();
+        }
+        Some(())
+    }
+}
