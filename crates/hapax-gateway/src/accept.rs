@@ -13,6 +13,7 @@ mod serve;
 mod service;
 mod slots;
 mod stream;
+mod taken;
 #[cfg(test)]
 mod tests;
 

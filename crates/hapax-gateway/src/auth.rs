@@ -154,6 +154,7 @@ struct Verified {
 /// Finds out who the caller is.
 pub struct Authenticator<R> {
     trusted: Vec<IpNet>,
+    trusted_level: bool,
     api_keys: Option<ApiKeys<R>>,
     tokens: Option<Tokens>,
     verifier: Option<Verifier>,
@@ -184,6 +185,7 @@ impl<R: Registry> Authenticator<R> {
         };
         Ok(Authenticator {
             trusted: settings.trusted.clone(),
+            trusted_level: settings.trusted_level,
             api_keys: settings.api_keys.then(|| ApiKeys::new(registry.clone())),
             tokens,
             verifier: settings.verify.as_ref().map(Verifier::new).transpose()?,
@@ -203,7 +205,7 @@ impl<R: Registry> Authenticator<R> {
     /// Who sent this. Nothing but the head is looked at, and for most requests nobody else is asked.
     pub async fn authenticate(&self, head: &Parts, peer: IpAddr) -> Result<Principal, AuthError> {
         if self.is_trusted(peer)
-            && let Some(principal) = trusted::principal(&head.headers)?
+            && let Some(principal) = trusted::principal(&head.headers, self.trusted_level)?
         {
             return Ok(principal);
         }

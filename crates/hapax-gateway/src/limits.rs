@@ -149,6 +149,8 @@ pub(crate) const PENDING_RESETS: usize = 20;
 pub(crate) const ERROR_RESETS: usize = 100;
 /// Bytes of a request that one HTTP/2 stream may send ahead.
 pub(crate) const STREAM_WINDOW: u32 = 256 << 10;
+/// Bytes of an answer that a client of HTTP/2 is to take before it counts as slow: as long as its frames usually are.
+pub(crate) const STREAM_PIECE: usize = 16 << 10;
 /// Bytes of requests that one HTTP/2 connection may send ahead.
 pub(crate) const CONNECTION_WINDOW: u32 = 1 << 20;
 /// How often an HTTP/2 connection with streams is asked whether it still stands, and how long its answer may take.

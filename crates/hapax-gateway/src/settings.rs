@@ -248,6 +248,8 @@ pub struct Auth {
     pub api_keys: bool,
     /// Peers whose headers `x-tenant-id`, `x-project-id` and `x-subject` are believed (A3).
     pub trusted: Vec<IpNet>,
+    /// Whether their header `x-level` is believed, too. Whoever only sets the other three passes on what callers write there.
+    pub trusted_level: bool,
     /// An outside service that knows keys (A7).
     pub verify: Option<VerifyService>,
 }

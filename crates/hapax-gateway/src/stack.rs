@@ -272,6 +272,9 @@ async fn told(pool: Pool, request: Request<Outgoing>) -> Told {
         404 if never => Told::Never,
         200..300 => match http_body_util::Limited::new(body, limits::RECONCILED).collect().await {
             Ok(body) => Told::Happened(Response::from_parts(head, body.to_bytes())),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                Told::HappenedAtLength(Response::from_parts(head, ()))
+            }
             Err(_) => Told::Unknown,
         },
         _ => Told::Unknown,

@@ -24,6 +24,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hapax_core::{Executed, Ledger, Scope, Width};
+use http::header::ACCEPT_ENCODING;
 use http::{HeaderValue, Request, Response, Uri, request};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower_layer::Layer;
@@ -68,8 +69,8 @@ impl<L: Ledger> IdempotencyLayer<L> {
         }
     }
 
-    /// For which target a request came, where something before this layer has changed its URI. What an axum router has taken
-    /// away is known without it (feature `axum`, which is on by default). Whatever is left out here can differ between two
+    /// For which target a request came, where something before this layer has changed its URI. Unsaid it is the URI as it comes here,
+    /// and below an axum router the one that came there, too (feature `axum`, which is on by default). Whatever is left out here can differ between two
     /// requests that get the same answer (K7).
     #[must_use]
     pub fn target(mut self, target: impl Fn(&request::Parts) -> Uri + Send + Sync + 'static) -> Self {
@@ -90,10 +91,29 @@ impl<L: Ledger> IdempotencyLayer<L> {
 /// nothing: another account's request would get this one's answer.
 fn target_of(head: &request::Parts) -> Uri {
     #[cfg(feature = "axum")]
-    if let Some(whole) = head.extensions.get::<axum::extract::OriginalUri>() {
-        return whole.0.clone();
+    if let Some(axum::extract::OriginalUri(whole)) = head.extensions.get() {
+        return with_prefix(whole, &head.uri);
     }
     head.uri.clone()
+}
+
+/// The whole URI where it differs only by what was taken away. Where something has rewritten it besides, both count: neither says all
+/// that the application goes by.
+#[cfg(feature = "axum")]
+fn with_prefix(whole: &Uri, uri: &Uri) -> Uri {
+    let taken_away = uri.path() == "/" || whole.path().ends_with(uri.path());
+    if taken_away && whole.query() == uri.query() {
+        return whole.clone();
+    }
+    let queries = [whole.query().filter(|_| whole.query() != uri.query()), uri.query()];
+    let queries: Vec<&str> = queries.into_iter().flatten().collect();
+    let both = format!("{}/{}?{}", whole.path(), uri.path(), queries.join("&"));
+    both.parse().unwrap_or_else(|_| whole.clone())
+}
+
+/// Whether a body was longer than a bound: this layer's, or that of a layer outside, whose error may be wrapped.
+fn is_too_long(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<LengthLimitError>())
 }
 
 impl<L: Clone> Clone for IdempotencyLayer<L> {
@@ -207,10 +227,7 @@ impl<L: Ledger> IdempotencyLayer<L> {
         let body = match Limited::new(body, self.rule.max_request_body).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) => {
-                let code = match error.is::<LengthLimitError>() {
-                    true => Code::BodyTooLarge,
-                    false => Code::RequestMalformed,
-                };
+                let code = if is_too_long(&*error) { Code::BodyTooLarge } else { Code::RequestMalformed };
                 return Ok(self.protect.problem(Problem::new(code)).response);
             }
         };
@@ -237,6 +254,8 @@ impl<L: Ledger> IdempotencyLayer<L> {
             if let Some(epoch) = attempt.epoch.map(|epoch| HeaderValue::from(epoch.packed())) {
                 head.headers.insert(EPOCH, epoch);
             }
+            // The answer is everybody's who asks again, whatever the first caller can decode (H3).
+            head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             // The handler may use the transactional guard of this attempt.
             head.extensions.insert(attempt);
             let answer = service.call(Request::from_parts(head, ReqBody::from(body)));

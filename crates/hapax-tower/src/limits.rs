@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Ends the caller's wait (H5).
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+/// How much longer a caller waits where the work has ended in time and the ledger has not recorded it yet (H5).
+pub(crate) const RECORDING: Duration = Duration::from_secs(15);
 /// Ends the call where running it again is not safe (H5).
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(15 * 60);
 /// How long an outcome is kept.

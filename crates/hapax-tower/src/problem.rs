@@ -56,7 +56,7 @@ pub enum Code {
     InProgress,
     /// Nobody knows whether the work was done.
     OutcomeUnknown,
-    /// The work was done, but its answer was not kept.
+    /// The key is used up, and the answer was not kept.
     OutcomeNotKept,
     /// The body is longer than the route takes.
     BodyTooLarge,
@@ -148,9 +148,7 @@ impl Code {
                 (409, "in-progress", "The first request with this key is still running", true)
             }
             Self::OutcomeUnknown => (409, "outcome-unknown", "Nobody knows whether the work was done", true),
-            Self::OutcomeNotKept => {
-                (409, "outcome-not-kept", "The work was done, but its answer was not kept", false)
-            }
+            Self::OutcomeNotKept => (409, "outcome-not-kept", "The answer to this key was not kept", false),
             Self::BodyTooLarge => (413, "body-too-large", "The body is too long", false),
             Self::KeyReused => (422, "key-reused", "The key was used before for a different request", false),
             Self::TooMany => (429, "too-many", "A limit of this tenant is reached", true),
@@ -383,6 +381,18 @@ impl From<HeaderKeyError> for Problem {
             _ => Code::KeyMalformed,
         };
         Problem::new(code).detail(error.to_string())
+    }
+}
+
+impl Problem {
+    /// What a caller is told whose turn came and whose work did not begin: the ledger was too late. The service was not asked.
+    pub(crate) fn before_the_work(error: &hapax_exec::Error) -> Self {
+        match error.reason() {
+            Reason::AttemptFailed { executed: Executed::No } => Problem::new(Code::LedgerUnavailable)
+                .about(error.operation_id())
+                .owing_to(error.cause().unwrap_or_default()),
+            _ => Problem::from(error),
+        }
     }
 }
 

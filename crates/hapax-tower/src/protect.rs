@@ -4,6 +4,8 @@
 //! behind and returns its answer. What is claimed, waited for, settled or left in doubt is decided by the two halves of
 //! [`Executor::once`]; which status a caller without an answer gets is decided by [`Problem`].
 
+mod stated;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,8 +14,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
-    ClaimId, Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome,
-    Timestamp, View, Width,
+    Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome, Timestamp,
+    View, Width,
 };
 use hapax_exec::{Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
@@ -23,13 +25,14 @@ use httpdate::HttpDate;
 use crate::answer::{self, Answer, DERIVED, EXPIRES, REPLAYED};
 use crate::asked::{Asked, Identified};
 use crate::body::Body;
-use crate::detach::{Attended, Calls};
+use crate::detach::{Attended, Begun as _, Calls};
+use crate::judge;
 use crate::limits;
 use crate::prefer::Prefer;
 use crate::problem::{Cause, Code, OPERATION_ID, Problem};
 use crate::rule::Rule;
 use crate::seal::Seal;
-use crate::take::{First, Progress, Room, take};
+use crate::take::{First, Progress, Room, known, take};
 
 /// Protects requests. Cheap to clone.
 pub struct Protect<L> {
@@ -236,7 +239,7 @@ impl<L: Ledger> Protect<L> {
                     let mut held = held;
                     held.begin();
                     let _ = progress.operation.set(attempt.operation_id);
-                    match send(attempt).await {
+                    let ended = match send(attempt).await {
                         Ok(response) => {
                             let sealing = shared.seal.as_deref().map(|seal| (seal, claim));
                             take(response, &method, &rule, sealing, &progress, &mut held).await
@@ -244,7 +247,9 @@ impl<L: Ledger> Protect<L> {
                         Err(error) if error.paused => Ended::Doubt(Doubt::Paused, error.cause),
                         Err(SendError { executed: Executed::No, cause, .. }) => Ended::NotRun(cause),
                         Err(SendError { cause, .. }) => Ended::Unknown(cause),
-                    }
+                    };
+                    let _ = progress.ended.set(());
+                    ended
                 };
                 let done = executor.carry_out(turn, work).await;
                 drop(alive);
@@ -254,6 +259,7 @@ impl<L: Ledger> Protect<L> {
         let attended = Attended::new(running, progress.clone(), self.shared.calls.clone());
         match wait(attended, &progress, rule.timeout, early).await {
             Waited::Done(Ok(done)) => self.hand_out(identity, &method, done, progress.take_first()),
+            Waited::Done(Err(error)) if !progress.begun() => self.problem(Problem::before_the_work(&error)),
             Waited::Done(Err(error)) => self.explain(rule, None, identity, &error, progress.take_first()),
             Waited::TooLong(operation_id) => self.problem(
                 Problem::new(Code::UpstreamTimeout)
@@ -302,14 +308,18 @@ impl<L: Ledger> Protect<L> {
         }
         if let Some(reconcile) = reconcile {
             let (shared, claim) = (self.shared.clone(), identity.claim_id());
+            let rule = rule.clone();
             call = call.reconcile(move |attempt| {
-                let (told, shared) = (reconcile(attempt), shared.clone());
+                let (told, shared, rule) = (reconcile(attempt), shared.clone(), rule.clone());
                 async move {
-                    match told.await {
-                        Told::Happened(response) => Reconciled::Happened(shared.outcome_of(response, claim)),
-                        Told::Never => Reconciled::Never,
-                        Told::Unknown => Reconciled::Unknown,
-                    }
+                    let sealing = shared.seal.as_deref().map(|seal| (seal, claim));
+                    let answer = match told.await {
+                        Told::Happened(answer) => answer.map(Some),
+                        Told::HappenedAtLength(head) => head.map(|()| None),
+                        Told::Never => return Reconciled::Never,
+                        Told::Unknown => return Reconciled::Unknown,
+                    };
+                    Reconciled::Happened(known(answer, &rule, sealing))
                 }
             });
         }
@@ -346,8 +356,14 @@ impl<L: Ledger> Protect<L> {
         let problem = Problem::new(Code::OutcomeNotKept);
         let kept = match &done.value {
             Outcome::Succeeded(bytes) | Outcome::Refused(bytes) => bytes,
-            Outcome::NotKept { status } => return not_kept(problem.with("first_status", *status)),
-            Outcome::Erased => return not_kept(problem.detail("the answer was kept and has been erased")),
+            Outcome::NotKept { status } => {
+                let problem = problem.with("executed", judge::executed(*status));
+                return not_kept(problem.with("first_status", *status));
+            }
+            Outcome::Erased => {
+                let problem = problem.with("executed", "unknown");
+                return not_kept(problem.detail("the answer was kept and has been erased"));
+            }
         };
         let opened = match &self.shared.seal {
             Some(seal) if Seal::is_sealed(kept) => seal.open(&identity.claim_id(), kept),
@@ -455,24 +471,13 @@ impl<L> std::fmt::Debug for Protect<L> {
     }
 }
 
-impl Shared {
-    /// What is kept of an answer that an earlier attempt is known to have had.
-    fn outcome_of(&self, response: Response<Bytes>, claim: ClaimId) -> Outcome {
-        let (mut head, body) = response.into_parts();
-        answer::clean(&mut head.headers);
-        let encoded = answer::keep(&Method::GET, head.status, &head.headers, Some(&body));
-        Outcome::Succeeded(match &self.seal {
-            Some(seal) => seal.seal(&claim, &encoded),
-            None => encoded,
-        })
-    }
-}
-
 /// What somebody who can know says about an earlier attempt (L6).
 #[derive(Clone, Debug)]
 pub enum Told {
     /// It was done, and this was its answer.
     Happened(Response<Bytes>),
+    /// It was done, and this was the head of its answer; the body is longer than is read.
+    HappenedAtLength(Response<()>),
     /// It was not done, and never will be under this key.
     Never,
     /// Nobody can say.
@@ -489,7 +494,8 @@ enum Waited<'a, T> {
     Early(Option<OperationId>, &'a str),
 }
 
-/// Waits for a call: to its end; or, once its work has begun, for as long as its caller should (H5), or not at all (H6).
+/// Waits for a call: to its end; or, once its work has begun, for as long as its caller should (H5), or not at all (H6). Of work that
+/// has ended by then it can not be said that it takes too long: what the ledger makes of it is waited for, a while.
 async fn wait<'a, F: Future<Output = Result<Done, hapax_exec::Error>> + Send + 'static, B>(
     attended: Attended<F, Progress<B>>,
     progress: &Progress<B>,
@@ -497,7 +503,7 @@ async fn wait<'a, F: Future<Output = Result<Done, hapax_exec::Error>> + Send + '
     early: Option<&'a str>,
 ) -> Waited<'a, F::Output> {
     let mut attended = pin!(attended);
-    let mut clock = pin!(None);
+    let (mut clock, mut recording) = (pin!(None), false);
     std::future::poll_fn(|cx| {
         if let std::task::Poll::Ready(done) = attended.as_mut().poll(cx) {
             return std::task::Poll::Ready(Waited::Done(done));
@@ -509,10 +515,13 @@ async fn wait<'a, F: Future<Output = Result<Done, hapax_exec::Error>> + Send + '
         if clock.is_none() {
             clock.set(Some(tokio::time::sleep(timeout)));
         }
-        match clock.as_mut().as_pin_mut() {
-            Some(clock) => clock.poll(cx).map(|()| Waited::TooLong(*operation_id)),
-            None => std::task::Poll::Pending,
+        let Some(mut clock) = clock.as_mut().as_pin_mut() else { return std::task::Poll::Pending };
+        std::task::ready!(clock.as_mut().poll(cx));
+        if progress.ended.get().is_some() && !std::mem::replace(&mut recording, true) {
+            clock.as_mut().reset(tokio::time::Instant::now() + limits::RECORDING);
+            std::task::ready!(clock.poll(cx));
         }
+        std::task::Poll::Ready(Waited::TooLong(*operation_id))
     })
     .await
 }

@@ -35,6 +35,8 @@ impl Room for () {
 pub(crate) struct Progress<B> {
     /// Set when the work begins.
     pub(crate) operation: OnceLock<Option<OperationId>>,
+    /// Set when it has ended: from then on only the ledger is waited for.
+    pub(crate) ended: OnceLock<()>,
     /// The answer for the first caller alone.
     first: Mutex<Option<First<B>>>,
 }
@@ -48,7 +50,7 @@ impl<B> Begun for Progress<B> {
 impl<B> Progress<B> {
     /// Nothing has begun.
     pub(crate) fn new() -> Self {
-        Progress { operation: OnceLock::new(), first: Mutex::new(None) }
+        Progress { operation: OnceLock::new(), ended: OnceLock::new(), first: Mutex::new(None) }
     }
 
     /// The answer for the first caller, if there is one.
@@ -99,13 +101,7 @@ where
         Judged::Refused => Outcome::Refused(bytes),
         _ => Outcome::Succeeded(bytes),
     };
-    let keep = |head: &response::Parts, body: Option<&[u8]>| {
-        let encoded = answer::keep(method, head.status, &head.headers, body);
-        match sealing {
-            Some((seal, claim)) => seal.seal(&claim, &encoded),
-            None => encoded,
-        }
-    };
+    let keep = |head: &response::Parts, body: Option<&[u8]>| kept(method, head, body, sealing);
     match rule.keep {
         Keep::Full => {}
         Keep::Head => {
@@ -131,6 +127,37 @@ where
             Ended::Settled(outcome)
         }
         Err(error) => Ended::Unknown(format!("the service's answer broke off: {error}")),
+    }
+}
+
+/// What is kept of the answer that an earlier attempt is known to have had: no more than of one that has come (B9). `None` for a body
+/// that is longer than is read.
+pub(crate) fn known(
+    answer: Response<Option<Bytes>>,
+    rule: &Rule,
+    sealing: Option<(&Seal, ClaimId)>,
+) -> Outcome {
+    let (mut head, body) = answer.into_parts();
+    answer::clean(&mut head.headers);
+    let body = body.filter(|body| body.len() <= rule.max_kept_response);
+    match (rule.keep, body) {
+        (Keep::Full, Some(body)) => Outcome::Succeeded(kept(&Method::GET, &head, Some(&body), sealing)),
+        (Keep::Head, _) => Outcome::Succeeded(kept(&Method::GET, &head, None, sealing)),
+        (Keep::Full | Keep::Fact, _) => Outcome::NotKept { status: head.status.as_u16() },
+    }
+}
+
+/// The bytes of an answer that are kept, sealed where they are to be.
+pub(crate) fn kept(
+    method: &Method,
+    head: &response::Parts,
+    body: Option<&[u8]>,
+    sealing: Option<(&Seal, ClaimId)>,
+) -> Bytes {
+    let encoded = answer::keep(method, head.status, &head.headers, body);
+    match sealing {
+        Some((seal, claim)) => seal.seal(&claim, &encoded),
+        None => encoded,
     }
 }
 

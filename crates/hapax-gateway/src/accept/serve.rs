@@ -5,11 +5,12 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::Request;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::task::unconstrained;
 use tokio::time::{sleep_until, timeout};
@@ -20,6 +21,7 @@ use super::body::Incoming;
 use super::pulse::Pulse;
 use super::slots::Slot;
 use super::stream::Stream;
+use super::taken::{self, Streams};
 use super::{Handler, Peer, Site, Stop};
 use super::{http1, service};
 use crate::limits;
@@ -53,10 +55,10 @@ pub(super) async fn serve<H: Handler>(
         let (to, request) = (To::new(request.method(), false, true), request.map(Incoming::h2));
         async move {
             let response = service::answer(site, handler, pulse, request, peer).await;
-            Ok::<_, Infallible>(service::framed(to, response))
+            Ok::<_, Infallible>(taken::watch(service::framed(to, response)))
         }
     });
-    let connection = Box::pin(http2().serve_connection(TokioIo::new(stream), service));
+    let connection = Box::pin(http2(site.idle_timeout).serve_connection(TokioIo::new(stream), service));
     drive(connection, &pulse, &stop, |connection| connection.as_mut().graceful_shutdown()).await;
 }
 
@@ -84,8 +86,8 @@ async fn open(site: &Site, socket: TcpStream, pulse: Arc<Pulse>, slot: Slot) -> 
     Some((Stream::new(Socket::tls(socket), pulse, slot), h2))
 }
 
-fn http2() -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http2(patience: Duration) -> http2::Builder<Streams> {
+    let mut builder = http2::Builder::new(Streams { patience });
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits::STREAMS)

@@ -68,8 +68,11 @@ where
         return response;
     }
     let (mut head, body) = response.into_parts();
-    if let Some(length @ 1..) = length.exact().filter(|_| may_measure(head.status)) {
-        head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    match length.exact() {
+        // Some clients take such an answer for a broken one.
+        _ if !may_measure(head.status) => drop(head.headers.remove(CONTENT_LENGTH)),
+        Some(length @ 1..) => drop(head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into())),
+        _ => {}
     }
     Response::from_parts(head, Served { body: Either::Right(Full::default()), busy: body.busy })
 }

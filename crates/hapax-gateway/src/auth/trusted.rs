@@ -13,14 +13,15 @@ pub const TENANT: HeaderName = HeaderName::from_static("x-tenant-id");
 pub const PROJECT: HeaderName = HeaderName::from_static("x-project-id");
 /// The header of the subject, as hapax writes it: `user:alice`, other characters percent-encoded (K4).
 pub const SUBJECT: HeaderName = HeaderName::from_static("x-subject");
-/// The header of the level: `project` (default), `tenant` or `platform`.
+/// The header of the level: `project` (default), `tenant` or `platform`. Read only where the settings say so.
 pub const LEVEL: HeaderName = HeaderName::from_static("x-level");
 
 /// The principal that the headers name; `None` where there is none of them. Half a principal is an error, not a reason to
 /// look for other credentials.
-pub(super) fn principal(headers: &HeaderMap) -> Result<Option<Principal>, AuthError> {
+pub(super) fn principal(headers: &HeaderMap, reads_level: bool) -> Result<Option<Principal>, AuthError> {
     let (tenant, project) = (only(headers, &TENANT)?, only(headers, &PROJECT)?);
-    let (subject, level) = (only(headers, &SUBJECT)?, only(headers, &LEVEL)?);
+    let level = if reads_level { only(headers, &LEVEL)? } else { None };
+    let subject = only(headers, &SUBJECT)?;
     let (tenant, subject) = match (tenant, subject) {
         (Some(tenant), Some(subject)) => (tenant, subject),
         (None, None) if project.is_none() && level.is_none() => return Ok(None),

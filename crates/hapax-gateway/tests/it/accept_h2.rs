@@ -192,6 +192,37 @@ async fn a_client_that_stays_silent_on_http2_is_closed_in_time() {
     until("it is closed", || running.counts().open == 0).await;
 }
 
+#[tokio::test]
+async fn a_stream_whose_client_takes_nothing_is_reset_and_no_other_h11() {
+    let patience = Duration::from_secs(1);
+    let running = start(&Desk::new(), |edge| edge.idle_timeout = patience);
+    let mut sender = client(connect(&running).await).await;
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        answers.push(timeout(PATIENCE, sender.send_request(get("/endless"))).await.unwrap().unwrap());
+    }
+    let (mut slow, mut stalled) = (answers.remove(0).into_body(), answers.remove(0).into_body());
+    // Far more than is on its way at first, and each piece well after the one before it.
+    let took = std::time::Instant::now();
+    while took.elapsed() < 3 * patience {
+        for _ in 0..100 {
+            timeout(PATIENCE, slow.frame()).await.unwrap().unwrap().unwrap();
+        }
+        tokio::time::sleep(patience / 4).await;
+    }
+    let reset = timeout(PATIENCE, async {
+        loop {
+            match stalled.frame().await {
+                Some(Ok(_)) => {}
+                ended => return ended.is_some(),
+            }
+        }
+    });
+    assert!(reset.await.expect("it comes to its end"), "it must not look whole");
+    assert_eq!(text(&mut sender, "/hello").await, "hello 127.0.0.1 plain");
+    assert_eq!(running.counts().accepted, 1);
+}
+
 fn start_tls(desk: &Arc<Desk>) -> Running {
     let desk = Arc::clone(desk);
     let make = move |thread| Clerk::new(&desk, thread);

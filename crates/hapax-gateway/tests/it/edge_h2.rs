@@ -253,6 +253,30 @@ async fn what_the_edge_itself_answers_to_a_head_is_a_head_alone_h11() {
 }
 
 #[tokio::test]
+async fn an_answer_without_a_body_says_no_length_of_it_over_http2_either_h11() {
+    let world = World::start().await;
+    let mut sender = client(world.connect().await).await;
+    let told = |mut request: Request<Full<Bytes>>, told: &'static str| {
+        request.headers_mut().insert("x-do", told.parse().unwrap());
+        request
+    };
+    let get = Request::get("http://edge.example/charges/1")
+        .header("authorization", format!("Bearer {}", world.alice));
+    let passed = ask(&mut sender, told(get.body(Full::default()).unwrap(), "status=204;length=5")).await;
+    let first = ask(&mut sender, told(charge(&world.alice, "k-1", "{}"), "status=204;length=5")).await;
+    let again = ask(&mut sender, charge(&world.alice, "k-1", "{}")).await;
+    for answer in [passed, first, again] {
+        assert_eq!((answer.status().as_u16(), answer.headers().get("content-length")), (204, None));
+    }
+    // Of what is there and not sent it may be said (RFC 9110, 8.6).
+    let unchanged = ask(&mut sender, told(charge(&world.alice, "k-2", "{}"), "status=304;length=5")).await;
+    assert_eq!(
+        (unchanged.status().as_u16(), &unchanged.headers()["content-length"]),
+        (304, &"5".parse().unwrap())
+    );
+}
+
+#[tokio::test]
 async fn cookies_that_come_in_pieces_arrive_in_one_line_h11() {
     let world = World::start().await;
     let fields = [&GET[..], &[("cookie", "a=1"), ("cookie", "b=2"), ("cookie", "c=3")]].concat();

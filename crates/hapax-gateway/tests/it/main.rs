@@ -13,6 +13,7 @@ mod edge_tls;
 mod exchange;
 mod forged;
 mod http1;
+mod late_ledger;
 mod misbehaving;
 mod passing;
 mod paths;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hapax_core::Rerun;
 use hapax_gateway::settings::{Settings, Upstream};
+use hapax_tower::Keep;
 
 use crate::world::{Got, World, change_rule};
 
@@ -65,5 +66,33 @@ async fn any_other_answer_leaves_it_in_doubt_l6() {
         let attempts =
             world.service.arrived().iter().filter(|arrived| arrived.line().starts_with("POST")).count();
         assert_eq!(attempts, 1, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn no_more_is_kept_of_what_the_service_knows_than_of_an_answer_b9_l6() {
+    let kept = |keep: Keep| {
+        World::with(move |settings| {
+            must_be_asked(settings);
+            change_rule(settings, "raw", |rule| (rule.keep, rule.max_kept_response) = (keep, 100));
+        })
+    };
+    let (_, again) = in_doubt_and_again(&kept(Keep::Full).await, "status=200;length=100").await;
+    assert_eq!((again.status, again.body.len()), (200, 100));
+    let (_, again) = in_doubt_and_again(&kept(Keep::Head).await, "status=200").await;
+    assert_eq!((again.status, again.text(), again.header("x-custom")), (200, String::new(), Some("one")));
+    assert_eq!(again.header("idempotency-body-not-kept"), Some("true"));
+    // That it is too long to be read does not make it undone.
+    for (keep, told) in [
+        (Keep::Fact, "status=202"),
+        (Keep::Fact, "status=202;length=2000000"),
+        (Keep::Full, "status=202;length=101"),
+        (Keep::Full, "status=202;length=2000000"),
+    ] {
+        let world = kept(keep).await;
+        let (_, again) = in_doubt_and_again(&world, told).await;
+        assert_eq!((again.status, again.code().as_str()), (409, "outcome-not-kept"), "{keep:?} {told}");
+        assert_eq!(again.json()["first_status"], 202, "{keep:?} {told}");
+        assert_eq!(world.service.count(), 2, "{keep:?} {told}");
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hapax_core::Policy;
 use hapax_exec::Attach;
-use hapax_gateway::settings::Route;
-use hapax_tower::Rule;
+use hapax_gateway::settings::{Route, Settings};
+use hapax_tower::{Keep, Rule};
 
 use crate::raw;
 use crate::world::{Got, World, change_rule};
@@ -320,4 +320,20 @@ async fn a_used_key_says_what_is_known_of_it_l2_h2_h10() {
     let before = world.service.count();
     check(&world, &world.charge("k-4", "{}", &[]).await, 409, "outcome-unknown").await;
     assert_eq!(world.service.count(), before);
+}
+
+#[tokio::test]
+async fn nobody_is_told_of_a_refusal_that_was_not_kept_that_the_work_was_done_h2() {
+    let only_the_fact =
+        |settings: &mut Settings| change_rule(settings, "charge", |rule| rule.keep = Keep::Fact);
+    let world = World::with(only_the_fact).await;
+    for (status, executed) in [(201, "yes"), (303, "yes"), (402, "no"), (500, "unknown")] {
+        let (key, told) = (format!("k-{status}"), format!("status={status}"));
+        assert_eq!(world.charge(&key, "{}", &[("x-do", &told)]).await.status, status);
+        let again = world.charge(&key, "{}", &[]).await;
+        check(&world, &again, 409, "outcome-not-kept").await;
+        let said = again.json();
+        assert_eq!((&said["first_status"], &said["executed"]), (&status.into(), &executed.into()));
+        assert!(!said["title"].as_str().unwrap().contains("done"), "{said}");
+    }
 }

@@ -408,7 +408,8 @@ async fn a_routes_time_out_ends_the_wait_without_a_key_too_h5() {
     }
 }
 
-async fn faulty(
+/// A gateway on a ledger that fails when it is told to.
+pub(crate) async fn faulty(
     change: impl Fn(&mut hapax_gateway::settings::Settings),
     spool: bool,
 ) -> (World<Faulty<Store>>, Faulty<Store>, tempfile::TempDir) {

@@ -127,6 +127,7 @@ async fn charge(State(effects): State<Effects>, headers: HeaderMap, body: Bytes)
     out.append("x-custom", "2".parse().unwrap());
     out.insert("set-cookie", "a=b".parse().unwrap());
     out.insert("x-saw-key", told("idempotency-key").unwrap_or_else(|| "none".into()).parse().unwrap());
+    out.insert("x-saw-encodings", told("accept-encoding").unwrap_or_default().parse().unwrap());
     out.insert("x-saw-epoch", told("x-operation-epoch").unwrap_or_default().parse().unwrap());
     out.insert("x-saw-id", told("x-operation-id").unwrap_or_default().parse().unwrap());
     out.insert("idempotent-replayed", "forged".parse().unwrap());

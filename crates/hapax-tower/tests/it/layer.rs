@@ -12,7 +12,7 @@ use hapax_store::{Options, memory::Memory};
 use hapax_testkit::clock::VirtualClock;
 use hapax_testkit::lines::Lines;
 use hapax_tower::{IdempotencyLayer, Keep, On5xx, Protect, Rule};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use tower::ServiceExt as _;
 
 use crate::app::{Got, app, app_at, app_with, request};
@@ -54,6 +54,17 @@ async fn the_application_sees_no_key_but_the_fencing_number_a5_l4() {
     let epoch: u64 = first.header("x-saw-epoch").unwrap().parse().unwrap();
     let second = app.post("k-2", "", &[]).await;
     assert!(second.header("x-saw-epoch").unwrap().parse::<u64>().unwrap() > epoch);
+}
+
+#[tokio::test]
+async fn an_answer_is_kept_in_a_form_that_every_retry_can_read_h3() {
+    let app = app(Rule { policy: Policy::Accepted, ..rule() });
+    for encodings in ["gzip, br", "identity"] {
+        let got = app.post("k-1", "10", &[("accept-encoding", encodings)]).await;
+        assert_eq!((got.status, got.header("x-saw-encodings")), (201, Some("identity")), "{encodings}");
+    }
+    let without = app.post("", "10", &[("accept-encoding", "gzip, br")]).await;
+    assert_eq!(without.header("x-saw-encodings"), Some("gzip, br"), "nobody else gets this answer");
 }
 
 #[tokio::test]
@@ -375,6 +386,15 @@ async fn a_body_beyond_the_bound_is_refused_before_anything_runs() {
 }
 
 #[tokio::test]
+async fn a_body_beyond_the_applications_own_bound_is_too_large_as_well_h2() {
+    let app = app(rule());
+    // As a layer outside leaves it that bounds bodies whose length is not told.
+    let bounded = request("k-1", "0123456789", &[]).map(|body| Body::new(Limited::new(body, 5)));
+    let got = app.send(bounded).await;
+    assert_eq!((got.status, got.code().as_str(), app.effects.count()), (413, "body-too-large", 0));
+}
+
+#[tokio::test]
 async fn behind_an_edge_the_scope_is_in_the_key_and_elsewhere_it_is_refused_k3() {
     let namespaced = "t-acme:web:user:alice:k-1";
     let behind = app_with(rule(), |layer| layer.behind_an_edge(), |protect| protect);
@@ -415,6 +435,58 @@ async fn what_a_nested_router_took_away_is_part_of_the_request_k7_l2() {
     let again = ask("/accounts/alice/charges").await;
     assert_eq!((&again.body[..], again.is_replay()), (&b"charged alice"[..], true));
     assert_eq!(ask("/accounts/alice/charges?now").await.code(), "key-reused");
+}
+
+/// A layer below a nested router, and below something that puts who asks into the path, or the query.
+#[cfg(feature = "axum")]
+fn rewritten(template: &'static str) -> impl AsyncFn(&str, &str) -> Got {
+    let protect = Protect::new(Executor::new(Memory::open(Options::default())), LeafKey::new([7; 32]));
+    let layer = IdempotencyLayer::new(protect, rule(), |_| Some(Scope::local()));
+    let charge = |uri: http::Uri| async move { format!("charged {uri}") };
+    let charges = Router::new().fallback(charge).layer(layer);
+    let rewriting = tower::util::MapRequestLayer::new(move |mut request: axum::extract::Request| {
+        let who = request.headers()["x-who"].to_str().unwrap();
+        *request.uri_mut() = template.replace('*', who).parse().unwrap();
+        request
+    });
+    let inner = tower::Layer::layer(&rewriting, charges);
+    let router = Router::new().nest_service("/accounts/{account}", inner);
+    async move |path: &str, who: &str| {
+        let request = http::Request::post(path).header("idempotency-key", "k-1").header("x-who", who);
+        let answer = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Got { status: head.status.as_u16(), headers: head.headers, body }
+    }
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn what_a_rewriting_put_there_is_part_of_the_request_too_k7_l2() {
+    for template in ["/*/charges", "/charges?for=*", "/?for=*"] {
+        let ask = rewritten(template);
+        let first = ask("/accounts/web/charges", "alice").await;
+        assert_eq!(first.body, format!("charged {}", template.replace('*', "alice")));
+        let bob = ask("/accounts/web/charges", "bob").await;
+        assert_eq!((bob.status, bob.code()), (422, "key-reused".into()), "{template}");
+        let elsewhere = ask("/accounts/shop/charges", "alice").await;
+        assert_eq!((elsewhere.status, elsewhere.code()), (422, "key-reused".into()), "{template}");
+        let again = ask("/accounts/web/charges", "alice").await;
+        assert_eq!((&again.body, again.is_replay()), (&first.body, true), "{template}");
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_is_left_behind_a_prefix_it_is_part_of_the_request_k7() {
+    let protect = Protect::new(Executor::new(Memory::open(Options::default())), LeafKey::new([7; 32]));
+    let layer = IdempotencyLayer::new(protect, rule(), |_| Some(Scope::local()));
+    let charges = Router::new().route("/", post(async || "charged")).layer(layer);
+    let router = Router::new().nest("/accounts/{account}", charges);
+    let ask = async |path: &str| {
+        let request = http::Request::post(path).header("idempotency-key", "k-1").body(Body::empty()).unwrap();
+        router.clone().oneshot(request).await.unwrap().status().as_u16()
+    };
+    assert_eq!((ask("/accounts/alice").await, ask("/accounts/bob").await), (200, 422));
 }
 
 #[tokio::test]

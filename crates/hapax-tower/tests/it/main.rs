@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod app;
+mod guarded;
 mod layer;
 mod problem;
 mod sealed;

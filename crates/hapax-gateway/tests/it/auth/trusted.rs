@@ -15,9 +15,29 @@ fn named(headers: &[(&str, &str)]) -> Parts {
 const ALICE: [(&str, &str); 3] =
     [("x-tenant-id", "acme"), ("x-project-id", "web"), ("x-subject", "user:alice")];
 
+/// Of peers that set the level, too.
+fn with_level() -> Auth {
+    Auth { trusted_level: true, ..settings() }
+}
+
+#[tokio::test]
+async fn a_level_that_a_caller_wrote_reaches_no_further_through_a_trusted_peer_a3_a6() {
+    let authenticator = open(&settings()).await;
+    let mut lines = ALICE.to_vec();
+    for level in ["platform", "tenant", "root"] {
+        lines.push(("x-level", level));
+        let principal = authenticator.authenticate(&named(&lines), PROXY).await.unwrap();
+        assert_eq!(said(&principal), "acme web user:alice Project", "{lines:?}");
+    }
+    assert_eq!(
+        authenticator.authenticate(&named(&[("x-level", "platform")]), PROXY).await,
+        Err(AuthError::Missing)
+    );
+}
+
 #[tokio::test]
 async fn a_trusted_peer_names_its_caller_a3() {
-    let authenticator = open(&settings()).await;
+    let authenticator = open(&with_level()).await;
     let principal = authenticator.authenticate(&named(&ALICE), PROXY).await.unwrap();
     assert_eq!(said(&principal), "acme web user:alice Project");
     let reaching = named(&[("x-tenant-id", "acme"), ("x-subject", "service:ops"), ("x-level", "platform")]);
@@ -51,7 +71,7 @@ async fn a_trusted_peer_without_the_headers_needs_credentials_as_anybody() {
 
 #[tokio::test]
 async fn half_a_caller_or_two_are_refused_and_credentials_do_not_help() {
-    let authenticator = open(&settings()).await;
+    let authenticator = open(&with_level()).await;
     let token = format!("Bearer {}", signed_with_secret(&claims(json!({}))));
     let wrong: [&[(&str, &str)]; 12] = [
         &[("x-tenant-id", "acme")],

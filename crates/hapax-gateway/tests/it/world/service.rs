@@ -228,7 +228,7 @@ async fn answer(stream: &mut TcpStream, arrived: &Arrived, number: usize, held: 
     let mut bytes = head.into_bytes();
     let head_only = arrived.line().starts_with("HEAD");
     if bodiless {
-        if status == "304" && tell("length").is_some() {
+        if tell("length").is_some() {
             bytes.extend_from_slice(format!("content-length: {}\r\n", body.len()).as_bytes());
         }
         bytes.extend_from_slice(b"\r\n");
