@@ -1,7 +1,8 @@
-//! The edge beside nginx: both as one process on one core, called over the same number of connections with the same
-//! requests, with the same service behind, round by round.
+//! The edge beside nginx: called over the same number of connections with the same requests, with the same service behind, round by
+//! round. Both as one process on one core, load and service on the other; and both as they are when nobody says anything else,
+//! with all cores shared by everybody, as a load test on one machine has it.
 //!
-//! Load and service have the other core. hapax authenticates every request by an API key, as in production; its log says
+//! hapax authenticates every request by an API key, as in production; its log says
 //! what is at least a warning, and nginx writes no access log. What a line for each request costs both is measured apart.
 //! What the machine takes to hand out memory is kept out of it as far as that goes (`pages`), and printed.
 
@@ -20,7 +21,7 @@ use rustix::thread::CpuSet;
 use crate::Failure;
 use crate::report::Report;
 use caller::{Rate, Request, Wanted};
-use servers::{Core, Log, Server};
+use servers::{Log, Place, Server};
 
 /// What is sent: 512 bytes of JSON.
 const BODY: &str = concat!(
@@ -47,20 +48,26 @@ pub(crate) struct Args {
     /// Callers of the burst on one key.
     #[arg(long, default_value_t = 10_000)]
     burst: usize,
-    /// Only the measurements whose name contains this: `ratios`, `logged`, `latency`, `allocations` or `burst`.
+    /// Only the measurements whose name contains this: `shared`, `ratios`, `logged`, `latency`, `allocations` or `burst`.
     #[arg(long, default_value = "")]
     only: String,
 }
 
 /// Measures it all.
 pub(crate) async fn measure(args: &Args, report: &mut Report) -> Result<(), Failure> {
-    let (proxy, own) = cores()?;
     let callers = args.burst.min(usize::try_from(files().saturating_sub(OTHER_FILES))?);
     let folder = tempfile::tempdir_in(".")?;
     let folder = folder.path();
+    let wanted = |name: &str| name.contains(&args.only);
+    if wanted("shared") {
+        let everywhere = Place::Everywhere(cores()?.len());
+        let folder = folder.join("shared");
+        let service = Server::service(&folder, everywhere)?;
+        Bench { args, folder: &folder, proxy: everywhere, service: &service }.ratios(report).await?;
+    }
+    let (proxy, own) = apart()?;
     let service = Server::service(folder, own)?;
     let bench = Bench { args, folder, proxy, service: &service };
-    let wanted = |name: &str| name.contains(&args.only);
     if wanted("ratios") {
         bench.ratios(report).await?;
     }
@@ -79,16 +86,22 @@ pub(crate) async fn measure(args: &Args, report: &mut Report) -> Result<(), Fail
     Ok(())
 }
 
-/// One core for the proxies, and another one, which this thread moves to, for everything else.
-fn cores() -> Result<(Core, Core), Failure> {
+/// The cores that this process may use.
+fn cores() -> Result<Vec<usize>, Failure> {
     let allowed = rustix::thread::sched_getaffinity(None)?;
-    let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).map(Core);
-    let proxy = cores.next().ok_or("this process may use no core")?;
-    let own = cores.next().ok_or("proxy and load need a core each, and there is one core in all")?;
+    Ok((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect())
+}
+
+/// One core for the proxies, and another one, which this thread moves to, for everything else.
+fn apart() -> Result<(Place, Place), Failure> {
+    let cores = cores()?;
+    let [proxy, own, ..] = cores[..] else {
+        return Err("proxy and load need a core each, and there is one core in all".into());
+    };
     let mut set = CpuSet::new();
-    set.set(own.0);
+    set.set(own);
     rustix::thread::sched_setaffinity(None, &set)?;
-    Ok((proxy, own))
+    Ok((Place::Core(proxy), Place::Core(own)))
 }
 
 /// How many files this process and those it starts may open, after asking for as many as there may be.
@@ -104,7 +117,7 @@ fn files() -> u64 {
 struct Bench<'a> {
     args: &'a Args,
     folder: &'a Path,
-    proxy: Core,
+    proxy: Place,
     service: &'a Server,
 }
 
@@ -117,20 +130,34 @@ struct Measured {
     page: Duration,
 }
 
+/// What two programs are compared by.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum By {
+    /// Requests for a second of the core's time: load and service together are busier than nginx, so that nginx is never as fast as
+    /// it could be.
+    #[default]
+    Core,
+    /// The same, or the rates where those tell less: hapax waits for a disk as well as for its core.
+    CoreAndDisk,
+    /// The rates alone.
+    Rate,
+}
+
 /// The same beside each other, one pair for each round.
 #[derive(Default)]
 struct Pairs {
     pairs: Vec<(Measured, Measured)>,
-    /// hapax waits for a disk as well as for its core.
-    durable: bool,
+    by: By,
 }
 
 impl Pairs {
     fn report(&self, name: &str, wanted: f64, report: &mut Report) {
         report.figure(&format!("{name}: nginx"), self.middle(|pair| pair.0.rate.per_second), "req/s");
         report.figure(&format!("{name}: hapax"), self.middle(|pair| pair.1.rate.per_second), "req/s");
-        report.figure(&format!("{name}: nginx, core time"), self.middle(|pair| pair.0.busy), "µs/req");
-        report.figure(&format!("{name}: hapax, core time"), self.middle(|pair| pair.1.busy), "µs/req");
+        if self.by != By::Rate {
+            report.figure(&format!("{name}: nginx, core time"), self.middle(|pair| pair.0.busy), "µs/req");
+            report.figure(&format!("{name}: hapax, core time"), self.middle(|pair| pair.1.busy), "µs/req");
+        }
         let ratios: Vec<f64> = self.pairs.iter().map(|pair| self.ratio(pair)).collect();
         let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         let page = self.middle(|pair| pair.1.page.as_secs_f64() * 1e6);
@@ -147,13 +174,13 @@ impl Pairs {
         values.get(values.len() / 2).copied().unwrap_or_default()
     }
 
-    /// hapax to nginx, in requests for a second of the core's time: load and service together are busier than nginx, so
-    /// that nginx is never as fast as it could be. Where hapax waits for a disk, the ratio of the rates counts if it is less.
+    /// hapax to nginx.
     fn ratio(&self, (nginx, hapax): &(Measured, Measured)) -> f64 {
-        let core = nginx.busy / hapax.busy;
-        match self.durable {
-            true => core.min(hapax.rate.per_second / nginx.rate.per_second),
-            false => core,
+        let (core, rate) = (nginx.busy / hapax.busy, hapax.rate.per_second / nginx.rate.per_second);
+        match self.by {
+            By::Core => core,
+            By::CoreAndDisk => core.min(rate),
+            By::Rate => rate,
         }
     }
 }
@@ -186,8 +213,14 @@ impl Bench<'_> {
 
     async fn ratios(&self, report: &mut Report) -> Result<(), Failure> {
         let nginx = self.nginx(Log::None)?;
+        let shared = matches!(self.proxy, Place::Everywhere(_));
         let [mut get, mut post, mut replay, mut first, mut durable] = <[Pairs; 5]>::default();
-        durable.durable = true;
+        durable.by = By::CoreAndDisk;
+        if shared {
+            for pairs in [&mut get, &mut post, &mut replay, &mut first, &mut durable] {
+                pairs.by = By::Rate;
+            }
+        }
         for round in 0..self.args.rounds {
             // A new process each round: what earlier rounds have kept in memory is not this one's.
             let hapax = self.hapax(&format!("memory{round}"), "memory:", Log::None)?;
@@ -209,14 +242,22 @@ impl Bench<'_> {
                 ));
             }
         }
+        let (how, prefix) = match shared {
+            true => ("rates, all cores shared with load and service", "shared: "),
+            false => ("one core each", ""),
+        };
         report.heading(&format!(
-            "the edge beside nginx, one core each, {CONNECTIONS} connections, no line for each request"
+            "the edge beside nginx, {how}, {CONNECTIONS} connections, no line for each request"
         ));
-        get.report("pass-through GET / nginx proxy_pass", 0.85, report);
-        post.report("pass-through POST / nginx proxy_pass", 0.85, report);
-        replay.report("replay / nginx return", 0.7, report);
-        first.report("first execution, memory store / nginx proxy_pass", 0.65, report);
-        durable.report("first execution, embedded store / nginx proxy_pass", 0.3, report);
+        for (name, pairs, wanted) in [
+            ("pass-through GET / nginx proxy_pass", get, 0.85),
+            ("pass-through POST / nginx proxy_pass", post, 0.85),
+            ("replay / nginx return", replay, 0.7),
+            ("first execution, memory store / nginx proxy_pass", first, 0.65),
+            ("first execution, embedded store / nginx proxy_pass", durable, 0.3),
+        ] {
+            pairs.report(&format!("{prefix}{name}"), wanted, report);
+        }
         Ok(())
     }
 

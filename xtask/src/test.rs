@@ -3,6 +3,7 @@
 //! It does everything a fresh machine needs and never passes by leaving something out: what cannot run fails, and
 //! says what to do. All steps run even when an early one fails, so that one run shows everything there is to mend.
 
+mod alone;
 mod count;
 mod peers;
 
@@ -31,7 +32,7 @@ fn skips() -> impl Iterator<Item = &'static str> {
     left_out().flat_map(|word| ["--skip", word])
 }
 
-/// Run every check and every test: format, clippy, tests on a private PostgreSQL, doc tests, tidy.
+/// Run every check and every test: format, clippy, each crate alone, tests on a private PostgreSQL, doc tests, tidy.
 ///
 /// Installs what is missing (rustfmt, clippy, PostgreSQL, peers from npm and for Python), starts a private PostgreSQL on a free
 /// port, and stops and deletes it at the end. The tests run with cargo-nextest where it is installed and with `cargo test` otherwise.
@@ -63,6 +64,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         clippy.args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]);
         all_well(&mut clippy, "mend what it names")
     });
+    if !args.quick && args.runner_args.is_empty() {
+        steps.run("each crate alone", alone::check);
+    }
 
     let mut count = Count::default();
     if args.quick {

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::caller::{self, Request, Wanted};
-use super::servers::{Core, Log, Server};
+use super::servers::{Log, Place, Server};
 use crate::Failure;
 use crate::report::Report;
 
@@ -21,13 +21,13 @@ const TAKES: Duration = Duration::from_secs(5);
 /// Measures it.
 pub(crate) async fn measure(
     folder: &Path,
-    core: Core,
+    place: Place,
     callers: usize,
     report: &mut Report,
 ) -> Result<(), Failure> {
     let executions = Arc::new(AtomicUsize::new(0));
     let service = slow_service(executions.clone()).await?;
-    let hapax = Server::hapax(&folder.join("burst"), core, service, "memory:", Log::None)?;
+    let hapax = Server::hapax(&folder.join("burst"), place, service, "memory:", Log::None)?;
     let request =
         Request::new("POST", "/charges", &hapax.api_key, super::BODY).keyed("burst", Wanted::Replay);
     let before = hapax.resident()?;

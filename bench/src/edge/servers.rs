@@ -1,6 +1,7 @@
 //! The processes that are measured: nginx as a service and as the other proxy, and the hapax program itself.
 //!
-//! The proxies have one core, the service and the load the other one. All of them are stopped when they are dropped.
+//! The proxies have one core, the service and the load the other one; or all have all cores. All of them are stopped when they are
+//! dropped.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -9,14 +10,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::Failure;
 
 /// The admin token of this benchmark: it listens on this machine only.
 const TOKEN: &str = "bench";
 
-/// A core, as `taskset` names it.
+/// Where a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Core(pub(crate) usize);
+pub(crate) enum Place {
+    /// On this core alone, as `taskset` names it, with one worker.
+    Core(usize),
+    /// Wherever there is room among so many cores, with a worker for each, as both programs are when nobody says anything else.
+    Everywhere(usize),
+}
+
+impl Place {
+    fn workers(self) -> usize {
+        match self {
+            Place::Core(_) => 1,
+            Place::Everywhere(cores) => cores,
+        }
+    }
+}
 
 /// Whether a line is written for each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,25 +48,26 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// With which API key it is called.
     pub(crate) api_key: String,
+    end_by: Signal,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
+        // It may have ended by itself. nginx has workers of its own to end.
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), self.end_by);
         let _ = self.child.wait();
     }
 }
 
 impl Server {
     /// nginx that answers everything with 1 KiB.
-    pub(crate) fn service(folder: &Path, core: Core) -> Result<Self, Failure> {
+    pub(crate) fn service(folder: &Path, place: Place) -> Result<Self, Failure> {
         let location = format!("location / {{ return 200 '{}'; }}", "x".repeat(1_024));
-        nginx(&folder.join("service"), core, Log::None, "", &location)
+        nginx(&folder.join("service"), place, Log::None, "", &location)
     }
 
     /// nginx as a proxy; what is under `/kept` it answers itself.
-    pub(crate) fn nginx(folder: &Path, core: Core, service: SocketAddr, log: Log) -> Result<Self, Failure> {
+    pub(crate) fn nginx(folder: &Path, place: Place, service: SocketAddr, log: Log) -> Result<Self, Failure> {
         let upstream = format!(
             "upstream service {{ server {service}; keepalive 1024; keepalive_requests 1000000000; }}"
         );
@@ -60,22 +78,22 @@ impl Server {
              location /kept {{ return 200 '{}'; }}",
             "x".repeat(1_024)
         );
-        nginx(&folder.join(format!("nginx-{log:?}")), core, log, &upstream, &locations)
+        nginx(&folder.join(format!("nginx-{log:?}")), place, log, &upstream, &locations)
     }
 
     /// The hapax program as people start it.
     pub(crate) fn hapax(
         folder: &Path,
-        core: Core,
+        place: Place,
         service: SocketAddr,
         store: &str,
         log: Log,
     ) -> Result<Self, Failure> {
         fs::create_dir_all(folder)?;
         let file = folder.join("hapax.toml");
-        fs::write(&file, configuration(service, store, log))?;
+        fs::write(&file, configuration(service, store, log, place.workers()))?;
         let program = program()?;
-        let mut child = pinned(core, &program)
+        let mut child = placed(place, &program)
             .arg("serve")
             .arg("--config")
             .arg(&file)
@@ -89,8 +107,12 @@ impl Server {
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut told)?;
         }
-        let mut server =
-            Server { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), api_key: String::new() };
+        let mut server = Server {
+            child,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            api_key: String::new(),
+            end_by: Signal::KILL,
+        };
         let mut urls =
             told.split("http://").skip(1).map(|rest| rest.trim_end_matches(&[' ', '(', ')', '\n', ':'][..]));
         let (Some(edge), Some(admin)) = (urls.next(), urls.next()) else {
@@ -129,19 +151,26 @@ fn program() -> Result<PathBuf, Failure> {
     }
 }
 
-fn pinned(core: Core, program: &Path) -> Command {
-    let mut command = Command::new("taskset");
-    command.arg("--cpu-list").arg(core.0.to_string()).arg(program).stdin(Stdio::null());
+fn placed(place: Place, program: &Path) -> Command {
+    let mut command = match place {
+        Place::Core(core) => {
+            let mut pinned = Command::new("taskset");
+            pinned.arg("--cpu-list").arg(core.to_string()).arg(program);
+            pinned
+        }
+        Place::Everywhere(_) => Command::new(program),
+    };
+    command.stdin(Stdio::null());
     command
 }
 
-fn configuration(service: SocketAddr, store: &str, log: Log) -> String {
+fn configuration(service: SocketAddr, store: &str, log: Log, threads: usize) -> String {
     let level = if log == Log::Each { "info" } else { "warn" };
     format!(
         r#"
 [edge]
 listen = "127.0.0.1:0"
-threads = 1
+threads = {threads}
 max_connections = 40000
 
 [admin]
@@ -203,12 +232,16 @@ fn api_key(program: &Path, admin: &str) -> Result<String, Failure> {
     Ok(made["key"].as_str().ok_or("an API key was made and not told")?.to_owned())
 }
 
-fn nginx(folder: &Path, core: Core, log: Log, before: &str, locations: &str) -> Result<Server, Failure> {
+fn nginx(folder: &Path, place: Place, log: Log, before: &str, locations: &str) -> Result<Server, Failure> {
     fs::create_dir_all(folder)?;
     let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
     let access = if log == Log::Each { "access.log" } else { "off" };
+    let workers = match place {
+        Place::Core(_) => "master_process off;".to_owned(),
+        Place::Everywhere(workers) => format!("worker_processes {workers};"),
+    };
     let configuration = format!(
-        "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
+        "daemon off; {workers} pid nginx.pid; error_log error.log;\n\
          worker_rlimit_nofile 16384; events {{ worker_connections 8192; }}\n\
          http {{ access_log {access}; keepalive_requests 1000000000; client_body_temp_path body;\n\
          proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
@@ -216,14 +249,14 @@ fn nginx(folder: &Path, core: Core, log: Log, before: &str, locations: &str) -> 
     );
     let file = folder.join("nginx.conf");
     fs::write(&file, configuration)?;
-    let child = pinned(core, Path::new("nginx"))
+    let child = placed(place, Path::new("nginx"))
         .arg("-p")
         .arg(fs::canonicalize(folder)?)
         .args(["-e", "error.log", "-c", "nginx.conf"])
         .stderr(File::create(folder.join("stderr"))?)
         .spawn()
-        .map_err(|error| format!("nginx cannot be started with taskset: {error}"))?;
-    let server = Server { child, address, api_key: "none".into() };
+        .map_err(|error| format!("nginx cannot be started: {error}"))?;
+    let server = Server { child, address, api_key: "none".into(), end_by: Signal::TERM };
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {
         if began.elapsed() > Duration::from_secs(10) {

@@ -40,7 +40,7 @@ pub use route::Declared;
 
 pub(crate) use keeping::retention_text as parse_retention;
 pub(crate) use overlaps::{BY_ID, RECALL};
-pub(crate) use pattern::Pattern;
+pub(crate) use pattern::{Meets, Pattern};
 pub(crate) use reader::{Reader, read as read_file};
 pub(crate) use route::level_word;
 pub(crate) use section::Section;

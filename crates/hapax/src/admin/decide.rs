@@ -9,7 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hapax_core::{ClaimId, Decision, Epoch, Error, Inspect as _, Operated, Outcome, Record, StateName, Verb};
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use hapax_tower::answer::{is_hop_by_hop, is_ours};
+use http::Response;
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -218,6 +220,11 @@ fn settled(state: &AdminState, record: &Record, settling: Settling) -> Result<Ve
     if body.len() > limits::SETTLED_BODY_BYTES {
         return Err(Error::invalid("a stated answer has a body of at most 1 MiB"));
     }
+    if matches!(settling.status, 204 | 205 | 304) && !body.is_empty() {
+        let what =
+            format!("an answer of status {} has no body: state another status, or none", settling.status);
+        return Err(Error::invalid(what));
+    }
     let retention = match &settling.retention {
         Some(text) => parse_retention(text)?,
         None => (state.retention)(&record.identity),
@@ -230,28 +237,16 @@ fn settled(state: &AdminState, record: &Record, settling: Settling) -> Result<Ve
 }
 
 /// What only a connection, a person or hapax itself may say (H3).
-const NOT_KEPT: &[&str] = &[
-    "connection",
-    "content-length",
-    "idempotency-expires",
-    "idempotent-replayed",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-connection",
-    "set-cookie",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "x-operation-id",
-];
+fn is_kept(name: &HeaderName) -> bool {
+    !is_hop_by_hop(name) && !is_ours(name) && *name != SET_COOKIE && *name != CONTENT_LENGTH
+}
 
 fn headers(stated: BTreeMap<String, Values>) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
     for (name, values) in stated {
         let bad = |why: &str| Error::invalid(format!("the header {name:?} cannot be kept: {why}"));
         let field = HeaderName::try_from(&name).map_err(|_| bad("that is no name of a header"))?;
-        if NOT_KEPT.contains(&field.as_str()) {
+        if !is_kept(&field) {
             return Err(bad("an answer that is handed out again does not have it"));
         }
         let values = match values {

@@ -79,7 +79,7 @@ pub(crate) struct List {
 /// `hapax keys revoke`
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Revoke {
-    /// The key's id, as `hapax keys list` shows it.
+    /// The key's id, as `hapax keys list` shows it; or the key itself, if that is what leaked.
     id: String,
     #[command(flatten)]
     place: Place,
@@ -249,8 +249,14 @@ fn tell(page: &Value, after: Option<&str>) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The id in a whole key: the part before its secret, which is neither sent nor shown. Anything else is as it was.
+fn id_of(text: &str) -> &str {
+    text.match_indices('_').nth(1).map_or(text, |(end, _)| &text[..end])
+}
+
 impl Revoke {
-    async fn run(self, open: Option<OpenDesk>) -> Result<(), Failed> {
+    async fn run(mut self, open: Option<OpenDesk>) -> Result<(), Failed> {
+        self.id.truncate(id_of(&self.id).len());
         if self.id.is_empty() {
             return Err(Failed::misuse("name the key by its id, as `hapax keys list` shows it"));
         }

@@ -24,10 +24,12 @@ pub(crate) const ALGORITHMS: [(&str, JwtAlgorithm); 4] = [
 /// Reads `[auth]`.
 pub(crate) fn auth(section: &Section<'_>) -> Auth {
     let api_keys = section.section("api_keys", &fields::API_KEYS);
+    let trusted_headers = section.section("trusted_headers", &fields::TRUSTED);
     let auth = Auth {
         jwt: jwt(&section.section("jwt", &fields::JWT)),
         api_keys: api_keys.exists() && api_keys.flag("enabled").is_none_or(|enabled| enabled.value),
-        trusted: trusted(&section.section("trusted_headers", &fields::TRUSTED)),
+        trusted: trusted(&trusted_headers),
+        trusted_level: trusted_level(&trusted_headers),
         verify: verify(&section.section("verify", &fields::VERIFY)),
     };
     let asked = ["jwt", "verify"].iter().any(|field| section.has(field));
@@ -183,6 +185,16 @@ fn trusted(section: &Section<'_>) -> Vec<IpNet> {
         }
     }
     nets
+}
+
+/// How far a caller reaches is believed only where that is said: a peer that does not know the header passes it on.
+fn trusted_level(section: &Section<'_>) -> bool {
+    let Some(level) = section.flag("level").filter(|level| level.value) else { return false };
+    if section.texts("from").is_none_or(|from| from.is_empty()) {
+        let remedy = "list the peers in `from`, or remove it";
+        section.reader().mistake(&level.at, "`level` has no effect where no peer is trusted", remedy);
+    }
+    true
 }
 
 fn network(text: &str) -> Result<IpNet, String> {

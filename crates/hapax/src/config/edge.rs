@@ -207,6 +207,7 @@ pub(crate) fn fixed_path(text: &str) -> Result<String, String> {
 
 /// Where the edge serves nothing else of its own.
 fn operations_prefix(text: &str) -> Result<String, String> {
+    Pattern::of_requests(text)?;
     let path = fixed_path(text)?;
     let own = OWN.map(|segment| format!("/{segment}")).concat();
     let recalls = path.split('/').any(|segment| segment == RESERVED);
@@ -222,10 +223,13 @@ fn operations_prefix(text: &str) -> Result<String, String> {
 fn docs(text: &str) -> Result<String, String> {
     let known = text.starts_with("https://") || text.starts_with("http://") || text == DOCS;
     let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
-    if text.contains('@') {
+    let authority =
+        text.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(""));
+    if authority.contains('@') {
         return Err("remove user and password: every caller would be told them".into());
     }
-    if known && plain && text.ends_with('/') {
+    let leads = text == DOCS || url::host_and_port(authority).is_some();
+    if known && plain && leads && text.ends_with('/') {
         return Ok(text.to_owned());
     }
     let own = format!("or remove it: the edge serves the pages at {DOCS}");
@@ -253,7 +257,7 @@ fn cors(section: &Section<'_>) -> Option<Cors> {
     let reader = section.reader();
     let origins = section.texts("origins").unwrap_or_default();
     for origin in origins.iter().filter(|origin| !is_origin(origin.value)) {
-        let remedy = "write an origin as browsers send it, such as \"https://shop.example\", or \"*\"";
+        let remedy = "write an origin as browsers send it, such as \"https://shop.example\", without the scheme's own port; or \"*\"";
         reader.mistake(&origin.at, format!("{:?} is no origin", url::shown(origin.value)), remedy);
     }
     let headers = section.texts("headers").unwrap_or_default();
@@ -279,9 +283,11 @@ fn cors(section: &Section<'_>) -> Option<Cors> {
 fn is_origin(text: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else { return text == "*" };
     let lower = text.bytes().all(|byte| byte.is_ascii_graphic() && !byte.is_ascii_uppercase());
-    !scheme.is_empty()
-        && !authority.is_empty()
+    // A browser leaves out the port that a scheme has anyway.
+    let sent = url::host_and_port(authority)
+        .is_some_and(|(_, port)| !matches!((scheme, port), ("https", Some(443)) | ("http", Some(80))));
+    scheme.starts_with(|first: char| first.is_ascii_lowercase())
         && lower
         && !authority.contains(['/', '?', '#', '@', '*', ','])
-        && authority.parse::<http::uri::Authority>().is_ok()
+        && sent
 }

@@ -61,7 +61,7 @@ sections! {
     /// API keys of the registry.
     API_KEYS = "auth.api_keys" ["enabled"];
     /// Peers whose headers are believed.
-    TRUSTED = "auth.trusted_headers" ["from"];
+    TRUSTED = "auth.trusted_headers" ["from", "level"];
     /// An outside service that knows keys.
     VERIFY = "auth.verify" ["url", "token_env", "token_file", "remember", "timeout"];
     /// Keys for encryption at rest.

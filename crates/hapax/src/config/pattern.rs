@@ -53,6 +53,14 @@ impl Pattern {
         Ok(Pattern { text: text.to_owned(), segments })
     }
 
+    /// The same for a path that requests come to: what the edge refuses in each of them cannot be in it.
+    pub(crate) fn of_requests(text: &str) -> Result<Self, String> {
+        match text.contains(';') {
+            true => Err("`;` is refused in every request: write a path without it".into()),
+            false => Pattern::parse(text),
+        }
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
@@ -190,7 +198,9 @@ mod tests {
         ] {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }
+        assert!(Pattern::parse("/a;b").is_ok() && Pattern::of_requests("/a;b").is_err());
         for text in ["/", "/a", "/a/", "/a/{b}/c", "/v1.2/a~b/{c_1}", "/a:b"] {
+            assert_eq!(Pattern::of_requests(text), Pattern::parse(text));
             assert_eq!(pattern(text).as_str(), text);
         }
         assert!(Pattern::parse(&format!("/{}", "a".repeat(limits::PATH_BYTES))).is_err());

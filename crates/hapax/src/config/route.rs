@@ -99,7 +99,7 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>) -> Found {
     section.require("method", "say which, such as \"POST\"");
     section.require("path", "say which, such as \"/api/v1/payments\"");
     let method = section.parsed("method", method);
-    let path = section.parsed("path", Pattern::parse);
+    let path = section.parsed("path", Pattern::of_requests);
     let level = section.word("level", &LEVELS).map_or(Level::Project, |level| level.value);
     let policy = policy(section, level);
     let operation = section.parsed("operation", operation);

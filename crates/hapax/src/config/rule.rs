@@ -6,8 +6,11 @@ use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::json::Pointer;
 use hapax_core::{Recipe, Rerun, Retention, Width};
 use hapax_exec::Attach;
+use hapax_gateway::auth::trusted;
 use hapax_gateway::settings::Upstream;
+use hapax_tower::answer::{IDEMPOTENCY_KEY, is_hop_by_hop, is_ours};
 use hapax_tower::{Keep, On5xx, Rule};
+use http::HeaderName;
 
 use super::edge::{self, fixed_path};
 use super::keeping::retention_text;
@@ -95,11 +98,23 @@ fn recipe(section: &Section<'_>) -> Recipe {
         Recipe::json()
     });
     let names = section.texts("fingerprint_headers").unwrap_or_default();
+    // Two ways to write one key would be two requests, and what a caller says there has no effect on the work.
+    for name in names.iter().filter(|name| stays_at_the_edge(name.value)) {
+        let what =
+            format!("`fingerprint_headers`: what callers send as {:?} never reaches the service", name.value);
+        reader.mistake(&name.at, what, "remove it: it cannot make two requests different");
+    }
     recipe.clone().with_headers(names.iter().map(|name| name.value)).unwrap_or_else(|error| {
         let at = section.place("fingerprint_headers");
         reader.mistake(&at, "`fingerprint_headers` cannot be used", format!("{error:#}"));
         recipe
     })
+}
+
+/// Whether a header of a caller is for hapax alone (A5).
+fn stays_at_the_edge(name: &str) -> bool {
+    let own = [IDEMPOTENCY_KEY, trusted::TENANT, trusted::PROJECT, trusted::SUBJECT, trusted::LEVEL];
+    HeaderName::try_from(name).is_ok_and(|name| own.contains(&name) || is_ours(&name) || is_hop_by_hop(&name))
 }
 
 fn quiet(section: &Section<'_>, rerun: Rerun) -> Duration {

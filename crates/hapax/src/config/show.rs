@@ -169,7 +169,7 @@ fn shown_auth(auth: &Auth) -> Section {
     let mut api_keys = Section::default();
     api_keys.flag("enabled", auth.api_keys);
     let mut trusted = Section::default();
-    trusted.texts("from", &auth.trusted);
+    trusted.texts("from", &auth.trusted).flag("level", auth.trusted_level);
     section.table("api_keys", api_keys).table("trusted_headers", trusted);
     section.maybe(auth.verify.as_ref(), |section, verify| {
         let mut table = Section::default();

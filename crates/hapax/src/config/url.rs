@@ -60,6 +60,20 @@ impl Url {
     }
 }
 
+/// The host of an authority, and its port, if there is one; `None` where it has no host or no such port.
+pub(crate) fn host_and_port(authority: &str) -> Option<(String, Option<u16>)> {
+    let parsed: http::uri::Authority = authority.parse().ok()?;
+    let (host, rest) = (parsed.host(), authority.strip_prefix(parsed.host())?);
+    let port = match rest.strip_prefix(':') {
+        Some(digits) if digits.starts_with(|first: char| ('1'..='9').contains(&first)) => {
+            Some(digits.parse().ok()?)
+        }
+        None if rest.is_empty() => None,
+        _ => return None,
+    };
+    (!host.is_empty()).then(|| (host.to_owned(), port))
+}
+
 /// A URL as a mistake may quote it: without what stands before an `@`, and without query and fragment. All of them are refused
 /// where they are, and all of them may be secret.
 pub(crate) fn shown(text: &str) -> String {

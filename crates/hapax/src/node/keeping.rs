@@ -164,7 +164,8 @@ impl Keeping {
                 return Ok(false);
             }
             let version = present.as_ref().map_or(0, |present| present.version);
-            let before = present.as_ref().map(parse).transpose()?;
+            // What cannot be read can be replaced, and taken back: nothing else would mend it.
+            let before = present.as_ref().and_then(|present| parse(present).ok());
             let setting = setting(class, before.map(|set| set.retention), to);
             match self.store.decide_setting(&id, version, render(to)?, setting).await {
                 Err(error) if error.kind() == Kind::Conflict => {}

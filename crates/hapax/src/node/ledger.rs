@@ -8,7 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use hapax_core::registry::DocumentId;
-use hapax_core::{Error, Kind, Registry, Timestamp};
+use hapax_core::{
+    Epoch, Error, Identity, Key, Kind, Ledger, Operation, Outcome, Registry, Report, Retention, Scope,
+    Source, Timestamp, Width,
+};
 
 use crate::{limits, when};
 
@@ -16,17 +19,27 @@ use crate::{limits, when};
 const NOBODYS: (&str, &str, u64) = ("probe", "ledger", u32::MAX as u64);
 
 /// Asks as a claim does, for a write: whoever cannot write may still be able to read. The ledger refuses it only after it has
-/// seen that it could have been carried out, because there is nothing to replace; so nothing is written.
-pub(super) async fn ask(registry: &impl Registry) -> Result<(), Error> {
-    let (kind, id, version) = NOBODYS;
-    let id = DocumentId::new(kind, id)?;
-    let asked = tokio::time::timeout(limits::LEDGER_ANSWERS, registry.put(&id, version, Bytes::new())).await;
-    match asked {
-        Ok(Err(error)) if error.kind() == Kind::Conflict => Ok(()),
-        Ok(Err(error)) => Err(error),
-        Ok(Ok(_)) => Err(Error::internal("the ledger replaced what was not there")),
-        Err(_) => Err(Error::unavailable("the ledger does not answer in time")),
-    }
+/// seen that it could have been carried out, because there is nothing to replace; so nothing is written. Then on the way that claims
+/// and outcomes take, which may be closed while another one is open: for an outcome of what nobody holds.
+pub(super) async fn ask(store: &(impl Registry + Ledger)) -> Result<(), Error> {
+    let asked = async {
+        let (kind, id, version) = NOBODYS;
+        match store.put(&DocumentId::new(kind, id)?, version, Bytes::new()).await {
+            Err(error) if error.kind() == Kind::Conflict => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(Error::internal("the ledger replaced what was not there")),
+        }
+        let (operation, key) = (Operation::new(kind)?, Key::new(id)?);
+        let nobodys = Identity::new(Source::Derived, Scope::local(), Width::Subject, operation, key);
+        let outcome = Report::Settle(Outcome::Erased, Retention::Forever);
+        store.report(nobodys.claim_id(), Epoch::new(1, 0)?, outcome, Vec::new()).await?;
+        match store.session().left.is_zero() {
+            true => Err(Error::unavailable("the session of this process has lapsed and is not renewed")),
+            false => Ok(()),
+        }
+    };
+    let in_time = tokio::time::timeout(limits::LEDGER_ANSWERS, asked).await;
+    in_time.unwrap_or_else(|_| Err(Error::unavailable("the ledger does not answer in time")))
 }
 
 /// What the ledger has answered lately.
@@ -85,6 +98,7 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
+    use hapax_core::{Filter, Inspect as _};
     use hapax_store::embedded::{Embedded, Quota};
     use hapax_store::memory::Memory;
     use hapax_store::{Lifecycle as _, Options};
@@ -138,6 +152,8 @@ mod tests {
         let memory = Memory::open(Options::default());
         ask(&memory).await.unwrap();
         assert_eq!(memory.list_documents(NOBODYS.0, None, 10).await.unwrap(), []);
+        assert_eq!(memory.list(&Filter::default(), None, 10).await.unwrap().items, []);
+        assert_eq!(memory.audit(None, 10).await.unwrap().items, []);
 
         let folder = tempfile::tempdir().unwrap();
         let quota = Quota { bytes: Some(1 << 20) };

@@ -16,8 +16,8 @@ use crate::limits;
 pub(crate) fn routes(section: &Section<'_>) -> Option<(Source, Vec<Table>)> {
     section.require("file", "name an OpenAPI document, JSON or YAML");
     section.require("upstream", "say where these routes go: one of [upstreams]");
-    let prefix =
-        section.parsed("prefix", |text| Pattern::parse(text).map(|_| text.trim_end_matches('/').to_owned()));
+    let prefix = section
+        .parsed("prefix", |text| Pattern::of_requests(text).map(|_| text.trim_end_matches('/').to_owned()));
     let (Some(file), Some(upstream)) = (section.text("file"), section.text("upstream")) else {
         return None;
     };

@@ -9,6 +9,7 @@ use super::write::{self, Target};
 use crate::config::{self, Config, Mistakes};
 
 mod dropped;
+mod referred;
 mod round_trip;
 
 /// All routes, into a document that nothing is read from.

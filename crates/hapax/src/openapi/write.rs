@@ -9,7 +9,7 @@ use hapax_gateway::settings::Route;
 use serde_json::{Map, Value as Json, json};
 
 use super::{OURS, Source, extension_of, field_named, field_of, responses, token};
-use crate::config::{self, BY_ID, Config, Declared, Pattern, RECALL, retention_text};
+use crate::config::{self, BY_ID, Config, Declared, Meets, Pattern, RECALL, retention_text};
 
 /// A document of the routes alone.
 pub fn document(config: &Config, prefix: &str) -> Result<Json, String> {
@@ -49,17 +49,21 @@ fn add(document: &mut Json, config: &Config, target: &Target<'_>) -> Result<(), 
     let prefix = target.prefix.trim_end_matches('/');
     let within =
         |path: &str| path.strip_prefix(prefix).filter(|rest| rest.starts_with('/')).map(str::to_owned);
+    let parameters = document.pointer(PARAMETERS).cloned().unwrap_or_default();
     let mut root = Object::at(document, String::new())?;
-    let problem = problem(&mut root)?;
+    let common = Common { problem: problem(&mut root)?, parameters };
     let mut paths = root.object("paths")?;
     for (route, declared) in config.settings.routes.iter().zip(&config.declared) {
         if let Some(path) = within(&route.path) {
+            let path = as_written(&paths, path);
             let said = said(route, declared, target.source);
-            operation(&mut paths.object(&path)?, route, declared, said, problem)?;
+            operation(&mut paths.object(&path)?, &path, route, declared, said, &common)?;
         }
     }
+    let problem = common.problem;
     for (path, name) in recall_paths(config) {
         if let Some(path) = within(&path) {
+            let path = as_written(&paths, path);
             let item = paths.object(&path)?;
             if item.members.get("get").is_none_or(is_ours) {
                 item.members.insert("get".into(), recall(&path, &name, problem));
@@ -67,6 +71,37 @@ fn add(document: &mut Json, config: &Config, target: &Target<'_>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Where parameters are that operations refer to.
+const PARAMETERS: &str = "/components/parameters";
+
+/// What the operations of a document have in common.
+struct Common {
+    /// The name of the schema of problems.
+    problem: &'static str,
+    /// The parameters that can be referred to.
+    parameters: Json,
+}
+
+impl Common {
+    /// A parameter, or the one that it refers to. What cannot be found here is left to whoever wrote the reference.
+    fn parameter<'p>(&'p self, parameter: &'p Json) -> &'p Json {
+        let name = parameter.get("$ref").and_then(Json::as_str);
+        let name = name.and_then(|text| text.strip_prefix('#')?.strip_prefix(PARAMETERS));
+        name.and_then(|pointer| self.parameters.pointer(pointer)).unwrap_or(parameter)
+    }
+}
+
+/// A path as the document has it: the names of parameters make no other path, and a document may have it once only.
+fn as_written(paths: &Object<'_>, path: String) -> String {
+    let Ok(pattern) = Pattern::parse(&path) else { return path };
+    let is_same =
+        |known: &&String| Pattern::parse(known).is_ok_and(|known| known.meets(&pattern) == Meets::Same);
+    match paths.members.contains_key(&path) {
+        true => path,
+        false => paths.members.keys().find(is_same).cloned().unwrap_or(path),
+    }
 }
 
 /// An object of the document, and where it is.
@@ -130,11 +165,15 @@ fn said(route: &Route, declared: &Declared, source: Option<&Source>) -> Vec<(Str
 /// Writes one route; `said` is what the document says of it, so that it can be read back.
 fn operation(
     item: &mut Object<'_>,
+    path: &str,
     route: &Route,
     declared: &Declared,
     said: Vec<(String, Json)>,
-    problem: &str,
+    common: &Common,
 ) -> Result<(), String> {
+    if item.members.contains_key("$ref") {
+        return Err(format!("#{} is a reference: write the path item there", item.pointer));
+    }
     let shared = item.members.get("parameters").cloned();
     let mut operation = item.object(&route.method.as_str().to_ascii_lowercase())?;
     operation.members.retain(|name, _| field_of(name).is_none());
@@ -142,22 +181,30 @@ fn operation(
         operation.members.insert("operationId".into(), name.as_str().into());
     }
     operation.members.extend(said);
-    parameters(&mut operation, route, shared.as_ref())?;
-    all_responses(&mut operation, route, problem)
+    parameters(&mut operation, path, route, shared.as_ref(), common)?;
+    all_responses(&mut operation, route, common.problem)
 }
 
 /// The key, where the policy reads one, and the parameters of the path, where nobody has declared them.
-fn parameters(operation: &mut Object<'_>, route: &Route, shared: Option<&Json>) -> Result<(), String> {
+fn parameters(
+    operation: &mut Object<'_>,
+    path: &str,
+    route: &Route,
+    shared: Option<&Json>,
+    common: &Common,
+) -> Result<(), String> {
     let mut parameters = match operation.members.get("parameters") {
         Some(Json::Array(parameters)) => parameters.clone(),
         Some(_) => return Err(format!("#{} is no list", operation.pointer_to("parameters"))),
         None => Vec::new(),
     };
     let reads_key = matches!(route.policy, Policy::RequiredA | Policy::Accepted);
-    parameters.retain(|parameter| !(is_key(parameter) && (reads_key || is_ours(parameter))));
+    parameters
+        .retain(|parameter| !(is_key(common.parameter(parameter)) && (reads_key || is_ours(parameter))));
     let shared = shared.and_then(Json::as_array).into_iter().flatten();
-    let declared: Vec<String> = parameters.iter().chain(shared).filter_map(path_parameter).collect();
-    let pattern = Pattern::parse(&route.path).ok();
+    let declared = parameters.iter().chain(shared).map(|parameter| common.parameter(parameter));
+    let declared: Vec<String> = declared.filter_map(path_parameter).collect();
+    let pattern = Pattern::parse(path).ok();
     for name in pattern
         .iter()
         .flat_map(Pattern::parameters)

@@ -226,6 +226,20 @@ async fn decisions_that_cannot_be_understood_change_nothing() {
         (with(json!({"settle": {"status": 200, "headers": {"a": "b\r\nc: d"}}})), "control characters"),
         (with(json!({"settle": {"status": 200, "headers": {"Set-Cookie": "a=b"}}})), "does not have it"),
         (with(json!({"settle": {"status": 200, "headers": {"Content-Length": "9"}}})), "does not have it"),
+        (
+            with(json!({"settle": {"status": 200, "headers": {"Proxy-Authorization": "a"}}})),
+            "does not have it",
+        ),
+        (
+            with(json!({"settle": {"status": 200, "headers": {"Idempotency-Body-Not-Kept": "true"}}})),
+            "does not",
+        ),
+        (with(json!({"settle": {"status": 200, "headers": {"Idempotency-Outcome": "keep"}}})), "does not"),
+        (with(json!({"settle": {"status": 200, "headers": {"X-Operation-Epoch": "1"}}})), "does not have it"),
+        (with(json!({"settle": {"status": 200, "headers": {"X-Restate-Id": "1"}}})), "does not have it"),
+        (with(json!({"settle": {"status": 204, "body_base64": "YQ=="}})), "has no body"),
+        (with(json!({"settle": {"status": 205, "body_base64": "YQ=="}})), "has no body"),
+        (with(json!({"settle": {"status": 304, "body_base64": "YQ=="}})), "has no body"),
     ] {
         let answer =
             office.send("POST", &format!("/v1/claims/{id}/resolve"), crate::office::OPERATOR, &body).await;

@@ -203,6 +203,12 @@ async fn settled_claims_are_purged_reopened_and_erased_from_the_command_line_l8(
     let erased = run(&office, &["claims", "erase", &id, "--reason", "asked to"]).await;
     assert_eq!(erased.code, 0, "{}", erased.err);
     assert!(erased.out.contains("its key is free") && !erased.out.contains("used up"), "{}", erased.out);
+    // One that never had an answer: nobody is told that one was destroyed.
+    let id = office.doubt("never").await;
+    let release = ["claims", "resolve", &id, "--release", "--force", "--reason", "not done"];
+    assert_eq!(run(&office, &release).await.code, 0);
+    let erased = run(&office, &["claims", "erase", &id, "--reason", "asked to"]).await;
+    assert!(erased.code == 0 && erased.out.contains("if any"), "{}{}", erased.out, erased.err);
     assert_eq!(office.retry("order-2").await.unwrap().how, How::Executed);
 }
 

@@ -137,3 +137,21 @@ async fn a_mistyped_store_is_not_made_by_whoever_lists_or_revokes_m2() {
     assert!(listed.code == 0 && listed.out.contains("service:ci"), "{}", listed.err);
     assert_eq!(told(rig::hapax(&["keys", "revoke", "hpx_0", "--store", &store])).await.code, 1);
 }
+
+#[tokio::test]
+async fn a_leaked_key_is_revoked_by_what_leaked_and_not_shown_again_a2() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().join("data").display());
+    let at = ["--tenant", "acme", "--project", "prod", "--subject", "service:ci", "--store", &store];
+    let made = told(rig::hapax(&[&["keys", "create"][..], &at].concat())).await;
+    let key = made.out.trim();
+    let (id, secret) = key.rsplit_once('_').unwrap();
+    let revoked = told(rig::hapax(&["keys", "revoke", key, "--store", &store])).await;
+    assert_eq!(revoked.code, 0, "{}", revoked.err);
+    assert_eq!(revoked.out.trim(), format!("{id} revoked"));
+    assert!(!revoked.err.contains(secret), "{}", revoked.err);
+    assert!(told(rig::hapax(&["keys", "list", "--store", &store])).await.err.contains("no keys"));
+    let absent = key.replace(id, "hpx_0000000000000000");
+    let absent = told(rig::hapax(&["keys", "revoke", &absent, "--store", &store])).await;
+    assert!(absent.code == 1 && !absent.err.contains(secret), "{}", absent.err);
+}

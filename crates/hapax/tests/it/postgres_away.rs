@@ -1,8 +1,8 @@
 //! PostgreSQL dies in the middle of everything, and comes back.
 
-use crate::rig::Ground;
 use crate::rig::postgres::Server;
 use crate::rig::process::eventually;
+use crate::rig::{Database, Ground};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_ledger_the_edge_does_nothing_and_loses_nothing_l14_l15() {
@@ -79,6 +79,32 @@ async fn an_instance_without_its_ledger_says_so_and_why_until_it_is_back_l14_o1_
     let away: Vec<&str> = told.lines().filter(|line| line.contains("the ledger takes no claims")).collect();
     assert!(away.len() == 1 && away[0].contains("WARN") && away[0].contains("cause="), "{away:?}");
     assert_eq!(edge.post("/charges", "after", "{}", "").await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_reaches_its_ledger_but_not_for_claims_is_not_ready_l14_m2() {
+    let database = Database::fresh().await;
+    let role = format!("{}_few", database.name());
+    let create = format!("GRANT CREATE ON DATABASE {} TO {role}", database.name());
+    database.run(&format!("CREATE ROLE {role} LOGIN; {create}")).await;
+    let (_, rest) = database.url.split_once('@').unwrap();
+    let ground = Ground::at(format!("postgres://{role}@{rest}")).await;
+    let edge = ground.serve().await;
+    assert_eq!(edge.post("/charges", "k", "{}", "").await.status, 201);
+    // The server has no room for connections any more, and those for claims and outcomes are gone; the others stay.
+    let cut = format!(
+        "ALTER ROLE {role} CONNECTION LIMIT 0; SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE usename = '{role}' AND query SIMILAR TO '(WITH (won|done) AS|SELECT % FROM hapax.batch)%'"
+    );
+    database.run(&cut).await;
+    eventually("it says that it cannot serve", async || edge.ask("GET /readyz", "").await.status == 503)
+        .await;
+    let refused = edge.post("/charges", "new", "{}", "").await;
+    assert_eq!(refused.problem(), (503, "ledger-unavailable".into()), "{refused:?}");
+    assert_eq!(edge.ask("GET /readyz", "").await.status, 503, "it stays so");
+    database.run(&format!("ALTER ROLE {role} CONNECTION LIMIT -1")).await;
+    eventually("it can serve again", async || edge.ask("GET /readyz", "").await.status == 200).await;
+    assert_eq!(edge.post("/charges", "new", "{}", "").await.status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

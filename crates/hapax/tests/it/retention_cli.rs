@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::claims_cli::Told;
 use crate::rig::process::eventually;
-use crate::rig::{Ground, Hapax, Kind};
+use crate::rig::{Database, Ground, Hapax, Kind};
 
 const ROUTE: &str = "[[routes]]\nmethod = \"POST\"\npath = \"/refunds\"\noperation = \"refund\"\n\
                      policy = \"REQUIRED_A\"\nupstream = \"service\"\nretention = \"critical\"\n";
@@ -134,7 +134,7 @@ async fn the_audit_keeps_who_set_and_unset_a_class_and_why_l8() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_servers_on_the_store_follow_what_is_set_at_one_p5() {
+async fn other_servers_on_postgres_follow_what_is_set_at_one_p5() {
     let ground = ground(Kind::Postgres).await;
     let (a, b) = (ground.serve_as("a").await, ground.serve_as("b").await);
     assert_eq!(run(&ground, &a, &["set", "critical", "forever", "--reason", "r"]).await.code, 0);
@@ -148,4 +148,25 @@ async fn other_servers_on_the_store_follow_what_is_set_at_one_p5() {
         !told.contains("forever")
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_set_and_cannot_be_read_on_postgres_can_be_set_again_and_unset_p5() {
+    let database = Database::fresh().await;
+    let mut ground = Ground::at(database.url.clone()).await;
+    ground.sections = "[retention]\ncritical = \"7d\"".to_owned();
+    ground.routes = ROUTE.to_owned();
+    let edge = ground.serve().await;
+    let set = ["set", "critical", "2d", "--reason", "r"];
+    assert_eq!(run(&ground, &edge, &set).await.code, 0);
+    for mend in [&["set", "critical", "3d", "--reason", "r"][..], &["unset", "critical", "--reason", "r"]] {
+        database.run("UPDATE hapax.documents SET body = '{}' WHERE kind = 'retention'").await;
+        let told = run(&ground, &edge, &["list"]).await;
+        assert!(told.code != 0 && told.err.contains("cannot be read"), "{} {}", told.out, told.err);
+        let told = run(&ground, &edge, mend).await;
+        assert_eq!(told.code, 0, "{mend:?} {}", told.err);
+        assert_eq!(run(&ground, &edge, &["list"]).await.code, 0);
+    }
+    let event = audit(&edge).await.remove(0);
+    assert_eq!((&event["verb"], &event["before"]), (&"retention-unset".into(), &Value::Null));
 }

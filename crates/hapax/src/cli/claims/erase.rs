@@ -66,10 +66,10 @@ async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
         false => say::data(format!("{erased} answers erased; used keys stay used up, and free ones free")),
     };
     told.map_err(|failed| failed.and(format!("{erased} answers are erased")))?;
+    tell::damaged(&damaged);
     if more {
         return Err(Failed::no("there is more to erase: say it again"));
     }
-    tell::damaged(&damaged);
     let mut open = Vec::new();
     if left > 0 {
         open.push(format!(

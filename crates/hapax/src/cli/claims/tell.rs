@@ -201,7 +201,7 @@ pub(super) fn decided(decided: &Value) -> Result<(), Failed> {
         "reopen" => "reopened: the next request with its key runs",
         "purge" => "purged: the next request with its key is a new one",
         "erase" if decided["claim"]["state"] == "released" => {
-            "erased: the answer that was set aside is gone, and its key is free: the next request with it runs"
+            "erased: the answer that was set aside, if any, is gone, and its key is free: the next request with it runs"
         }
         "erase" => "erased: its answer is gone, its key stays used up",
         _ => "done",

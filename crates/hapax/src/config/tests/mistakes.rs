@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod nowhere;
+
 /// The mistakes of a configuration, without the name of the folder.
 fn told(folder: &Folder, text: &str) -> Vec<String> {
     let mistakes = folder.load(text).map(|_| ()).expect_err(text);
@@ -225,6 +227,11 @@ fn a_path_or_method_with_tricks_is_refused_p2_p7() {
         one(&text.replace("POST", method), "4:10", &[remedy]);
     }
     one("[edge]\noperations_prefix = \"/a/{b}\"\n", "2:21", &["without parameters"]);
+    // A path that no request can have.
+    one("[edge]\noperations_prefix = \"/a;b\"\n", "2:21", &["`;` is refused in every request"]);
+    let route = "method = \"GET\"\npath = \"/a;b\"\npolicy = \"PROHIBITED\"\nupstream = \"a\"";
+    let text = format!("[upstreams.a]\nurl = \"http://h\"\n[[routes]]\n{route}\n");
+    one(&text, "5:8", &["`;` is refused in every request"]);
     for own in ["/.well-known/hapax", "/.well-known/hapax/errors", "/pay/by-idempotency-key"] {
         one(&format!("[edge]\noperations_prefix = \"{own}\"\n"), "2:21", &["not below /.well-known/hapax"]);
     }
@@ -233,7 +240,12 @@ fn a_path_or_method_with_tricks_is_refused_p2_p7() {
     // Nobody serves pages there, and `type` of every problem would lead nowhere (H1).
     one("[edge]\ndocs = \"/help/errors/\"\n", "2:8", &["/help/errors/", "http(s) URL"]);
     one("[edge]\ndocs = \"https://u:s3cret@h/\"\n", "2:8", &["(not shown)@h", "every caller"]);
-    for docs in ["https://shop.example/errors/", "http://h/?page=/", "/.well-known/hapax/errors/"] {
+    for docs in [
+        "https://shop.example/errors/",
+        "http://h/?page=/",
+        "https://h/@acme/errors/",
+        "/.well-known/hapax/errors/",
+    ] {
         let text = format!("[edge]\ndocs = \"{docs}\"\n");
         assert_eq!(loaded(&text).settings.edge.docs, docs);
     }
@@ -400,9 +412,19 @@ fn networks_and_origins_are_checked_a3_p7() {
     one("[auth.trusted_headers]\nfrom = [\"10.0.0.0/33\"]\n", "2:9", &["\"10.0.0.0/33\" is no network"]);
     one("[auth.trusted_headers]\nfrom = [\"10.1.0.0/8\"]\n", "2:9", &["did you mean \"10.0.0.0/8\"?"]);
     one("[auth.trusted_headers]\nfrom = [\"localhost\"]\n", "2:9", &["is no network"]);
+    one("[auth.trusted_headers]\nlevel = true\n", "2:9", &["no effect where no peer is trusted"]);
     one("[edge.cors]\norigins = [\"*\"]\ncredentials = true\n", "2:12", &["every page"]);
     one("[edge.cors]\norigins = [\"https://a.example/\"]\n", "2:12", &["is no origin"]);
     one("[edge.cors]\norigins = [\"a.example\"]\n", "2:12", &["is no origin"]);
+    // Browsers leave the usual port out, so nobody would ever come from there.
+    for never in ["https://a.example:443", "http://a.example:80", "https://a.example:", "https://[::1]:443"] {
+        one(&format!("[edge.cors]\norigins = [\"{never}\"]\n"), "2:12", &["is no origin"]);
+    }
+    for origin in ["https://a.example:80", "http://a.example:443", "http://localhost:8080", "https://[::443]"]
+    {
+        let loaded = Folder::new(&[]).load(&format!("[edge.cors]\norigins = [\"{origin}\"]\n"));
+        assert!(loaded.is_ok(), "{origin}");
+    }
     one("[edge.cors]\n", "1:1", &["`origins` is missing"]);
     one("[edge.cors]\norigins = [\"*\"]\nheaders = [\"a b\"]\n", "3:12", &["is no header name"]);
     one("[auth.verify]\nurl = \"https://k.example\"\n", "1:1", &["`token_env` is missing"]);

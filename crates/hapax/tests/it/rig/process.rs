@@ -87,9 +87,22 @@ impl Hapax {
         self.process.wait().unwrap();
     }
 
-    /// Stops it where it is; it does not know.
+    /// Stops it where it is; it does not know. Waits for it: until one of its threads has taken the signal, the others go on.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
+        let began = Instant::now();
+        while !self.is_frozen() {
+            assert!(began.elapsed() < PATIENCE, "it does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_frozen(&self) -> bool {
+        let mut threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+        threads.all(|thread| {
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+        })
     }
 
     /// It goes on where it was.
