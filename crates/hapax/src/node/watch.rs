@@ -23,13 +23,17 @@ pub(super) async fn look(
     health: Arc<Health>,
 ) {
     let mut told = 0;
+    // It was opened a moment ago.
+    gateway.metrics().set_ledger_up(true);
     loop {
-        gateway.metrics().set_ledger_up(health.is_up());
         // A first failure is given time to pass; from then on it is the way back that is waited for.
         let away = health.in_the_way().is_some();
         tokio::time::sleep(if away { limits::LOOK_EVERY_AWAY } else { limits::LOOK_EVERY }).await;
-        health.note(&ledger::ask(&store).await, when::now());
-        if !health.is_up() {
+        let asked = ledger::ask(&store).await;
+        // Before `/readyz` says so, and not after claims have been counted, which may take long while connections come back.
+        gateway.metrics().set_ledger_up(asked.is_ok());
+        health.note(&asked, when::now());
+        if asked.is_err() {
             continue;
         }
         let Ok(counts) = store.count(&Filter::default()).await else { continue };
