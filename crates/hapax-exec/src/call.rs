@@ -22,6 +22,7 @@ pub struct Call {
     pub(crate) identity: Option<Identity>,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) leaves: Option<LazyLeaves>,
+    pub(crate) ask_within: Option<Duration>,
     pub(crate) terms: Terms,
     pub(crate) retention: Retention,
     pub(crate) attach: Attach,
@@ -107,6 +108,7 @@ impl Call {
             identity: None,
             fingerprint: Fingerprint::none(),
             leaves: None,
+            ask_within: None,
             terms: Terms::default(),
             retention: limits::RETENTION,
             attach: Attach::Wait(limits::ATTACH),
@@ -140,6 +142,14 @@ impl Call {
     #[must_use]
     pub fn rehash(mut self, rehash: Arc<impl Rehash + 'static>) -> Self {
         self.rehash = Some(rehash);
+        self
+    }
+
+    /// How long the ledger may take to say whose turn it is; after that it counts as away, and what it grants all the same is
+    /// given back (L13, L14). By default it may take as long as it takes. Needs tokio's timer.
+    #[must_use]
+    pub fn ask_within(mut self, within: Duration) -> Self {
+        self.ask_within = Some(within);
         self
     }
 

@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -120,7 +121,7 @@ impl<L: Ledger> Executor<L> {
             let attempt = request.attempt;
             let asked_at = boot_time();
             let unbroken_until = asked_at + self.ledger.session().left.min(call.terms.max_run);
-            let verdict = self.ask(request).await.map_err(|error| match seen {
+            let verdict = self.ask(request, call.ask_within).await.map_err(|error| match seen {
                 Some(operation_id) => error.while_others_had_it(operation_id),
                 None => error,
             });
@@ -173,10 +174,10 @@ impl<L: Ledger> Executor<L> {
     }
 
     /// Asks for a grant. A claim that is given up on before the ledger has answered is handed back behind the scenes (L13).
-    async fn ask(&self, request: ClaimRequest) -> Result<Verdict, Error> {
+    async fn ask(&self, request: ClaimRequest, within: Option<Duration>) -> Result<Verdict, Error> {
         fail::fail_point!("once.asking");
         let asking = Asking::new(&self.owed, request.clone());
-        let verdict = self.ledger.claim(request).await?;
+        let verdict = in_time(pin!(self.ledger.claim(request)), within).await?;
         asking.answered();
         Ok(verdict)
     }
@@ -448,6 +449,24 @@ fn boot_time() -> Duration {
 enum Asked {
     Never,
     Ended(Done),
+}
+
+/// What the ledger says, unless it takes too long. What it says at once needs no timer.
+async fn in_time(
+    mut claiming: Pin<&mut impl Future<Output = Result<Verdict, hapax_core::Error>>>,
+    within: Option<Duration>,
+) -> Result<Verdict, hapax_core::Error> {
+    let at_once = std::future::poll_fn(|cx| match claiming.as_mut().poll(cx) {
+        Poll::Ready(verdict) => Poll::Ready(Some(verdict)),
+        Poll::Pending => Poll::Ready(None),
+    });
+    match (at_once.await, within) {
+        (Some(verdict), _) => verdict,
+        (None, None) => claiming.await,
+        (None, Some(within)) => tokio::time::timeout(within, claiming).await.unwrap_or_else(|_| {
+            Err(hapax_core::Error::unavailable("the ledger has not said in time whose turn it is"))
+        }),
+    }
 }
 
 fn request(identity: &Identity, call: &Call) -> ClaimRequest {

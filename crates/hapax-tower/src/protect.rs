@@ -230,11 +230,12 @@ impl<L: Ledger> Protect<L> {
         A: Send + 'static,
     {
         let progress = Arc::new(Progress::new());
+        // In its box at once: it is several kilobytes, and each move copies them all.
         let running = {
             let (executor, shared) = (self.executor.clone(), self.shared.clone());
             let (progress, rule, claim) = (progress.clone(), rule.clone(), identity.claim_id());
             let method = method.clone();
-            async move {
+            Box::pin(async move {
                 let work = |attempt: Attempt| async move {
                     let mut held = held;
                     held.begin();
@@ -254,7 +255,7 @@ impl<L: Ledger> Protect<L> {
                 let done = executor.carry_out(turn, work).await;
                 drop(alive);
                 done
-            }
+            })
         };
         let attended = Attended::new(running, progress.clone(), self.shared.calls.clone());
         match wait(attended, &progress, rule.timeout, early).await {
@@ -289,6 +290,7 @@ impl<L: Ledger> Protect<L> {
         };
         let mut call = Call::of(identity.clone())
             .fingerprint(fingerprint)
+            .ask_within(rule.timeout)
             .rerun(rule.rerun)
             .quiet(rule.quiet)
             .max_run(rule.max_run)

@@ -41,6 +41,23 @@ async fn a_claim_whose_answer_was_lost_is_given_back_and_not_held_for_ever() {
 }
 
 #[tokio::test]
+async fn a_ledger_that_does_not_say_in_time_whose_turn_it_is_counts_as_away_and_what_it_grants_is_given_back_l14_l13()
+ {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    ledger.after_next_claim(std::future::pending);
+    let late = call("late").ask_within(Duration::from_millis(50));
+    let error = executor.once(late.clone(), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), error.executed(), effects.count()), ("ledger-unavailable", Executed::No, 0));
+    assert!(matches!(error.retry(), Retry::SameKey(_)));
+    eventually("what was granted late is released", async || {
+        matches!(ledger.peek(claim_id("late")).await, Ok(Some(View::Released { .. })))
+    })
+    .await;
+    let done = executor.once(late, effects.then(Ended::succeeded("paid"))).await.unwrap();
+    assert_eq!((done.how, effects.count()), (How::Executed, 1));
+}
+
+#[tokio::test]
 async fn a_claim_whose_answer_was_lost_and_whose_lapse_is_written_down_is_given_back_l13() {
     // A server that was away for longer than the term: the session lives again, and the lapse was seen by somebody. Nobody may
     // have to decide what certainly did not run, and an operator could not: its holder lives.

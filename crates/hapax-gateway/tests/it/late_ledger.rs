@@ -39,7 +39,7 @@ async fn a_service_that_was_not_asked_because_the_ledger_was_late_is_not_said_to
     let give_up = Duration::from_millis(50);
     let (world, ledger, _folder) = faulty(
         |settings| {
-            change_rule(settings, "charge", |rule| (rule.timeout, rule.give_up) = (give_up, give_up));
+            change_rule(settings, "charge", |rule| rule.give_up = give_up);
         },
         false,
     )
@@ -50,4 +50,29 @@ async fn a_service_that_was_not_asked_because_the_ledger_was_late_is_not_said_to
     assert!(got.header("x-operation-id").is_some());
     assert_eq!(world.service.count(), 0);
     assert_eq!(world.charge("k-1", "{}", &[]).await.status, 201, "the key is free");
+}
+
+#[tokio::test]
+async fn a_caller_waits_no_longer_for_the_ledger_than_for_the_service_h5_l14() {
+    let (world, ledger, _folder) =
+        faulty(|settings| change_rule(settings, "charge", |rule| rule.timeout = TIMEOUT), false).await;
+    let (let_go, held) = oneshot::channel::<()>();
+    ledger.after_next_claim(|| async { drop(held.await) });
+    // Without an end to the wait this would never be answered.
+    let got = world.charge("k-1", "{}", &[]).await;
+    check(&world, &got, 503, "ledger-unavailable").await;
+    assert_eq!(world.service.count(), 0);
+    drop(let_go);
+    let again = async {
+        loop {
+            // What was granted late is given back behind the scenes.
+            let again = world.charge("k-1", "{}", &[]).await;
+            if again.status == 201 {
+                return again;
+            }
+            assert_eq!(again.code(), "attempt-failed", "{}", again.text());
+        }
+    };
+    let again = tokio::time::timeout(crate::raw::PATIENCE, again).await.expect("the key is free");
+    assert_eq!((again.is_replay(), world.service.count()), (false, 1));
 }
