@@ -83,8 +83,8 @@ pub(crate) struct Attended<F: Future<Output = Result<Done, Error>> + Send + 'sta
 }
 
 impl<F: Future<Output = Result<Done, Error>> + Send + 'static, P: Begun> Attended<F, P> {
-    pub(crate) fn new(call: F, progress: Arc<P>, calls: Calls) -> Self {
-        Attended { call: Some(Box::pin(call)), progress, calls }
+    pub(crate) fn new(call: Pin<Box<F>>, progress: Arc<P>, calls: Calls) -> Self {
+        Attended { call: Some(call), progress, calls }
     }
 }
 
