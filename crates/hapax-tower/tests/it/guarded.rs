@@ -11,7 +11,7 @@ use hapax_core::{LeafKey, Ledger as _, Outcome, Retention, Scope};
 use hapax_exec::{Attempt, Executor};
 use hapax_store::{Options, memory::Memory};
 use hapax_tower::{IdempotencyLayer, Protect, Rule, Seal};
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
@@ -26,7 +26,9 @@ fn app(
     let charge = move |Extension(attempt): Extension<Attempt>| async move {
         let report = Report::Settle(outcome(&attempt), Retention::Forever);
         ledger.report(attempt.claim.unwrap(), attempt.epoch.unwrap(), report, Vec::new()).await.unwrap();
-        answer(201)
+        let mut answer = answer(201);
+        answer.headers_mut().insert("set-cookie", HeaderValue::from_static("session=1"));
+        answer
     };
     Router::new().route("/charges", post(charge)).layer(layer)
 }
@@ -35,11 +37,21 @@ fn answer(status: u16) -> Response<Body> {
     Response::builder().status(status).header("location", "/charges/1").body(Body::from("charged")).unwrap()
 }
 
+/// The status, the `Location` and the body of what a caller gets.
 async fn charged(app: &Router) -> (u16, Option<String>, Bytes) {
+    let response = call(app).await;
+    let location = header(&response, "location");
+    (response.status().as_u16(), location, response.into_body())
+}
+
+async fn call(app: &Router) -> Response<Bytes> {
     let request = Request::post("/charges").header("idempotency-key", "k-1").body(Body::empty()).unwrap();
     let (head, body) = app.clone().oneshot(request).await.unwrap().into_parts();
-    let location = head.headers.get("location").map(|value| value.to_str().unwrap().to_owned());
-    (head.status.as_u16(), location, body.collect().await.unwrap().to_bytes())
+    Response::from_parts(head, body.collect().await.unwrap().to_bytes())
+}
+
+fn header(response: &Response<Bytes>, name: &str) -> Option<String> {
+    response.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
 }
 
 #[tokio::test]
@@ -56,6 +68,30 @@ async fn what_a_handler_settles_in_its_own_transaction_is_its_answer_l16() {
         for _ in 0..3 {
             let wanted = (201, Some("/charges/1".to_owned()), Bytes::from("charged"));
             assert_eq!(charged(&app).await, wanted);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_caller_of_a_handler_that_settles_by_itself_is_the_first_one_h3_l16() {
+    let seal = Arc::new(Seal::new(vec![[7; 32]]).unwrap());
+    for seal in [None, Some(seal)] {
+        let sealed = seal.is_some();
+        for (settled, same) in [("charged", true), ("otherwise", false)] {
+            let executor = Executor::new(Memory::open(Options::default()));
+            let protect = Protect::new(executor, LeafKey::new([7; 32])).sealed(seal.clone());
+            let keeping = protect.clone();
+            let app = app(protect, move |attempt| {
+                keeping.outcome(attempt.claim.unwrap(), answer(201).map(|_| Bytes::from(settled)))
+            });
+            let (first, again) = (call(&app).await, call(&app).await);
+            for answer in [&first, &again] {
+                assert_eq!(answer.body(), settled, "everybody gets what is kept");
+            }
+            let told = |answer| header(answer, "idempotent-replayed");
+            assert_eq!((told(&first), told(&again)), (None, Some("true".into())), "sealed: {sealed}");
+            let cookie = |answer| header(answer, "set-cookie").is_some();
+            assert_eq!((cookie(&first), cookie(&again)), (same, false), "sealed: {sealed}");
         }
     }
 }
