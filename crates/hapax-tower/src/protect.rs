@@ -319,7 +319,7 @@ impl<L: Ledger> Protect<L> {
                         Told::Never => return Reconciled::Never,
                         Told::Unknown => return Reconciled::Unknown,
                     };
-                    Reconciled::Happened(known(answer, &rule, sealing))
+                    Reconciled::Happened(known(answer, Outcome::Succeeded, &rule, sealing))
                 }
             });
         }
