@@ -267,6 +267,7 @@ impl<L: Ledger> Protect<L> {
                     .retry_after(limits::RETRY_AFTER)
                     .because(format!("no answer within {:?}", rule.timeout)),
             ),
+            Waited::Unrecorded(operation_id) => self.problem(Problem::not_recorded_yet(operation_id)),
             Waited::Early(operation_id, prefix) => self.accepted(operation_id, prefix),
         }
     }
@@ -510,7 +511,10 @@ pub type Reconcile =
 
 enum Waited<'a, T> {
     Done(T),
+    /// The work takes too long.
     TooLong(Option<OperationId>),
+    /// It has ended, and the ledger takes too long to record it.
+    Unrecorded(Option<OperationId>),
     Early(Option<OperationId>, &'a str),
 }
 
@@ -537,11 +541,14 @@ async fn wait<'a, F: Future<Output = Result<Done, hapax_exec::Error>> + Send + '
         }
         let Some(mut clock) = clock.as_mut().as_pin_mut() else { return std::task::Poll::Pending };
         std::task::ready!(clock.as_mut().poll(cx));
-        if progress.ended.get().is_some() && !std::mem::replace(&mut recording, true) {
+        if progress.ended.get().is_none() {
+            return std::task::Poll::Ready(Waited::TooLong(*operation_id));
+        }
+        if !std::mem::replace(&mut recording, true) {
             clock.as_mut().reset(tokio::time::Instant::now() + limits::RECORDING);
             std::task::ready!(clock.poll(cx));
         }
-        std::task::Poll::Ready(Waited::TooLong(*operation_id))
+        std::task::Poll::Ready(Waited::Unrecorded(*operation_id))
     })
     .await
 }
