@@ -48,9 +48,9 @@ pub enum Reason {
     Unavailable,
     /// The kept outcome is a terminal error; these are its bytes.
     Refused(bytes::Bytes),
-    /// The work was done, but its answer was not kept.
+    /// The key is used up, and its answer was not kept. Whether the work was done, [`Error::executed`] says as far as the status tells.
     NotKept {
-        /// The status the first caller saw.
+        /// The status the first caller saw; 0 where there was none.
         status: u16,
     },
     /// Stored bytes cannot be trusted or understood.
@@ -107,6 +107,12 @@ impl Error {
         self
     }
 
+    /// What was kept has been erased, and with it what it said about the work.
+    pub(crate) fn after_it_was_erased(mut self) -> Self {
+        self.executed = Some(Executed::Unknown);
+        self.because("it was kept and has been erased")
+    }
+
     pub(crate) fn because(mut self, cause: impl fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
         self
@@ -149,6 +155,9 @@ impl Error {
         self.executed.unwrap_or(match self.reason {
             Reason::Invalid | Reason::Mismatch { .. } | Reason::Unavailable => Executed::No,
             Reason::AttemptFailed { executed } => executed,
+            // What was refused was not done.
+            Reason::NotKept { status: 400..500 } => Executed::No,
+            Reason::NotKept { status: 500.. } => Executed::Unknown,
             Reason::OutcomePending | Reason::Refused(_) | Reason::NotKept { .. } => Executed::Yes,
             Reason::InProgress | Reason::OutcomeUnknown { .. } | Reason::Corrupt | Reason::Internal => {
                 Executed::Unknown
@@ -192,7 +201,7 @@ impl fmt::Display for Error {
             }
             Reason::Unavailable => "the ledger cannot be reached; nothing was run",
             Reason::Refused(_) => "the work ended with a terminal error",
-            Reason::NotKept { .. } => "the work was done, but its answer was not kept",
+            Reason::NotKept { .. } => "the answer to this key was not kept",
             Reason::Corrupt => "what is kept for this key cannot be read",
             Reason::Internal => "hapax contradicted itself",
         })?;
