@@ -15,6 +15,7 @@ pub struct Error {
     cause: Option<String>,
     /// Whether the work ran, where that is more than the reason tells.
     executed: Option<Executed>,
+    asked_too_long: bool,
 }
 
 /// Why there is no outcome to hand out.
@@ -61,7 +62,7 @@ pub enum Reason {
 
 impl Error {
     pub(crate) fn new(reason: Reason) -> Self {
-        Error { reason, operation_id: None, cause: None, executed: None }
+        Error { reason, operation_id: None, cause: None, executed: None, asked_too_long: false }
     }
 
     pub(crate) fn about(mut self, operation_id: OperationId) -> Self {
@@ -107,6 +108,12 @@ impl Error {
         self
     }
 
+    /// The work did not begin because whoever was asked about an earlier attempt had taken the time of the call.
+    pub(crate) fn after_asking_too_long(mut self) -> Self {
+        self.asked_too_long = true;
+        self
+    }
+
     /// What was kept has been erased, and with it what it said about the work.
     pub(crate) fn after_it_was_erased(mut self) -> Self {
         self.executed = Some(Executed::Unknown);
@@ -131,6 +138,12 @@ impl Error {
     /// What lies behind it, for logs.
     pub fn cause(&self) -> Option<&str> {
         self.cause.as_deref()
+    }
+
+    /// Whether the work did not begin because whoever was asked about an earlier attempt (L6) had taken the time of the call, and not
+    /// the ledger.
+    pub fn asked_too_long(&self) -> bool {
+        self.asked_too_long
     }
 
     /// The stable name of the reason, the same as the `code` of the HTTP problem.

@@ -385,9 +385,15 @@ impl From<HeaderKeyError> for Problem {
 }
 
 impl Problem {
-    /// What a caller is told whose turn came and whose work did not begin: the ledger was too late. The service was not asked.
+    /// What a caller is told whose turn came and whose work did not begin: the ledger was too late, and the service was not asked; or it
+    /// was, about an earlier attempt, and took the time of the call (L6).
     pub(crate) fn before_the_work(error: &hapax_exec::Error) -> Self {
         match error.reason() {
+            Reason::AttemptFailed { executed } if error.asked_too_long() => {
+                let problem = Problem::new(Code::AttemptFailed).about(error.operation_id());
+                let problem = problem.because(error.cause().unwrap_or_default());
+                if *executed == Executed::No { problem.with("executed", "no") } else { problem }
+            }
             Reason::AttemptFailed { executed } => {
                 let problem = Problem::new(Code::LedgerUnavailable)
                     .about(error.operation_id())

@@ -9,7 +9,7 @@ use hapax_core::{Executed, Key, LeafKey, Rerun, Scope, Width};
 use hapax_exec::{Executor, How};
 use hapax_store::{Options, memory::Memory};
 use hapax_testkit::faulty::Faulty;
-use hapax_tower::protect::Reconcile;
+use hapax_tower::protect::{Reconcile, Told};
 use hapax_tower::{Answered, Asked, Cause, Code, Event, Identified, Protect, Rule, SendError};
 use http::{HeaderMap, Method, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// How long a call may take in these tests.
-const GIVE_UP: Duration = Duration::from_millis(100);
+const GIVE_UP: Duration = Duration::from_secs(1);
 
 fn protect() -> (Protect<Faulty<Memory>>, Faulty<Memory>) {
     let ledger = Faulty::new(Memory::open(Options::default()));
@@ -26,6 +26,11 @@ fn protect() -> (Protect<Faulty<Memory>>, Faulty<Memory>) {
 
 fn rule() -> Rule {
     Rule::new("charges.create").unwrap()
+}
+
+/// The same for a call that may take long.
+fn in_peace(limited: Rule) -> Rule {
+    Rule { give_up: rule().give_up, ..limited }
 }
 
 fn asked(rule: Rule) -> Identified {
@@ -96,6 +101,39 @@ async fn a_service_that_was_not_asked_is_not_blamed_where_an_earlier_attempt_may
     let problem = late.response.into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&problem).contains(r#""executed":"unknown""#), "{problem:?}");
     assert_eq!(charges.load(SeqCst), 0);
-    let again = charge(&protect, rule, None, &charges).await;
+    let again = charge(&protect, in_peace(rule), None, &charges).await;
     assert_eq!((again.response.status().as_u16(), charges.load(SeqCst)), (201, 1), "the key is free");
+}
+
+/// A service that takes so long to say that an earlier attempt was not made.
+fn never_after(pause: Duration) -> Option<Reconcile> {
+    Some(Box::new(move |_| {
+        Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            Told::Never
+        })
+    }))
+}
+
+#[tokio::test]
+async fn a_service_that_takes_the_time_of_a_call_to_say_what_happened_is_not_a_late_ledger_l6_l14() {
+    for (slow_service, code) in [(true, Code::AttemptFailed), (false, Code::LedgerUnavailable)] {
+        let ((protect, ledger), charges) = (protect(), Arc::default());
+        let rule = Rule { rerun: Rerun::Ask, give_up: GIVE_UP, ..rule() };
+        break_off(&protect, rule.clone()).await;
+        let pause = if slow_service { 2 * GIVE_UP } else { Duration::ZERO };
+        if !slow_service {
+            ledger.after_next_claim(|| tokio::time::sleep(2 * GIVE_UP));
+        }
+        let late = charge(&protect, rule.clone(), never_after(pause), &charges).await;
+        assert_eq!((late.event, late.response.status().as_u16()), (Event::Problem(code), 503));
+        let blamed = matches!(late.cause, Some(Cause::Service(_)));
+        assert_eq!(blamed, slow_service, "{:?}", late.cause);
+        let problem = late.response.into_body().collect().await.unwrap().to_bytes();
+        let said = String::from_utf8_lossy(&problem).contains(r#""executed":"no""#);
+        assert_eq!(said, slow_service, "the code alone would not say it: {problem:?}");
+        assert_eq!(charges.load(SeqCst), 0);
+        let again = charge(&protect, in_peace(rule), never_after(Duration::ZERO), &charges).await;
+        assert_eq!((again.response.status().as_u16(), charges.load(SeqCst)), (201, 1), "the key is free");
+    }
 }
