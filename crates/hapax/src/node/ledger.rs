@@ -21,8 +21,9 @@ const NOBODYS: (&str, &str, u64) = ("probe", "ledger", u32::MAX as u64);
 
 /// Asks as a claim does, for a write: whoever cannot write may still be able to read. The ledger refuses it only after it has
 /// seen that it could have been carried out, because there is nothing to replace; so nothing is written. Then on the way that claims
-/// and outcomes take, which may be closed while another one is open: for an outcome of what nobody holds. Each question has a time of its
-/// own, so that it is the store that says why it has no answer.
+/// and outcomes take, which may be closed while another one is open: for an outcome of what nobody holds. No row is written for it either;
+/// PostgreSQL draws a number from its sequence of epochs before it sees that there is no claim, and epochs may have gaps. Each question
+/// has a time of its own, so that it is the store that says why it has no answer.
 pub(super) async fn ask(registry: &impl Registry, ledger: &impl Ledger) -> Result<(), Error> {
     let (kind, id, version) = NOBODYS;
     let nobodys = DocumentId::new(kind, id)?;
