@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use hapax_core::Executed;
 use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode};
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
@@ -21,7 +22,7 @@ use tokio::time::Instant;
 use crate::call::KEY;
 use crate::client::Plain409;
 use crate::decide;
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Sent};
 use crate::key::IdempotencyKey;
 use crate::limits;
 use crate::policy::RetryPolicy;
@@ -49,7 +50,7 @@ impl SafeRetries {
         SafeRetries { policy, deadline: limits::DEADLINE, plain_409: Plain409::default() }
     }
 
-    /// The longest time until there is an answer, with all attempts. A time-out of one attempt is the reqwest client's to set.
+    /// The longest time until there is an answer, with all attempts; its body is the caller's to read. A time-out of one attempt is the reqwest client's to set.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -87,6 +88,7 @@ impl Middleware for SafeRetries {
             request.headers_mut().insert(KEY, key);
         }
         let may_repeat = decide::may_repeat(request.method(), request.headers().contains_key(KEY));
+        let key = request.headers().get(KEY).map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
         let ends = decide::ends(self.deadline);
         let mut attempt = 1;
         loop {
@@ -97,7 +99,10 @@ impl Middleware for SafeRetries {
                 let response = next.clone().run(request, extensions).await?;
                 if is_last { Ok((response, false)) } else { self.look_at(response).await }
             };
-            let answered = tokio::time::timeout_at(ends, attempted).await.unwrap_or_else(|_| Err(too_late()));
+            let answered = tokio::time::timeout_at(ends, attempted).await.unwrap_or_else(|_| {
+                let (key, showed) = (key.clone(), Executed::Unknown);
+                Err(too_late(Sent { key, repeatable: may_repeat, attempts: attempt, showed }))
+            });
             let Some(again) = again else { return answered.map(|(response, _)| response) };
             let left = ends.saturating_duration_since(Instant::now());
             let (pause, answered) = match answered {
@@ -138,8 +143,9 @@ fn wrong(what: &str) -> reqwest_middleware::Error {
     reqwest_middleware::Error::middleware(Error::invalid(what))
 }
 
-fn too_late() -> reqwest_middleware::Error {
-    reqwest_middleware::Error::middleware(Error::new(Kind::Network, "no answer within the deadline"))
+fn too_late(sent: Sent) -> reqwest_middleware::Error {
+    let error = Error::new(Kind::Network, "no answer within the deadline");
+    reqwest_middleware::Error::middleware(error.of_call(sent))
 }
 
 impl SafeRetries {

@@ -15,6 +15,7 @@ pub struct Error {
     cause: Option<String>,
     /// Whether the work ran, where that is more than the reason tells.
     executed: Option<Executed>,
+    asked_too_long: bool,
 }
 
 /// Why there is no outcome to hand out.
@@ -48,9 +49,9 @@ pub enum Reason {
     Unavailable,
     /// The kept outcome is a terminal error; these are its bytes.
     Refused(bytes::Bytes),
-    /// The work was done, but its answer was not kept.
+    /// The key is used up, and its answer was not kept. Whether the work was done, [`Error::executed`] says as far as the status tells.
     NotKept {
-        /// The status the first caller saw.
+        /// The status the first caller saw; 0 where there was none.
         status: u16,
     },
     /// Stored bytes cannot be trusted or understood.
@@ -61,7 +62,7 @@ pub enum Reason {
 
 impl Error {
     pub(crate) fn new(reason: Reason) -> Self {
-        Error { reason, operation_id: None, cause: None, executed: None }
+        Error { reason, operation_id: None, cause: None, executed: None, asked_too_long: false }
     }
 
     pub(crate) fn about(mut self, operation_id: OperationId) -> Self {
@@ -107,6 +108,18 @@ impl Error {
         self
     }
 
+    /// The work did not begin because whoever was asked about an earlier attempt had taken the time of the call.
+    pub(crate) fn after_asking_too_long(mut self) -> Self {
+        self.asked_too_long = true;
+        self
+    }
+
+    /// What was kept has been erased, and with it what it said about the work.
+    pub(crate) fn after_it_was_erased(mut self) -> Self {
+        self.executed = Some(Executed::Unknown);
+        self.because("it was kept and has been erased")
+    }
+
     pub(crate) fn because(mut self, cause: impl fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
         self
@@ -125,6 +138,12 @@ impl Error {
     /// What lies behind it, for logs.
     pub fn cause(&self) -> Option<&str> {
         self.cause.as_deref()
+    }
+
+    /// Whether the work did not begin because whoever was asked about an earlier attempt (L6) had taken the time of the call, and not
+    /// the ledger.
+    pub fn asked_too_long(&self) -> bool {
+        self.asked_too_long
     }
 
     /// The stable name of the reason, the same as the `code` of the HTTP problem.
@@ -149,6 +168,9 @@ impl Error {
         self.executed.unwrap_or(match self.reason {
             Reason::Invalid | Reason::Mismatch { .. } | Reason::Unavailable => Executed::No,
             Reason::AttemptFailed { executed } => executed,
+            // What was refused was not done.
+            Reason::NotKept { status: 400..500 } => Executed::No,
+            Reason::NotKept { status: 500.. } => Executed::Unknown,
             Reason::OutcomePending | Reason::Refused(_) | Reason::NotKept { .. } => Executed::Yes,
             Reason::InProgress | Reason::OutcomeUnknown { .. } | Reason::Corrupt | Reason::Internal => {
                 Executed::Unknown
@@ -192,7 +214,7 @@ impl fmt::Display for Error {
             }
             Reason::Unavailable => "the ledger cannot be reached; nothing was run",
             Reason::Refused(_) => "the work ended with a terminal error",
-            Reason::NotKept { .. } => "the work was done, but its answer was not kept",
+            Reason::NotKept { .. } => "the answer to this key was not kept",
             Reason::Corrupt => "what is kept for this key cannot be read",
             Reason::Internal => "hapax contradicted itself",
         })?;

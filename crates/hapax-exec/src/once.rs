@@ -129,7 +129,16 @@ impl<L: Ledger> Executor<L> {
                 Verdict::Granted(grant) => {
                     call.forget_what_was_asked();
                     let lease = Lease::new(&self.owed, identity.claim_id(), grant.epoch);
-                    let held = Held { identity, attempt, grant, call, asked_at, unbroken_until, lease };
+                    let held = Held {
+                        identity,
+                        attempt,
+                        grant,
+                        call,
+                        asked_at,
+                        unbroken_until,
+                        asked_too_long: false,
+                        lease,
+                    };
                     return Ok(Entered::Held(Box::new(held)));
                 }
                 Verdict::Replay(kept) => return Ok(Entered::Done(done(kept, How::Replayed))),
@@ -197,9 +206,13 @@ impl<L: Ledger> Executor<L> {
             }
         }
         if !self.is_sure_of(&mut held).await? {
-            let late =
-                Ended::NotRun("the lease or the time of the call had run out before the work began".into());
-            return self.conclude(held, late).await;
+            if held.asked_too_long {
+                let late = "whoever was asked about an earlier attempt took the time of the call";
+                let ended = self.conclude(held, Ended::NotRun(late.into())).await;
+                return ended.map_err(Error::after_asking_too_long);
+            }
+            let late = "the lease or the time of the call had run out before the work began";
+            return self.conclude(held, Ended::NotRun(late.into())).await;
         }
         held.lease.dispatched();
         fail::fail_point!("once.dispatching");
@@ -213,12 +226,14 @@ impl<L: Ledger> Executor<L> {
 
     /// Asks whether an earlier attempt happened (L6).
     async fn reconcile(&self, held: &mut Held<L>) -> Result<Asked, Error> {
+        let had_time = !held.is_out_of_time();
         let answer = match &held.call.reconcile {
             Some(ask) => {
                 AssertUnwindSafe(ask(held.attempt())).catch_unwind().await.unwrap_or(Reconciled::Unknown)
             }
             None => Reconciled::Unknown,
         };
+        held.asked_too_long = had_time && held.is_out_of_time();
         match answer {
             Reconciled::Happened(outcome) => {
                 let done = self.settle(held, outcome, Vec::new()).await?;
@@ -251,7 +266,7 @@ impl<L: Ledger> Executor<L> {
     /// A session that lapsed and was renewed since the claim was sent has enough left, too, but others may have acted in
     /// between: then only the ledger knows whose the claim is. Work that must be given up by now does not begin.
     async fn is_sure_of(&self, held: &mut Held<L>) -> Result<bool, Error> {
-        if held.time_left().is_some_and(|left| left.is_zero()) {
+        if held.is_out_of_time() {
             return Ok(false);
         }
         let session = self.ledger.session();
@@ -403,6 +418,8 @@ pub struct Held<L: Ledger> {
     asked_at: Duration,
     /// Boot time until which the lease was certain to last when the claim was sent: for as long as the session and `max_run`.
     unbroken_until: Duration,
+    /// Whether whoever was asked about an earlier attempt used up the time of this call.
+    asked_too_long: bool,
     lease: Lease<L>,
 }
 
@@ -424,6 +441,10 @@ impl<L: Ledger> Held<L> {
     fn time_left(&self) -> Option<Duration> {
         let give_up = self.call.terms.give_up;
         (!give_up.is_zero()).then(|| give_up.saturating_sub(boot_time().saturating_sub(self.asked_at)))
+    }
+
+    fn is_out_of_time(&self) -> bool {
+        self.time_left().is_some_and(|left| left.is_zero())
     }
 
     /// An error before this attempt began: whether anything ran is known only if no earlier one may have.

@@ -45,7 +45,9 @@ impl<L: Ledger> Executor<L> {
             Outcome::NotKept { status } => {
                 return Err(about(Error::new(Reason::NotKept { status: *status })));
             }
-            Outcome::Erased => return Err(about(Error::new(Reason::NotKept { status: 0 }))),
+            Outcome::Erased => {
+                return Err(about(Error::new(Reason::NotKept { status: 0 }).after_it_was_erased()));
+            }
         };
         Ok(Done { value, how: done.how, operation_id: done.operation_id, keep_until: done.keep_until })
     }

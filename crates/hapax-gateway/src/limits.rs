@@ -151,6 +151,10 @@ pub(crate) const ERROR_RESETS: usize = 100;
 pub(crate) const STREAM_WINDOW: u32 = 256 << 10;
 /// Bytes of an answer that a client of HTTP/2 is to take before it counts as slow: as long as its frames usually are.
 pub(crate) const STREAM_PIECE: usize = 16 << 10;
+/// A client of HTTP/2 reads what was handed out to it at least this fast, in bytes per second; until then it need not take more.
+pub(crate) const STREAM_READ_RATE: f64 = (8 << 10) as f64;
+/// The most time that it has for that, however much it was handed: half of a window of 16 MiB at that rate, nearly.
+pub(crate) const STREAM_READING: Duration = Duration::from_secs(15 * 60);
 /// Bytes of requests that one HTTP/2 connection may send ahead.
 pub(crate) const CONNECTION_WINDOW: u32 = 1 << 20;
 /// How often an HTTP/2 connection with streams is asked whether it still stands, and how long its answer may take.

@@ -385,14 +385,33 @@ impl From<HeaderKeyError> for Problem {
 }
 
 impl Problem {
-    /// What a caller is told whose turn came and whose work did not begin: the ledger was too late. The service was not asked.
+    /// What a caller is told whose turn came and whose work did not begin: the ledger was too late, and the service was not asked; or it
+    /// was, about an earlier attempt, and took the time of the call (L6).
     pub(crate) fn before_the_work(error: &hapax_exec::Error) -> Self {
         match error.reason() {
-            Reason::AttemptFailed { executed: Executed::No } => Problem::new(Code::LedgerUnavailable)
-                .about(error.operation_id())
-                .owing_to(error.cause().unwrap_or_default()),
+            Reason::AttemptFailed { executed } if error.asked_too_long() => {
+                let problem = Problem::new(Code::AttemptFailed).about(error.operation_id());
+                let problem = problem.because(error.cause().unwrap_or_default());
+                if *executed == Executed::No { problem.with("executed", "no") } else { problem }
+            }
+            Reason::AttemptFailed { executed } => {
+                let problem = Problem::new(Code::LedgerUnavailable)
+                    .about(error.operation_id())
+                    .owing_to(error.cause().unwrap_or_default());
+                // An earlier attempt may have done it.
+                if *executed == Executed::No { problem } else { problem.with("executed", "unknown") }
+            }
             _ => Problem::from(error),
         }
+    }
+
+    /// What a caller is told whose work has ended, and the ledger is so late that it is not known yet what that comes to. The call goes
+    /// on, and the service is not to blame (H5).
+    pub(crate) fn not_recorded_yet(operation_id: Option<OperationId>) -> Self {
+        Problem::new(Code::InProgress)
+            .about(operation_id)
+            .detail("the service has answered, and its answer is not recorded yet")
+            .owing_to("the work has ended, and the ledger has not recorded it yet")
     }
 }
 

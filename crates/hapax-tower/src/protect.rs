@@ -268,6 +268,7 @@ impl<L: Ledger> Protect<L> {
                     .retry_after(limits::RETRY_AFTER)
                     .because(format!("no answer within {:?}", rule.timeout)),
             ),
+            Waited::Unrecorded(operation_id) => self.problem(Problem::not_recorded_yet(operation_id)),
             Waited::Early(operation_id, prefix) => self.accepted(operation_id, prefix),
         }
     }
@@ -321,7 +322,7 @@ impl<L: Ledger> Protect<L> {
                         Told::Never => return Reconciled::Never,
                         Told::Unknown => return Reconciled::Unknown,
                     };
-                    Reconciled::Happened(known(answer, &rule, sealing))
+                    Reconciled::Happened(known(answer, Outcome::Succeeded, &rule, sealing))
                 }
             });
         }
@@ -336,7 +337,8 @@ impl<L: Ledger> Protect<L> {
         done: Done,
         first: Option<First<B>>,
     ) -> Answered<B> {
-        let own = first.filter(|first| done.how == How::Executed && first.kept.as_ref() == Some(&done.value));
+        let is_kept = |kept: &Outcome| kept == &done.value || self.says_the_same(identity, kept, &done.value);
+        let own = first.filter(|first| done.how == How::Executed && first.kept.as_ref().is_some_and(is_kept));
         let Some(mut first) = own else { return self.replay(identity, method, &done) };
         stamp(first.response.headers_mut(), done.operation_id, done.keep_until);
         Answered {
@@ -367,14 +369,7 @@ impl<L: Ledger> Protect<L> {
                 return not_kept(problem.detail("the answer was kept and has been erased"));
             }
         };
-        let opened = match &self.shared.seal {
-            Some(seal) if Seal::is_sealed(kept) => seal.open(&identity.claim_id(), kept),
-            None if Seal::is_sealed(kept) => {
-                Err(hapax_core::Error::corrupt("a kept answer is sealed, and no key is set"))
-            }
-            _ => Ok(kept.clone()),
-        };
-        let answer = match opened.and_then(|kept| Answer::decode(&kept)) {
+        let answer = match self.opened(identity, kept).and_then(|kept| Answer::decode(&kept)) {
             Ok(answer) => answer,
             Err(error) => {
                 let problem = Problem::new(Code::Internal).detail(error.message());
@@ -387,7 +382,10 @@ impl<L: Ledger> Protect<L> {
         *response.status_mut() = answer.status;
         *response.headers_mut() = answer.headers;
         let headers = response.headers_mut();
-        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        // What a handler settled by itself may be other than what it answered; its caller is the first one all the same.
+        if done.how != How::Executed {
+            headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        }
         // What a `HEAD` left behind says how long a body is that nobody has.
         let is_measured =
             headers.get(CONTENT_LENGTH).is_some_and(|value| answer::is_length(value, length as u64));
@@ -396,6 +394,29 @@ impl<L: Ledger> Protect<L> {
         }
         stamp(headers, done.operation_id, done.keep_until);
         Answered { response, event: Event::Outcome(done.how), operation_id: done.operation_id, cause: None }
+    }
+
+    /// The bytes of a kept answer, without its seal.
+    fn opened(&self, identity: &Identity, kept: &Bytes) -> Result<Bytes, hapax_core::Error> {
+        match &self.shared.seal {
+            Some(seal) if Seal::is_sealed(kept) => seal.open(&identity.claim_id(), kept),
+            None if Seal::is_sealed(kept) => {
+                Err(hapax_core::Error::corrupt("a kept answer is sealed, and no key is set"))
+            }
+            _ => Ok(kept.clone()),
+        }
+    }
+
+    /// Whether two outcomes differ in nothing but their seals: what a handler settled by itself was sealed apart from its answer (L16).
+    fn says_the_same(&self, identity: &Identity, one: &Outcome, other: &Outcome) -> bool {
+        let ((Outcome::Succeeded(one), Outcome::Succeeded(other))
+        | (Outcome::Refused(one), Outcome::Refused(other))) = (one, other)
+        else {
+            return false;
+        };
+        let is_sealed = Seal::is_sealed(one) && Seal::is_sealed(other);
+        let plain = |kept: &Bytes| self.opened(identity, kept).ok();
+        is_sealed && plain(one).is_some_and(|one| plain(other).as_ref() == Some(&one))
     }
 
     /// There is no outcome for this caller.
@@ -492,7 +513,10 @@ pub type Reconcile =
 
 enum Waited<'a, T> {
     Done(T),
+    /// The work takes too long.
     TooLong(Option<OperationId>),
+    /// It has ended, and the ledger takes too long to record it.
+    Unrecorded(Option<OperationId>),
     Early(Option<OperationId>, &'a str),
 }
 
@@ -519,11 +543,14 @@ async fn wait<'a, F: Future<Output = Result<Done, hapax_exec::Error>> + Send + '
         }
         let Some(mut clock) = clock.as_mut().as_pin_mut() else { return std::task::Poll::Pending };
         std::task::ready!(clock.as_mut().poll(cx));
-        if progress.ended.get().is_some() && !std::mem::replace(&mut recording, true) {
+        if progress.ended.get().is_none() {
+            return std::task::Poll::Ready(Waited::TooLong(*operation_id));
+        }
+        if !std::mem::replace(&mut recording, true) {
             clock.as_mut().reset(tokio::time::Instant::now() + limits::RECORDING);
             std::task::ready!(clock.poll(cx));
         }
-        std::task::Poll::Ready(Waited::TooLong(*operation_id))
+        std::task::Poll::Ready(Waited::Unrecorded(*operation_id))
     })
     .await
 }

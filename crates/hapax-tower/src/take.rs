@@ -130,10 +130,11 @@ where
     }
 }
 
-/// What is kept of the answer that an earlier attempt is known to have had: no more than of one that has come (B9). `None` for a body
-/// that is longer than is read.
+/// What is kept of an answer that somebody states: no more than of one that has come (B9). `None` for a body that is longer
+/// than is read.
 pub(crate) fn known(
     answer: Response<Option<Bytes>>,
+    settle: fn(Bytes) -> Outcome,
     rule: &Rule,
     sealing: Option<(&Seal, ClaimId)>,
 ) -> Outcome {
@@ -141,14 +142,14 @@ pub(crate) fn known(
     answer::clean(&mut head.headers);
     let body = body.filter(|body| body.len() <= rule.max_kept_response);
     match (rule.keep, body) {
-        (Keep::Full, Some(body)) => Outcome::Succeeded(kept(&Method::GET, &head, Some(&body), sealing)),
-        (Keep::Head, _) => Outcome::Succeeded(kept(&Method::GET, &head, None, sealing)),
+        (Keep::Full, Some(body)) => settle(kept(&Method::GET, &head, Some(&body), sealing)),
+        (Keep::Head, _) => settle(kept(&Method::GET, &head, None, sealing)),
         (Keep::Full | Keep::Fact, _) => Outcome::NotKept { status: head.status.as_u16() },
     }
 }
 
 /// The bytes of an answer that are kept, sealed where they are to be.
-pub(crate) fn kept(
+fn kept(
     method: &Method,
     head: &response::Parts,
     body: Option<&[u8]>,

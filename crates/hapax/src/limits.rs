@@ -118,6 +118,8 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
 pub(crate) const LOOK_EVERY_AWAY: Duration = Duration::from_secs(1);
 /// How long it may take to answer that: longer than a store tries by itself, so that it is the store that says why.
 pub(crate) const LEDGER_ANSWERS: Duration = Duration::from_secs(8);
+/// The same for an outcome. PostgreSQL tries that twice: together with others, and alone where that left it open.
+pub(crate) const LEDGER_SETTLES: Duration = Duration::from_secs(16);
 /// How many such questions in a row must fail before an instance says that it cannot serve.
 pub(crate) const LEDGER_FAILURES: u32 = 2;
 /// Pages of claims in doubt that are counted by tenant; with more, those beyond are not.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hapax_client::RetryPolicy;
 use hapax_client::middleware::{NoKey, SafeRetries};
+use hapax_client::{Error, Executed, Kind, Retry, RetryPolicy};
 use reqwest_middleware::ClientWithMiddleware;
 
 use crate::server::{Do, Server, WHOLE};
@@ -61,6 +61,30 @@ async fn an_attempt_that_never_ends_ends_with_the_deadline_c3_c8() {
     let retries = SafeRetries::default().deadline(Duration::MAX);
     let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(retries).build();
     assert_eq!(client.post(server.url()).send().await.unwrap().status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn an_error_of_the_deadline_knows_what_was_sent_c3_c4() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let retries = SafeRetries::default().deadline(Duration::from_millis(200));
+    let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(retries).build();
+    for (key, retry) in [(Some("order-42"), true), (None, false)] {
+        let request = client.post(&url).body("ten");
+        let request = match key {
+            Some(key) => request.header("idempotency-key", key),
+            None => request.with_extension(NoKey),
+        };
+        let reqwest_middleware::Error::Middleware(error) = request.send().await.unwrap_err() else {
+            panic!("not ours")
+        };
+        let error: &Error = error.downcast_ref().unwrap();
+        assert_eq!((error.kind(), error.attempts(), error.key()), (Kind::Network, 1, key));
+        assert_eq!(
+            (error.executed(), matches!(error.retry(), Retry::SameKey(_))),
+            (Executed::Unknown, retry)
+        );
+    }
 }
 
 #[tokio::test]

@@ -208,3 +208,29 @@ async fn a_lease_that_cannot_be_renewed_before_the_work_has_run_nothing_and_name
     assert_eq!((error.code(), error.executed(), effects.count()), ("ledger-unavailable", Executed::No, 0));
     assert!(error.operation_id().is_some());
 }
+
+#[tokio::test]
+async fn an_answer_that_was_not_kept_is_said_to_have_been_work_only_where_it_was_b9() {
+    let (executor, ledger) = executor();
+    let cases = [(201, Executed::Yes), (402, Executed::No), (500, Executed::Unknown)];
+    for (status, executed) in cases {
+        let key = format!("status-{status}");
+        let settled = Ended::Settled(Outcome::NotKept { status });
+        executor.once(call(&key), Effects::default().then(settled)).await.unwrap();
+        let error = executor.run(call(&key), |_| async { Ok::<_, Failure>(7) }).await.unwrap_err();
+        assert_eq!((error.code(), error.executed()), ("outcome-not-kept", executed), "{status}");
+        assert!(!error.to_string().contains("was done"), "{error}");
+    }
+    let attempt = tokio::sync::OnceCell::new();
+    let paid = |told: Attempt| {
+        attempt.set(told).unwrap();
+        async { Ok::<_, Failure>(7) }
+    };
+    executor.run(call("erased"), paid).await.unwrap();
+    let (claim, seen) = (attempt.get().unwrap().claim.unwrap(), attempt.get().unwrap().epoch.unwrap());
+    let decision = Decision { seen, verb: Verb::Erase, actor: "ann".into(), reason: "asked to".into() };
+    ledger.inner().decide(claim, decision).await.unwrap();
+    let error = executor.run(call("erased"), |_| async { Ok::<_, Failure>(7) }).await.unwrap_err();
+    assert_eq!((error.code(), error.executed()), ("outcome-not-kept", Executed::Unknown));
+    assert!(error.to_string().contains("erased"), "{error}");
+}

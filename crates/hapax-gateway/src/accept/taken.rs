@@ -3,6 +3,9 @@
 //! Each stream has a window, which its client opens. While that is closed nothing is written, and the socket is never full: the
 //! connection looks well, and the answer would stay for as long as the client likes, with the connection to the service that
 //! it comes from. So such a stream is reset after as long as a connection of HTTP/1 that takes nothing is closed (H11).
+//!
+//! That a client reads shows only when it opens its window, and some do so only after they have read half of a large one. What was
+//! handed out may still lie there unread, so its client has time to read that first, slowly; there is a most to that time.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -15,7 +18,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use crate::limits;
 
@@ -23,9 +26,14 @@ tokio::task_local! {
     static WAITING: Arc<Waiting>;
 }
 
-/// The piece of an answer that its client has not taken yet, by its number; 0 if it is the client that waits.
+/// What a stream waits for.
 #[derive(Debug, Default)]
-struct Waiting(AtomicU64);
+struct Waiting {
+    /// The piece of an answer that its client has not taken yet, by its number; 0 if it is the client that waits.
+    piece: AtomicU64,
+    /// Bytes of the answer that were handed out.
+    handed: AtomicU64,
+}
 
 /// Runs the streams of one connection.
 #[derive(Clone, Debug)]
@@ -49,18 +57,38 @@ where
 async fn watched(stream: impl Future, waiting: Arc<Waiting>, patience: Duration) {
     let mut stream = pin!(stream);
     let (mut last, mut timer) = (0, pin!(None));
+    let mut reading = Reading { handed: 0, until: Instant::now() };
     poll_fn(|cx| {
         if stream.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        let piece = waiting.0.load(Relaxed);
+        let piece = waiting.piece.load(Relaxed);
         if piece != last {
             last = piece;
-            timer.set((piece != 0).then(|| sleep(patience)));
+            let read = reading.until(waiting.handed.load(Relaxed), Instant::now());
+            timer.set((piece != 0).then(|| sleep_until(read + patience)));
         }
         timer.as_mut().as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(cx))
     })
     .await;
+}
+
+/// When a slow client has read what was handed out to it.
+struct Reading {
+    /// Bytes that were handed out.
+    handed: u64,
+    until: Instant,
+}
+
+impl Reading {
+    /// The same with so many bytes handed out in all. Waits in between count: a stream also waits for the socket, a little for
+    /// each piece of a large window.
+    fn until(&mut self, handed: u64, now: Instant) -> Instant {
+        let more = Duration::from_secs_f64((handed - self.handed) as f64 / limits::STREAM_READ_RATE);
+        self.handed = handed;
+        self.until = (self.until.max(now) + more).min(now + limits::STREAM_READING);
+        self.until
+    }
 }
 
 /// An answer that says whether its client takes it. Only on a stream that [`Streams`] runs.
@@ -83,7 +111,8 @@ impl<B> Taken<B> {
     fn piece(&mut self, mut data: Bytes) -> Frame<Bytes> {
         self.rest = data.split_off(data.len().min(limits::STREAM_PIECE));
         self.pieces += 1;
-        self.waiting.0.store(self.pieces, Relaxed);
+        self.waiting.handed.fetch_add(data.len() as u64, Relaxed);
+        self.waiting.piece.store(self.pieces, Relaxed);
         Frame::data(data)
     }
 }
@@ -101,7 +130,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Taken<B> {
             let rest = std::mem::take(&mut this.rest);
             return Poll::Ready(Some(Ok(this.piece(rest))));
         }
-        this.waiting.0.store(0, Relaxed);
+        this.waiting.piece.store(0, Relaxed);
         Pin::new(&mut this.body).poll_frame(cx).map_ok(|frame| match frame.into_data() {
             Ok(data) => this.piece(data),
             Err(other) => other,
@@ -159,6 +188,34 @@ mod tests {
         fn size_hint(&self) -> SizeHint {
             SizeHint::with_exact(self.0.iter().sum::<usize>() as u64)
         }
+    }
+
+    /// How long a client is waited for that is handed so much every second for so long, and then takes nothing.
+    async fn waited(each_second: u64, seconds: u64, patience: Duration) -> Duration {
+        let waiting = Arc::<Waiting>::default();
+        let handing = async {
+            for piece in 1..=seconds {
+                waiting.handed.fetch_add(each_second, Relaxed);
+                waiting.piece.store(piece, Relaxed);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let began = Instant::now();
+        watched(handing, Arc::clone(&waiting), patience).await;
+        began.elapsed() - Duration::from_secs(seconds - 1)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_has_time_to_read_what_was_handed_out_and_no_more_than_a_bound_h11() {
+        let (rate, patience) = (limits::STREAM_READ_RATE as u64, Duration::from_secs(75));
+        let about = |waited: Duration, wanted: Duration| waited.abs_diff(wanted) < Duration::from_secs(1);
+        // All of a window at once, or piece by piece, as the socket takes it.
+        assert!(about(waited(100 * rate, 1, patience).await, patience + Duration::from_secs(100)));
+        assert!(about(waited(11 * rate, 10, patience).await, patience + Duration::from_secs(101)));
+        // Who has read all along owes nothing.
+        assert!(about(waited(rate, 60, patience).await, patience + Duration::from_secs(1)));
+        assert!(about(waited(u64::from(u32::MAX), 60, patience).await, patience + limits::STREAM_READING));
     }
 
     #[tokio::test]

@@ -36,6 +36,15 @@ where
     sender
 }
 
+/// A client that lets so much of each answer come ahead.
+async fn client_with_window(io: TcpStream, window: u32) -> Sender {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(window);
+    let (sender, connection) = builder.handshake(TokioIo::new(io)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
 fn get(path: &str) -> Request<Empty<Bytes>> {
     Request::get(format!("http://a{path}")).body(Empty::new()).unwrap()
 }
@@ -196,7 +205,8 @@ async fn a_client_that_stays_silent_on_http2_is_closed_in_time() {
 async fn a_stream_whose_client_takes_nothing_is_reset_and_no_other_h11() {
     let patience = Duration::from_secs(1);
     let running = start(&Desk::new(), |edge| edge.idle_timeout = patience);
-    let mut sender = client(connect(&running).await).await;
+    // What a client lets come ahead it has time to read, here two seconds.
+    let mut sender = client_with_window(connect(&running).await, 16 << 10).await;
     let mut answers = Vec::new();
     for _ in 0..2 {
         answers.push(timeout(PATIENCE, sender.send_request(get("/endless"))).await.unwrap().unwrap());
@@ -204,7 +214,7 @@ async fn a_stream_whose_client_takes_nothing_is_reset_and_no_other_h11() {
     let (mut slow, mut stalled) = (answers.remove(0).into_body(), answers.remove(0).into_body());
     // Far more than is on its way at first, and each piece well after the one before it.
     let took = std::time::Instant::now();
-    while took.elapsed() < 3 * patience {
+    while took.elapsed() < 6 * patience {
         for _ in 0..100 {
             timeout(PATIENCE, slow.frame()).await.unwrap().unwrap().unwrap();
         }
@@ -221,6 +231,38 @@ async fn a_stream_whose_client_takes_nothing_is_reset_and_no_other_h11() {
     assert!(reset.await.expect("it comes to its end"), "it must not look whole");
     assert_eq!(text(&mut sender, "/hello").await, "hello 127.0.0.1 plain");
     assert_eq!(running.counts().accepted, 1);
+}
+
+/// Takes what comes of an answer until so much of it is there.
+async fn take_data(stream: &mut TcpStream, mut missing: usize) {
+    while missing > 0 {
+        let mut head = [0; 9];
+        timeout(PATIENCE, stream.read_exact(&mut head)).await.expect("a frame in time").unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let mut payload = vec![0; length];
+        timeout(PATIENCE, stream.read_exact(&mut payload)).await.expect("all of it").unwrap();
+        assert!(![3, 7].contains(&head[3]), "reset or ended with {missing} bytes missing: {payload:?}");
+        missing -= if head[3] == 0 { length } else { 0 };
+    }
+}
+
+#[tokio::test]
+async fn a_stream_whose_client_opens_its_window_slowly_and_in_large_lumps_goes_on_h11() {
+    let patience = Duration::from_secs(1);
+    let running = start(&Desk::new(), |edge| edge.idle_timeout = patience);
+    // By hand, because hyper's client opens its window as soon as anything was read. Others wait until half of it was.
+    let (window, lump) = (65_535, 32_767u32);
+    let mut stream = connect(&running).await;
+    stream.write_all(&[opening(), request(1, "/endless")].concat()).await.unwrap();
+    take_data(&mut stream, window).await;
+    for _ in 0..3 {
+        tokio::time::sleep(patience * 3 / 2).await;
+        for opened in [0u32, 1] {
+            let update = [&[0, 0, 4, 8, 0], &opened.to_be_bytes()[..], &lump.to_be_bytes()].concat();
+            stream.write_all(&update).await.unwrap();
+        }
+        take_data(&mut stream, lump as usize).await;
+    }
 }
 
 fn start_tls(desk: &Arc<Desk>) -> Running {

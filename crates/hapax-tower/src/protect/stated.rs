@@ -2,20 +2,20 @@
 
 use bytes::Bytes;
 use hapax_core::{ClaimId, Ledger, Outcome};
-use http::{Method, Response};
+use http::Response;
 
 use super::Protect;
-use crate::{answer, take};
+use crate::rule::Rule;
+use crate::take;
 
 impl<L: Ledger> Protect<L> {
-    /// The outcome that this answer of a handler is kept as, sealed where outcomes are. A handler that settles its claim in its
-    /// own transaction settles with this (L16): other bytes could not be handed out to anybody.
-    pub fn outcome(&self, claim: ClaimId, answer: Response<Bytes>) -> Outcome {
-        let (mut head, body) = answer.into_parts();
-        answer::clean(&mut head.headers);
+    /// The outcome that this answer of a handler is kept as: no more of it than the rule says (B9), sealed where outcomes are. A
+    /// handler that settles its claim in its own transaction settles with this (L16): other bytes could not be handed out to
+    /// anybody.
+    pub fn outcome(&self, rule: &Rule, claim: ClaimId, answer: Response<Bytes>) -> Outcome {
         let sealing = self.shared.seal.as_deref().map(|seal| (seal, claim));
-        let kept = take::kept(&Method::GET, &head, Some(&body), sealing);
-        let is_error = head.status.is_client_error() || head.status.is_server_error();
-        if is_error { Outcome::Refused(kept) } else { Outcome::Succeeded(kept) }
+        let is_error = answer.status().is_client_error() || answer.status().is_server_error();
+        let settle = if is_error { Outcome::Refused } else { Outcome::Succeeded };
+        take::known(answer.map(Some), settle, rule, sealing)
     }
 }

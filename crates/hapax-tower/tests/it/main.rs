@@ -3,6 +3,7 @@
 
 mod app;
 mod guarded;
+mod late;
 mod layer;
 mod problem;
 mod sealed;

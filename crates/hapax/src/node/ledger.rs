@@ -5,6 +5,7 @@
 //! with the first answer.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::registry::DocumentId;
@@ -20,26 +21,32 @@ const NOBODYS: (&str, &str, u64) = ("probe", "ledger", u32::MAX as u64);
 
 /// Asks as a claim does, for a write: whoever cannot write may still be able to read. The ledger refuses it only after it has
 /// seen that it could have been carried out, because there is nothing to replace; so nothing is written. Then on the way that claims
-/// and outcomes take, which may be closed while another one is open: for an outcome of what nobody holds.
-pub(super) async fn ask(store: &(impl Registry + Ledger)) -> Result<(), Error> {
-    let asked = async {
-        let (kind, id, version) = NOBODYS;
-        match store.put(&DocumentId::new(kind, id)?, version, Bytes::new()).await {
-            Err(error) if error.kind() == Kind::Conflict => {}
-            Err(error) => return Err(error),
-            Ok(_) => return Err(Error::internal("the ledger replaced what was not there")),
-        }
-        let (operation, key) = (Operation::new(kind)?, Key::new(id)?);
-        let nobodys = Identity::new(Source::Derived, Scope::local(), Width::Subject, operation, key);
-        let outcome = Report::Settle(Outcome::Erased, Retention::Forever);
-        store.report(nobodys.claim_id(), Epoch::new(1, 0)?, outcome, Vec::new()).await?;
-        match store.session().left.is_zero() {
-            true => Err(Error::unavailable("the session of this process has lapsed and is not renewed")),
-            false => Ok(()),
-        }
-    };
-    let in_time = tokio::time::timeout(limits::LEDGER_ANSWERS, asked).await;
-    in_time.unwrap_or_else(|_| Err(Error::unavailable("the ledger does not answer in time")))
+/// and outcomes take, which may be closed while another one is open: for an outcome of what nobody holds. No row is written for it either;
+/// PostgreSQL draws a number from its sequence of epochs before it sees that there is no claim, and epochs may have gaps. Each question
+/// has a time of its own, so that it is the store that says why it has no answer.
+pub(super) async fn ask(registry: &impl Registry, ledger: &impl Ledger) -> Result<(), Error> {
+    let (kind, id, version) = NOBODYS;
+    let nobodys = DocumentId::new(kind, id)?;
+    let written = registry.put(&nobodys, version, Bytes::new());
+    match in_time(limits::LEDGER_ANSWERS, written).await {
+        Err(error) if error.kind() == Kind::Conflict => {}
+        Err(error) => return Err(error),
+        Ok(_) => return Err(Error::internal("the ledger replaced what was not there")),
+    }
+    let (operation, key) = (Operation::new(kind)?, Key::new(id)?);
+    let nobodys = Identity::new(Source::Derived, Scope::local(), Width::Subject, operation, key);
+    let outcome = Report::Settle(Outcome::Erased, Retention::Forever);
+    let settled = ledger.report(nobodys.claim_id(), Epoch::new(1, 0)?, outcome, Vec::new());
+    in_time(limits::LEDGER_SETTLES, settled).await?;
+    match ledger.session().left.is_zero() {
+        true => Err(Error::unavailable("the session of this process has lapsed and is not renewed")),
+        false => Ok(()),
+    }
+}
+
+async fn in_time<T>(bound: Duration, asked: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let late = |_| Err(Error::unavailable("the ledger does not answer in time"));
+    tokio::time::timeout(bound, asked).await.unwrap_or_else(late)
 }
 
 /// What the ledger has answered lately.
@@ -93,10 +100,13 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
+    use hapax_core::registry::Document;
     use hapax_core::{Filter, Inspect as _};
     use hapax_store::embedded::{Embedded, Quota};
+    use hapax_store::limits::PATIENCE;
     use hapax_store::memory::Memory;
     use hapax_store::{Lifecycle as _, Options};
+    use hapax_testkit::faulty::Faulty;
     use hapax_testkit::lines::Lines;
 
     use super::*;
@@ -142,10 +152,47 @@ mod tests {
         );
     }
 
+    /// A store that takes as long as it may to write a document.
+    #[derive(Clone)]
+    struct Slow(Memory);
+
+    impl Registry for Slow {
+        async fn get(&self, id: &DocumentId) -> Result<Option<Document>, Error> {
+            self.0.get(id).await
+        }
+
+        async fn put(&self, id: &DocumentId, expect: u64, body: Bytes) -> Result<u64, Error> {
+            tokio::time::sleep(PATIENCE).await;
+            self.0.put(id, expect, body).await
+        }
+
+        async fn delete(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
+            self.0.delete(id, expect).await
+        }
+
+        async fn list_documents(
+            &self,
+            kind: &str,
+            after: Option<&str>,
+            limit: usize,
+        ) -> Result<Vec<Document>, Error> {
+            self.0.list_documents(kind, after, limit).await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_question_may_take_as_long_as_a_store_tries_by_itself_m2() {
+        let memory = Memory::open(Options::default());
+        let ledger = Faulty::new(memory.clone());
+        // On PostgreSQL: in a batch, and then alone.
+        ledger.before_next_report(|| tokio::time::sleep(2 * PATIENCE));
+        ask(&Slow(memory), &ledger).await.unwrap();
+    }
+
     #[tokio::test]
     async fn asking_writes_nothing_and_hears_of_a_store_that_takes_no_claims_b5() {
         let memory = Memory::open(Options::default());
-        ask(&memory).await.unwrap();
+        ask(&memory, &memory).await.unwrap();
         assert_eq!(memory.list_documents(NOBODYS.0, None, 10).await.unwrap(), []);
         assert_eq!(memory.list(&Filter::default(), None, 10).await.unwrap().items, []);
         assert_eq!(memory.audit(None, 10).await.unwrap().items, []);
@@ -153,10 +200,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let quota = Quota { bytes: Some(1 << 20) };
         let store = Embedded::open_within(folder.path(), Options::default(), quota).unwrap();
-        ask(&store).await.unwrap();
+        ask(&store, &store).await.unwrap();
         let (mut kept, mut length) = (Vec::new(), 20_000);
         for number in 0..1_000 {
-            if ask(&store).await.is_err() {
+            if ask(&store, &store).await.is_err() {
                 break;
             }
             let id = DocumentId::new("filler", number.to_string()).unwrap();
@@ -166,12 +213,12 @@ mod tests {
                 Err(_) => length = 1_000,
             }
         }
-        let told = ask(&store).await.unwrap_err();
+        let told = ask(&store, &store).await.unwrap_err();
         assert!(told.message().contains("no room"), "{told:#}");
         for (id, version) in kept {
             store.delete(&id, version).await.unwrap();
         }
-        ask(&store).await.unwrap();
+        ask(&store, &store).await.unwrap();
         store.close().await.unwrap();
     }
 }

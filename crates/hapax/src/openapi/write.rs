@@ -65,6 +65,7 @@ fn add(document: &mut Json, config: &Config, target: &Target<'_>) -> Result<(), 
         if let Some(path) = within(&path) {
             let path = as_written(&paths, path);
             let item = paths.object(&path)?;
+            item.is_no_reference()?;
             if item.members.get("get").is_none_or(is_ours) {
                 item.members.insert("get".into(), recall(&path, &name, problem));
             }
@@ -125,6 +126,14 @@ impl<'j> Object<'j> {
         Object::at(self.members.entry(name).or_insert_with(|| Map::new().into()), pointer)
     }
 
+    /// Beside a reference nothing counts, so that nothing is written there.
+    fn is_no_reference(&self) -> Result<(), String> {
+        match self.members.contains_key("$ref") {
+            true => Err(format!("#{} is a reference: write the path item there", self.pointer)),
+            false => Ok(()),
+        }
+    }
+
     fn pointer_to(&self, name: &str) -> String {
         format!("{}/{}", self.pointer, token(name))
     }
@@ -171,9 +180,7 @@ fn operation(
     said: Vec<(String, Json)>,
     common: &Common,
 ) -> Result<(), String> {
-    if item.members.contains_key("$ref") {
-        return Err(format!("#{} is a reference: write the path item there", item.pointer));
-    }
+    item.is_no_reference()?;
     let shared = item.members.get("parameters").cloned();
     let mut operation = item.object(&route.method.as_str().to_ascii_lowercase())?;
     operation.members.retain(|name, _| field_of(name).is_none());

@@ -90,3 +90,22 @@ fn a_path_item_that_is_a_reference_is_told_and_stays_p4() {
     assert!(told.contains("notes~1{note-id} is a reference"), "{told}");
     assert_eq!(document, before);
 }
+
+#[test]
+fn a_recall_whose_path_item_is_a_reference_is_told_and_stays_p4() {
+    let (config, mut document) = (loaded(&referring()), referring());
+    let mut written = referring();
+    write::into(&mut written, &config, &ANYWHERE).unwrap();
+    let is_recall = |path: &&String| !document["paths"].as_object().unwrap().contains_key(*path);
+    let recalls: Vec<String> =
+        written["paths"].as_object().unwrap().keys().filter(is_recall).cloned().collect();
+    assert!(!recalls.is_empty());
+    for path in recalls {
+        document["paths"] = referring()["paths"].clone();
+        document["paths"][&path] = json!({"$ref": "recall.json"});
+        let before = document.clone();
+        let told =
+            write::into(&mut document, &config, &ANYWHERE).map_err(|told| told.contains("is a reference"));
+        assert!(told == Err(true) && document == before, "{path}: {told:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! What callers and the log are told when somebody is late: the ledger, or a service that is asked about an earlier attempt (H2, H5).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_core::{Executed, Key, LeafKey, Rerun, Scope, Width};
+use hapax_exec::{Executor, How};
+use hapax_store::{Options, memory::Memory};
+use hapax_testkit::faulty::Faulty;
+use hapax_tower::protect::{Reconcile, Told};
+use hapax_tower::{Answered, Asked, Cause, Code, Event, Identified, Protect, Rule, SendError};
+use http::{HeaderMap, Method, Response, Uri};
+use http_body_util::{BodyExt as _, Full};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// How long a call may take in these tests.
+const GIVE_UP: Duration = Duration::from_secs(1);
+
+fn protect() -> (Protect<Faulty<Memory>>, Faulty<Memory>) {
+    let ledger = Faulty::new(Memory::open(Options::default()));
+    (Protect::new(Executor::new(ledger.clone()), LeafKey::new([7; 32])), ledger)
+}
+
+fn rule() -> Rule {
+    Rule::new("charges.create").unwrap()
+}
+
+/// The same for a call that may take long.
+fn in_peace(limited: Rule) -> Rule {
+    Rule { give_up: rule().give_up, ..limited }
+}
+
+fn asked(rule: Rule) -> Identified {
+    let asked = Asked {
+        rule: Arc::new(rule),
+        scope: Scope::local(),
+        width: Width::Subject,
+        key: Some(Key::new("k").unwrap()),
+        method: Method::POST,
+        uri: Uri::from_static("/charges"),
+        headers: HeaderMap::new(),
+        body: Bytes::new(),
+        operations: None,
+    };
+    asked.identified()
+}
+
+/// Asks for a charge; how often the service was asked for one is counted.
+async fn charge(
+    protect: &Protect<Faulty<Memory>>,
+    rule: Rule,
+    reconcile: Option<Reconcile>,
+    charges: &Arc<AtomicUsize>,
+) -> Answered<Full<Bytes>> {
+    let charges = Arc::clone(charges);
+    let send = move |_| async move {
+        charges.fetch_add(1, SeqCst);
+        Ok(Response::builder().status(201).body(Full::from("charged")).unwrap())
+    };
+    protect.run(asked(rule), reconcile, (), (), send).await
+}
+
+/// Leaves an attempt behind of which nobody knows whether it was done.
+async fn break_off(protect: &Protect<Faulty<Memory>>, rule: Rule) {
+    let broken = SendError { executed: Executed::Unknown, cause: "it broke off".into(), paused: false };
+    let send = |_| async { Err::<Response<Full<Bytes>>, _>(broken) };
+    let answered = protect.run(asked(rule), None, (), (), send).await;
+    assert!(matches!(answered.cause, Some(Cause::Service(_))), "{:?}", answered.cause);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_has_answered_is_never_said_to_be_late_however_late_the_ledger_is_h5() {
+    let ((protect, ledger), charges) = (protect(), Arc::default());
+    let (let_go, held) = oneshot::channel::<()>();
+    ledger.before_next_report(|| async { drop(held.await) });
+    let began = Instant::now();
+    let first = charge(&protect, rule(), None, &charges).await;
+    assert!(began.elapsed() > rule().timeout, "the ledger is waited for");
+    assert_eq!((first.event, first.response.status().as_u16()), (Event::Problem(Code::InProgress), 409));
+    assert!(first.response.headers().contains_key("retry-after") && first.operation_id.is_some());
+    let Some(Cause::Other(cause)) = first.cause else { panic!("the service is blamed: {:?}", first.cause) };
+    assert!(cause.contains("ledger"), "{cause}");
+    drop(let_go);
+    let again = charge(&protect, rule(), None, &charges).await;
+    assert!(matches!(again.event, Event::Outcome(How::Attached | How::Replayed)), "{:?}", again.event);
+    assert_eq!((again.response.status().as_u16(), charges.load(SeqCst)), (201, 1));
+}
+
+#[tokio::test]
+async fn a_service_that_was_not_asked_is_not_blamed_where_an_earlier_attempt_may_have_run_l14() {
+    let ((protect, ledger), charges) = (protect(), Arc::default());
+    let rule = Rule { rerun: Rerun::Safe, give_up: GIVE_UP, ..rule() };
+    break_off(&protect, rule.clone()).await;
+    ledger.after_next_claim(|| tokio::time::sleep(2 * GIVE_UP));
+    let late = charge(&protect, rule.clone(), None, &charges).await;
+    assert_eq!(late.event, Event::Problem(Code::LedgerUnavailable));
+    assert!(matches!(late.cause, Some(Cause::Other(_))), "the service is blamed: {:?}", late.cause);
+    let problem = late.response.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&problem).contains(r#""executed":"unknown""#), "{problem:?}");
+    assert_eq!(charges.load(SeqCst), 0);
+    let again = charge(&protect, in_peace(rule), None, &charges).await;
+    assert_eq!((again.response.status().as_u16(), charges.load(SeqCst)), (201, 1), "the key is free");
+}
+
+/// A service that takes so long to say that an earlier attempt was not made.
+fn never_after(pause: Duration) -> Option<Reconcile> {
+    Some(Box::new(move |_| {
+        Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            Told::Never
+        })
+    }))
+}
+
+#[tokio::test]
+async fn a_service_that_takes_the_time_of_a_call_to_say_what_happened_is_not_a_late_ledger_l6_l14() {
+    for (slow_service, code) in [(true, Code::AttemptFailed), (false, Code::LedgerUnavailable)] {
+        let ((protect, ledger), charges) = (protect(), Arc::default());
+        let rule = Rule { rerun: Rerun::Ask, give_up: GIVE_UP, ..rule() };
+        break_off(&protect, rule.clone()).await;
+        let pause = if slow_service { 2 * GIVE_UP } else { Duration::ZERO };
+        if !slow_service {
+            ledger.after_next_claim(|| tokio::time::sleep(2 * GIVE_UP));
+        }
+        let late = charge(&protect, rule.clone(), never_after(pause), &charges).await;
+        assert_eq!((late.event, late.response.status().as_u16()), (Event::Problem(code), 503));
+        let blamed = matches!(late.cause, Some(Cause::Service(_)));
+        assert_eq!(blamed, slow_service, "{:?}", late.cause);
+        let problem = late.response.into_body().collect().await.unwrap().to_bytes();
+        let said = String::from_utf8_lossy(&problem).contains(r#""executed":"no""#);
+        assert_eq!(said, slow_service, "the code alone would not say it: {problem:?}");
+        assert_eq!(charges.load(SeqCst), 0);
+        let again = charge(&protect, in_peace(rule), never_after(Duration::ZERO), &charges).await;
+        assert_eq!((again.response.status().as_u16(), charges.load(SeqCst)), (201, 1), "the key is free");
+    }
+}
