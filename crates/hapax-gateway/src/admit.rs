@@ -9,6 +9,9 @@
 //! A tenant's claims are counted before they are made, when the ledger does not know yet which of many requests with one key
 //! will have it. So what is counted is the claim, once for all requests of this process that may come to have it, and given back
 //! with the last of them: whichever of them runs, it runs in the place that was taken for it.
+//!
+//! Claims in doubt are counted in the ledger now and then; what this process has brought into doubt since then is added at once,
+//! or a service that fails would leave hundreds of doubts until the next count.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -125,6 +128,12 @@ impl Admission {
         Ok(())
     }
 
+    /// The work of a claim has left a doubt.
+    fn doubt(&self, tenant: &Tenant) {
+        let mut in_doubt = self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner);
+        *in_doubt.entry(tenant.clone()).or_insert(0) += 1;
+    }
+
     /// One request less that may have this claim; with the last one its place is free. A claim that came to no work has used up
     /// nothing.
     fn give_back(&self, tenant: &Tenant, claim: ClaimId, begun: bool) {
@@ -165,6 +174,10 @@ struct Counting {
     claim: ClaimId,
     /// Whether the work of this request has begun.
     begun: bool,
+    /// Whether it would leave a doubt that is counted, if it ended now.
+    doubts: bool,
+    /// Whether claims in doubt have a bound.
+    bounded: bool,
 }
 
 impl Admitted {
@@ -174,7 +187,8 @@ impl Admitted {
         if *limits != TenantLimits::default() {
             let (tenant, claim) = (identity.scope().tenant(), identity.claim_id());
             self.admission.count(tenant, claim, limits)?;
-            self.claim = Some(Counting { tenant: tenant.clone(), claim, begun: false });
+            let (tenant, bounded) = (tenant.clone(), limits.in_doubt > 0);
+            self.claim = Some(Counting { tenant, claim, begun: false, doubts: false, bounded });
         }
         Ok(())
     }
@@ -195,6 +209,13 @@ impl Room for Admitted {
     fn begin(&mut self) {
         if let Some(counting) = &mut self.claim {
             counting.begun = true;
+            counting.doubts = counting.bounded;
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(counting) = &mut self.claim {
+            counting.doubts = false;
         }
     }
 
@@ -208,8 +229,11 @@ impl Room for Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.admission.buffered.fetch_sub(self.bytes, Ordering::Relaxed);
-        if let Some(Counting { tenant, claim, begun }) = &self.claim {
+        if let Some(Counting { tenant, claim, begun, doubts, .. }) = &self.claim {
             self.admission.give_back(tenant, *claim, *begun);
+            if *doubts {
+                self.admission.doubt(tenant);
+            }
         }
     }
 }
@@ -248,7 +272,10 @@ mod tests {
 
     /// A claim whose work has begun and is over.
     fn work(admission: &Arc<Admission>, tenant: &str, limits: &TenantLimits) -> Result<(), Code> {
-        enter(admission, tenant, limits).map(|mut entered| entered.begin())
+        enter(admission, tenant, limits).map(|mut entered| {
+            entered.begin();
+            entered.end();
+        })
     }
 
     #[test]
@@ -317,6 +344,28 @@ mod tests {
     }
 
     #[test]
+    fn a_doubt_counts_at_once_and_not_when_doubts_are_next_counted_h12() {
+        let admission = Arc::new(Admission::default());
+        let limits = TenantLimits { in_doubt: 2, ..TenantLimits::default() };
+        // Neither what came to its end nor what never began is one.
+        for _ in 0..3 {
+            work(&admission, "acme", &limits).unwrap();
+            enter(&admission, "acme", &limits).unwrap();
+        }
+        for _ in 0..2 {
+            enter(&admission, "acme", &limits).unwrap().begin();
+        }
+        assert_eq!(enter(&admission, "acme", &limits).unwrap_err(), Code::TooMany);
+        enter(&admission, "globex", &limits).unwrap();
+        admission.set_in_doubt([(Tenant::new("acme").unwrap(), 1)].into());
+        enter(&admission, "acme", &limits).unwrap();
+        // Where nobody wants them counted, nothing is remembered.
+        let unbounded = TenantLimits { held: 9, ..TenantLimits::default() };
+        enter(&admission, "globex", &unbounded).unwrap().begin();
+        assert_eq!(admission.in_doubt.lock().unwrap().len(), 1);
+    }
+
+    #[test]
     fn requests_with_one_key_have_one_place_until_the_last_of_them_is_gone_h12() {
         let admission = Arc::new(Admission::default());
         let limits = TenantLimits { held: 1, claims_per_second: 1, in_doubt: 1 };
@@ -333,6 +382,7 @@ mod tests {
         assert_eq!(enter_with(&admission, "acme", "other", &limits).unwrap_err(), Code::TooMany);
         enter_with(&admission, "acme", "k", &limits).unwrap();
         let began = Instant::now();
+        second.end();
         drop(second);
         let held_only = TenantLimits { claims_per_second: 0, ..limits };
         drop(enter_with(&admission, "acme", "other", &held_only).unwrap());

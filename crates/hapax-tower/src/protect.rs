@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
-    Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome, Timestamp,
-    View, Width,
+    Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome, Rerun,
+    Timestamp, View, Width,
 };
 use hapax_exec::{Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
@@ -239,6 +239,9 @@ impl<L: Ledger> Protect<L> {
                 let work = |attempt: Attempt| async move {
                     let mut held = held;
                     held.begin();
+                    if rule.rerun == Rerun::Safe {
+                        held.end();
+                    }
                     let _ = progress.operation.set(attempt.operation_id);
                     let ended = match send(attempt).await {
                         Ok(response) => {
@@ -249,6 +252,9 @@ impl<L: Ledger> Protect<L> {
                         Err(SendError { executed: Executed::No, cause, .. }) => Ended::NotRun(cause),
                         Err(SendError { cause, .. }) => Ended::Unknown(cause),
                     };
+                    if let Ended::Settled(_) | Ended::SettledWith(..) | Ended::NotRun(_) = ended {
+                        held.end();
+                    }
                     let _ = progress.ended.set(());
                     ended
                 };

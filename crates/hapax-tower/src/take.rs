@@ -21,6 +21,10 @@ pub trait Room {
     /// The work begins: from here on the call is a claim of its own, not somebody's retry.
     fn begin(&mut self) {}
 
+    /// It is known what became of the work, or will be without anybody's decision. Work that began and ends without this leaves
+    /// a doubt.
+    fn end(&mut self) {}
+
     /// It holds so many more bytes of an answer in memory. They cannot be refused: the work was done, and whoever would not
     /// take its answer would lose it. Whoever bounds them can only hold back new calls.
     fn grow(&mut self, bytes: usize);

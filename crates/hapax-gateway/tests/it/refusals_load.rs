@@ -62,6 +62,21 @@ async fn each_limit_of_a_tenant_refuses_and_no_other_tenant_h12() {
 }
 
 #[tokio::test]
+async fn a_service_that_leaves_doubts_is_held_to_the_bound_at_once_h12() {
+    let world = World::with(|settings| settings.tenants.in_doubt = 2).await;
+    for number in 0..6 {
+        let key = format!("k-{number}");
+        let got = world.ask("POST /raw", &world.alice, &[(KEY, &key), ("x-do", "cut")], "x").await;
+        let wanted = if number < 2 { (409, "outcome-unknown") } else { (429, "too-many") };
+        assert_eq!((got.status, &*got.code()), wanted, "{key}");
+    }
+    assert_eq!(world.service.count(), 2);
+    // What is in doubt is still answered, and counts once.
+    let again = world.ask("POST /raw", &world.alice, &[(KEY, "k-0"), ("x-do", "cut")], "x").await;
+    assert_eq!(again.code(), "outcome-unknown");
+}
+
+#[tokio::test]
 async fn work_that_is_done_has_used_up_a_claim_of_its_second_h12() {
     let world = World::with(|settings| settings.tenants.claims_per_second = 1).await;
     let (began, mut done) = (tokio::time::Instant::now(), 0);
