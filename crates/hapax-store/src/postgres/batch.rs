@@ -124,8 +124,11 @@ pub(super) async fn serve(shared: Arc<Shared>) {
     while let Some((items, mut turn)) = shared.batches.share().await {
         serve_batch(&shared, &mut line, items, &mut turn, &mut serving).await;
         drop(turn);
-        serving.count(line.has_served());
-        while serving.others() && line.link().await.is_err() {}
+        // Counted again before each look at the others: two who wait for a connection must not take each other for one who serves.
+        while {
+            serving.count(line.has_served());
+            serving.others() && line.link().await.is_err()
+        } {}
     }
 }
 
@@ -300,12 +303,24 @@ async fn send(shared: &Shared, link: &mut Link, batch: &Batch) -> Result<answer:
         _ => send_arrays(shared, link, batch).await?,
     };
     fail::fail_point!("postgres.after_commit", |_| Err(link.cut()));
+    if to_be_cut_when_answered() {
+        link.cut();
+        while !link.is_closed() {
+            tokio::task::yield_now().await;
+        }
+    }
     Ok(done)
 }
 
 /// Whether a test wants the connection cut when a batch is on its way.
 fn to_be_cut() -> bool {
     fail::fail_point!("postgres.cut_after_send", |_| true);
+    false
+}
+
+/// Whether a test wants the connection known to be cut as soon as a batch was answered.
+fn to_be_cut_when_answered() -> bool {
+    fail::fail_point!("postgres.cut_when_answered", |_| true);
     false
 }
 

@@ -282,9 +282,9 @@ impl Line {
         }
     }
 
-    /// Whether there is a connection that has served somebody.
+    /// Whether there is a connection that has served somebody. One that is known to be gone is none.
     pub(super) fn has_served(&self) -> bool {
-        self.link.is_some() && self.has_served
+        self.has_served && self.link.as_ref().is_some_and(|link| !link.is_closed())
     }
 
     /// The connection has served somebody.
