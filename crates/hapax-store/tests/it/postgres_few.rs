@@ -81,3 +81,32 @@ async fn where_both_connections_for_batches_are_lost_at_once_commands_are_refuse
         &[],
     );
 }
+
+#[tokio::test]
+async fn a_command_that_breaks_every_connection_is_refused_when_patience_ends_l14() {
+    let database = Database::fresh().await;
+    let options = Options { patience: Duration::from_millis(500), ..by_hand() };
+    let (store, client) = (open(&database, options).await, connect(database.url()).await);
+    let breaking = request("breaking", "body", Terms::default());
+    let digest: String =
+        breaking.identity.claim_id().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let trigger = format!(
+        "CREATE FUNCTION hapax.break() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+            IF NEW.digest = '\\x{digest}' THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; \
+            RETURN NEW; END $$; \
+         CREATE TRIGGER break BEFORE INSERT ON hapax.claims FOR EACH ROW EXECUTE FUNCTION hapax.break()"
+    );
+    client.batch_execute(&trigger).await.unwrap();
+    // As long as others are served, each connection can leave it to the other one.
+    let mut others = JoinSet::new();
+    for caller in 0..8 {
+        let store = store.clone();
+        others.spawn(async move {
+            for number in 0.. {
+                let _ = store.claim(request(&format!("{caller}-{number}"), "body", Terms::default())).await;
+            }
+        });
+    }
+    let refused = timeout(SOON, store.claim(breaking)).await.expect("an answer");
+    assert_eq!(refused.unwrap_err().kind(), Kind::Unavailable);
+}
