@@ -51,3 +51,6 @@ pub const SPOOL_FILES: usize = 10_000;
 
 /// Bytes of outcomes in a spool (L15).
 pub const SPOOL_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Nobody is writing a file in the spool any more that has not been touched for so long.
+pub const SPOOL_WRITING_FOR: Duration = Duration::from_secs(60 * 60);

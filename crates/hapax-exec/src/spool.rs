@@ -67,6 +67,7 @@ impl Spool {
     /// Opens the folder, creating it where it is missing.
     pub(crate) fn open(folder: PathBuf) -> Result<Self, Error> {
         fs::create_dir_all(&folder).map_err(|error| broken("the spool cannot be opened", &folder, &error))?;
+        remove_torn(&folder);
         Ok(Spool { folder: Arc::new(folder), taken: Arc::default() })
     }
 
@@ -286,6 +287,20 @@ fn write_synced(folder: &Path, path: &Path, content: &[u8]) -> std::io::Result<(
     file.sync_all()?;
     fs::rename(&beside, path)?;
     File::open(folder)?.sync_all()
+}
+
+/// Removes what was being written when its process was killed: nobody was told of it. Nothing locks the folder, and another
+/// process may be writing there, so only what is too old for that goes. What cannot be removed does no harm.
+fn remove_torn(folder: &Path) {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let age = |file: fs::Metadata| file.modified()?.elapsed().map_err(std::io::Error::other);
+        let path = file.path();
+        if path.extension().is_some_and(|extension| extension == WRITING)
+            && file.metadata().and_then(age).is_ok_and(|age| age > limits::SPOOL_WRITING_FOR)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 fn broken(message: &'static str, path: &Path, error: &std::io::Error) -> Error {

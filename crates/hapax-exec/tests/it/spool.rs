@@ -303,6 +303,18 @@ async fn a_damaged_file_is_set_aside_and_not_deleted() {
     ));
 }
 
+#[tokio::test]
+async fn what_a_killed_process_was_writing_is_removed_when_nobody_can_be_writing_it_any_more_l15() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old.writing"), folder.path().join("new.writing"));
+    for (path, age) in [(&old, 2 * 60 * 60), (&new, 0)] {
+        let file = std::fs::File::create(path).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
+    }
+    drop(spooling(&Faulty::new(memory()), folder.path()).await);
+    assert_eq!(waiting(folder.path()), ["new.writing"], "another process may be writing that one");
+}
+
 fn memory() -> Memory {
     Memory::open(Options::default())
 }
