@@ -29,8 +29,8 @@ pub const OWED: usize = 65_536;
 /// Claims that nobody wants any more and whose fate is asked about; beyond it a lease lapses instead, if there is one.
 pub const UNWANTED: usize = 16_384;
 
-/// How long such a claim is asked about where the ledger is there and cannot say: what is wrong with it may pass.
-pub const UNWANTED_FAULTY_FOR: Duration = Duration::from_secs(5);
+/// How long such a claim is asked about that is damaged: what is wrong with it may pass.
+pub const UNWANTED_DAMAGED_FOR: Duration = Duration::from_secs(5);
 
 /// First and longest pause between two tries to deliver an owed report.
 pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
