@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use hapax_core::journal::Append;
 use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::limits;
@@ -105,7 +106,8 @@ impl<L: Ledger> Lease<L> {
         }
         let mut ending = {
             let mut telling = pin!(ledger.report(self.claim, self.epoch, report.clone(), events));
-            match spool {
+            // Without a runtime there is no timer either: what takes long is waited for.
+            match spool.filter(|_| Handle::try_current().is_ok()) {
                 None => telling.await,
                 Some(spool) => match timeout(limits::SPOOL_AFTER, telling.as_mut()).await {
                     Ok(ending) => ending,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use hapax_core::journal::{Expect, Stream};
 use hapax_core::{
     Decision, Doubt, Executed, Inspect as _, Journal as _, Ledger as _, Operated, Outcome, Report, Retention,
@@ -313,6 +314,23 @@ async fn what_a_killed_process_was_writing_is_removed_when_nobody_can_be_writing
     }
     drop(spooling(&Faulty::new(memory()), folder.path()).await);
     assert_eq!(waiting(folder.path()), ["new.writing"], "another process may be writing that one");
+}
+
+#[test]
+fn work_whose_outcome_may_be_spooled_runs_without_a_runtime_too_l15() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Faulty::new(memory());
+    let executor = spooling(&ledger, folder.path()).now_or_never().unwrap();
+    let work = |_| async { Ended::succeeded("paid") };
+    let done = executor.once(call("k"), work).now_or_never().expect("nothing is waited for");
+    assert_eq!(done.unwrap().how, How::Executed);
+    let (away, work) = (ledger.clone(), |_| async {
+        ledger.set_away(true);
+        Ended::succeeded("paid")
+    });
+    let pending = executor.once(call("k2"), work).now_or_never().expect("nothing is waited for");
+    assert_eq!(pending.unwrap_err().code(), "outcome-pending");
+    away.set_away(false);
 }
 
 fn memory() -> Memory {
