@@ -12,9 +12,9 @@ use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran,
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::limits;
 use crate::owed::{Debt, Owed};
 use crate::spool::{self, Entry, Spool};
+use crate::{late, limits};
 
 /// A claim that was sent and not answered yet.
 pub(crate) struct Asking<'a, L: Ledger> {
@@ -130,6 +130,9 @@ impl<L: Ledger> Lease<L> {
                     // What cannot be found out is taken for refused, and set aside.
                     let of = (self.claim, self.epoch);
                     let settled = spool::is_settled_for_good(ledger, of, ending).await.unwrap_or(false);
+                    if settled && !matches!(ending, Ending::Settled(_) | Ending::AlreadySettled(_)) {
+                        late::tell_too_late(of);
+                    }
                     entry.heard_meanwhile(settled);
                     self.spooled = None;
                 }

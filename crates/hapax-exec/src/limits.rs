@@ -52,5 +52,11 @@ pub const SPOOL_FILES: usize = 10_000;
 /// Bytes of outcomes in a spool (L15).
 pub const SPOOL_BYTES: u64 = 256 * 1024 * 1024;
 
+/// Outcomes that lie in a spool's folder because they were refused or cannot be read; more are removed (L15).
+pub const SPOOL_ASIDE_FILES: usize = 10_000;
+
+/// Bytes of those outcomes.
+pub const SPOOL_ASIDE_BYTES: u64 = 256 * 1024 * 1024;
+
 /// Nobody is writing a file in the spool any more that has not been touched for so long.
 pub const SPOOL_WRITING_FOR: Duration = Duration::from_secs(60 * 60);

@@ -12,7 +12,6 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hapax_core::claim::SettledBy;
 use hapax_core::journal::Append;
 use hapax_core::{ClaimId, Ending, Epoch, Error, Kind, Ledger, Outcome, Report, Retention, View};
 
@@ -35,6 +34,8 @@ const REFUSED: &str = "refused";
 pub(crate) struct Spool {
     folder: Arc<PathBuf>,
     taken: Arc<Mutex<Taken>>,
+    /// What was refused or cannot be read, and waits for an operator.
+    aside: Arc<Mutex<Taken>>,
 }
 
 /// How much room is taken, by what is written and by what is about to be.
@@ -42,6 +43,17 @@ pub(crate) struct Spool {
 struct Taken {
     files: usize,
     bytes: u64,
+}
+
+impl Taken {
+    fn add(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+
+    fn has_room_for(&self, bytes: u64, (most_files, most_bytes): (usize, u64)) -> bool {
+        self.files < most_files && self.bytes + bytes <= most_bytes
+    }
 }
 
 /// One outcome's place in the spool. It is taken before anything is written, so that the outcome can be settled meanwhile.
@@ -68,7 +80,9 @@ impl Spool {
     pub(crate) fn open(folder: PathBuf) -> Result<Self, Error> {
         fs::create_dir_all(&folder).map_err(|error| broken("the spool cannot be opened", &folder, &error))?;
         remove_torn(&folder);
-        Ok(Spool { folder: Arc::new(folder), taken: Arc::default() })
+        let spool = Spool { folder: Arc::new(folder), taken: Arc::default(), aside: Arc::default() };
+        *lock(&spool.aside) = spool.count_aside();
+        Ok(spool)
     }
 
     /// A place for an outcome, for [`Entry::write`]. Does not touch the disk.
@@ -83,17 +97,16 @@ impl Spool {
         let content = format::encode(claim, epoch, outcome, retention, events);
         let bytes = content.len() as u64;
         let mut taken = lock(&self.taken);
-        if taken.files >= limits::SPOOL_FILES || taken.bytes + bytes > limits::SPOOL_BYTES {
+        if !taken.has_room_for(bytes, (limits::SPOOL_FILES, limits::SPOOL_BYTES)) {
             return Err(Error::unavailable("the spool is full"));
         }
-        taken.files += 1;
-        taken.bytes += bytes;
+        taken.add(bytes);
         let path = self.folder.join(format!("{claim}-{}.outcome", epoch.packed()));
         Ok(Arc::new(Entry { spool: self.clone(), path, bytes, stage: Mutex::new(Stage::Reserved(content)) }))
     }
 
     /// Settles everything that an earlier process left here. What cannot be read, and what the ledger refuses, is set aside,
-    /// never deleted: perhaps this is not the ledger that the outcome belongs to. What a ledger that is there cannot take, because
+    /// within a bound: perhaps this is not the ledger that the outcome belongs to. What a ledger that is there cannot take, because
     /// the claim is damaged, say, stays where it is and is still owed: one claim keeps nobody from serving the others.
     pub(crate) async fn settle_all<L: Ledger>(
         &self,
@@ -107,11 +120,12 @@ impl Spool {
             let uncleared = |error| broken("the spool cannot be cleared", &path, &error);
             let Some(Spooled { claim, epoch, outcome, retention, mut events }) = format::decode(&content)
             else {
-                fs::rename(&path, path.with_extension(UNREADABLE)).map_err(uncleared)?;
-                tracing::error!(
-                    entry = %path.display(),
-                    "an outcome in the spool cannot be read; it was set aside as .{UNREADABLE}"
-                );
+                if self.set_aside(&path, UNREADABLE).map_err(uncleared)? {
+                    tracing::error!(
+                        entry = %path.display(),
+                        "an outcome in the spool cannot be read; it was set aside as .{UNREADABLE}"
+                    );
+                }
                 continue;
             };
             let report = Report::Settle(outcome.clone(), retention);
@@ -128,8 +142,7 @@ impl Spool {
                     continue;
                 }
             };
-            clear(&path, settled).map_err(uncleared)?;
-            refused += usize::from(!settled);
+            refused += usize::from(self.clear(&path, settled).map_err(uncleared)?);
             contradicted.heard(ledger, (claim, epoch), &outcome, &ending).await;
         }
         if refused > 0 {
@@ -149,9 +162,7 @@ impl Spool {
 
     /// The place of an outcome that an earlier process has written.
     fn found(&self, path: PathBuf, bytes: u64) -> Arc<Entry> {
-        let mut taken = lock(&self.taken);
-        taken.files += 1;
-        taken.bytes += bytes;
+        lock(&self.taken).add(bytes);
         Arc::new(Entry { spool: self.clone(), path, bytes, stage: Mutex::new(Stage::Written) })
     }
 
@@ -166,6 +177,47 @@ impl Spool {
         }
         files.sort();
         Ok(files)
+    }
+
+    /// Takes the file of an outcome away that need not be kept; sets one aside that was refused. Whether it is aside now.
+    fn clear(&self, path: &Path, settled: bool) -> std::io::Result<bool> {
+        match settled {
+            true => fs::remove_file(path).map(|()| false),
+            false => self.set_aside(path, REFUSED),
+        }
+    }
+
+    /// Leaves a file to an operator under another name; removes it where too many wait for one already.
+    fn set_aside(&self, path: &Path, renamed: &str) -> std::io::Result<bool> {
+        let bytes = fs::metadata(path)?.len();
+        let most = (limits::SPOOL_ASIDE_FILES, limits::SPOOL_ASIDE_BYTES);
+        let mut aside = lock(&self.aside);
+        if !aside.has_room_for(bytes, most) {
+            // Somebody may have seen to them meanwhile.
+            *aside = self.count_aside();
+        }
+        if !aside.has_room_for(bytes, most) {
+            fs::remove_file(path)?;
+            tracing::error!(
+                entry = %path.display(),
+                "an outcome could not be settled and was removed: too many are set aside in the spool already"
+            );
+            return Ok(false);
+        }
+        fs::rename(path, path.with_extension(renamed))?;
+        aside.add(bytes);
+        Ok(true)
+    }
+
+    fn count_aside(&self) -> Taken {
+        let mut aside = Taken::default();
+        for file in fs::read_dir(&*self.folder).into_iter().flatten().flatten() {
+            let path = file.path();
+            if path.extension().is_some_and(|extension| extension == REFUSED || extension == UNREADABLE) {
+                aside.add(file.metadata().map_or(0, |file| file.len()));
+            }
+        }
+        aside
     }
 }
 
@@ -218,8 +270,7 @@ impl Entry {
     pub(crate) fn heard(&self, settled: bool) {
         if let Stage::Written = mem::replace(&mut *lock(&self.stage), Stage::Over) {
             // A file that stays behind is reported again by the next process, which changes nothing.
-            let cleared = clear(&self.path, settled);
-            if cleared.is_ok() && !settled {
+            if self.spool.clear(&self.path, settled).unwrap_or(false) {
                 self.spool.tell_refused(1);
             }
         }
@@ -241,14 +292,6 @@ impl Drop for Entry {
     }
 }
 
-/// Takes the file of an outcome away that the ledger has; sets one aside that it has refused.
-fn clear(path: &Path, settled: bool) -> std::io::Result<()> {
-    match settled {
-        true => fs::remove_file(path),
-        false => fs::rename(path, path.with_extension(REFUSED)),
-    }
-}
-
 /// Reports an outcome from the spool; whether its file is not needed any more.
 pub(crate) async fn settle<L: Ledger>(
     ledger: &L,
@@ -261,8 +304,9 @@ pub(crate) async fn settle<L: Ledger>(
     Ok((ending, settled))
 }
 
-/// Whether nothing is lost with the file: the ledger has the outcome, or its audit has because an operator had settled the
-/// claim, or it must not be kept because the claim was erased.
+/// Whether the file is of no use any more: the ledger has the outcome, or the claim is settled under a larger epoch. Then somebody
+/// has taken it over, as may be where running again is safe, and that outcome counts (L5); or an operator has settled it, and the
+/// audit has both; or it was erased.
 pub(crate) async fn is_settled_for_good<L: Ledger>(
     ledger: &L,
     (claim, epoch): (ClaimId, Epoch),
@@ -272,7 +316,7 @@ pub(crate) async fn is_settled_for_good<L: Ledger>(
         return Ok(true);
     }
     let Some(View::Settled(kept)) = ledger.peek(claim).await? else { return Ok(false) };
-    Ok(kept.epoch > epoch && (kept.by == SettledBy::Operator || kept.outcome == Outcome::Erased))
+    Ok(kept.epoch > epoch)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -310,6 +354,7 @@ fn broken(message: &'static str, path: &Path, error: &std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use hapax_testkit::lines::Lines;
 
     use super::*;
 
@@ -363,5 +408,31 @@ mod tests {
         assert_eq!(lock(&spool.taken).bytes, 0);
         drop(keep(&spool, 3).unwrap());
         assert_eq!(lock(&spool.taken).files, 1, "what is on disk takes room although nobody knows of it");
+    }
+
+    #[test]
+    fn what_is_set_aside_is_bounded_and_told_beyond_that_l15() {
+        let (lines, _guard) = Lines::listen();
+        let folder = tempfile::tempdir().unwrap();
+        let names = || -> Vec<PathBuf> {
+            fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).collect()
+        };
+        let old = folder.path().join("old.refused");
+        File::create(&old).unwrap().set_len(limits::SPOOL_ASIDE_BYTES).unwrap();
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        keep(&spool, 1).unwrap().heard(false);
+        assert_eq!(names(), std::slice::from_ref(&old), "there is no room for another one");
+        let told = lines.told();
+        assert!(told.contains("ERROR") && told.contains("was removed"), "{told}");
+        assert!(told.contains(&ClaimId::from_bytes([1; 32]).to_string()), "{told}");
+
+        // Somebody has looked at it.
+        fs::remove_file(old).unwrap();
+        let second = keep(&spool, 2).unwrap();
+        second.heard(false);
+        assert_eq!(names(), [second.path.with_extension(REFUSED)]);
+        lock(&spool.aside).files = limits::SPOOL_ASIDE_FILES;
+        keep(&spool, 3).unwrap().heard(false);
+        assert_eq!(names().len(), 2, "it is counted again before anything is removed");
     }
 }
