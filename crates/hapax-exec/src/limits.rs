@@ -58,5 +58,8 @@ pub const SPOOL_ASIDE_FILES: usize = 10_000;
 /// Bytes of those outcomes.
 pub const SPOOL_ASIDE_BYTES: u64 = 256 * 1024 * 1024;
 
+/// Outcomes that are written into a spool at once; the others wait for their turn.
+pub const SPOOL_WRITERS: usize = 8;
+
 /// Nobody is writing a file in the spool any more that has not been touched for so long.
 pub const SPOOL_WRITING_FOR: Duration = Duration::from_secs(60 * 60);

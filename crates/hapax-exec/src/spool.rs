@@ -14,6 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hapax_core::journal::Append;
 use hapax_core::{ClaimId, Ending, Epoch, Error, Kind, Ledger, Outcome, Report, Retention, View};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 use crate::late::Contradicted;
 use crate::limits;
@@ -36,6 +39,8 @@ pub(crate) struct Spool {
     taken: Arc<Mutex<Taken>>,
     /// What was refused or cannot be read, and waits for an operator.
     aside: Arc<Mutex<Taken>>,
+    /// Turns to write.
+    writers: Arc<Semaphore>,
 }
 
 /// How much room is taken, by what is written and by what is about to be.
@@ -80,7 +85,8 @@ impl Spool {
     pub(crate) fn open(folder: PathBuf) -> Result<Self, Error> {
         fs::create_dir_all(&folder).map_err(|error| broken("the spool cannot be opened", &folder, &error))?;
         remove_torn(&folder);
-        let spool = Spool { folder: Arc::new(folder), taken: Arc::default(), aside: Arc::default() };
+        let writers = Arc::new(Semaphore::new(limits::SPOOL_WRITERS));
+        let spool = Spool { folder: Arc::new(folder), taken: Arc::default(), aside: Arc::default(), writers };
         *lock(&spool.aside) = spool.count_aside();
         Ok(spool)
     }
@@ -225,10 +231,8 @@ impl Entry {
     /// Writes it; it is on disk when this is done. The disk is waited for on a thread where that holds up no other request,
     /// and also when nobody waits for this any more.
     pub(crate) async fn write(self: Arc<Self>) -> Result<(), Error> {
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => runtime.spawn_blocking(move || self.write_here()).await.unwrap_or_else(|error| {
-                Err(Error::unavailable("the spool was not written").with_detail(error.to_string()))
-            }),
+        match Handle::try_current() {
+            Ok(runtime) => runtime.spawn(self.write_in_turn()).await.unwrap_or_else(not_written),
             // Without a runtime there is nobody else on this thread.
             Err(_) => self.write_here(),
         }
@@ -236,14 +240,26 @@ impl Entry {
 
     /// Writes it while somebody waits for something else.
     pub(crate) fn write_meanwhile(self: Arc<Self>) {
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn_blocking(move || self.write_here());
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.write_in_turn());
         }
+    }
+
+    /// A ledger that is slow is slow for many at once, and each would have a thread and a sync of its own. What is settled before
+    /// its turn is not written at all.
+    async fn write_in_turn(self: Arc<Self>) -> Result<(), Error> {
+        let turn = self.spool.writers.clone().acquire_owned().await;
+        let writing = tokio::task::spawn_blocking(move || {
+            let written = self.write_here();
+            drop(turn);
+            written
+        });
+        writing.await.unwrap_or_else(not_written)
     }
 
     /// The same as [`heard`](Self::heard), by a thread where waiting for the disk holds up no other request.
     pub(crate) fn heard_meanwhile(self: Arc<Self>, settled: bool) {
-        match tokio::runtime::Handle::try_current() {
+        match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || self.heard(settled))),
             Err(_) => self.heard(settled),
         }
@@ -317,6 +333,10 @@ pub(crate) async fn is_settled_for_good<L: Ledger>(
     }
     let Some(View::Settled(kept)) = ledger.peek(claim).await? else { return Ok(false) };
     Ok(kept.epoch > epoch)
+}
+
+fn not_written(error: JoinError) -> Result<(), Error> {
+    Err(Error::unavailable("the spool was not written").with_detail(error.to_string()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -434,5 +454,31 @@ mod tests {
         lock(&spool.aside).files = limits::SPOOL_ASIDE_FILES;
         keep(&spool, 3).unwrap().heard(false);
         assert_eq!(names().len(), 2, "it is counted again before anything is removed");
+    }
+
+    #[tokio::test]
+    async fn only_some_write_at_once_and_what_is_settled_before_its_turn_is_not_written_l15() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        // Whoever opens a pipe for writing waits until somebody reads from it: that is the disk.
+        let slow: Vec<PathBuf> = (0..limits::SPOOL_WRITERS as u8)
+            .map(|number| {
+                let entry = reserve(&spool, number).unwrap();
+                let pipe = entry.path.with_extension(WRITING);
+                assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+                entry.write_meanwhile();
+                pipe
+            })
+            .collect();
+        let next = reserve(&spool, 255).unwrap();
+        let mut writing = Box::pin(next.clone().write());
+        let at_once = tokio::time::timeout(std::time::Duration::from_millis(300), &mut writing).await;
+        next.heard(true);
+        // Also where this fails they come to an end, or the test would not.
+        let read = |pipe: &PathBuf| File::options().read(true).write(true).open(pipe).unwrap();
+        let _readers: Vec<File> = slow.iter().map(read).collect();
+        assert!(at_once.is_err(), "it is not its turn");
+        writing.await.unwrap();
+        assert!(!next.path.exists());
     }
 }
