@@ -26,19 +26,19 @@ pub(super) fn own_file() -> OpenOptions {
     options
 }
 
-/// The folder.
+/// The folder, by its absolute path: the process may go elsewhere while the store is open.
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
     /// An existing folder.
     pub(super) fn new(path: PathBuf) -> Self {
-        Folder(path)
+        Folder(std::path::absolute(&path).unwrap_or(path))
     }
 
     /// A folder that has a store.
     pub(super) fn with_store(path: PathBuf) -> Result<Self, Error> {
-        let folder = Folder(path);
+        let folder = Folder::new(path);
         match folder.database().is_file() {
             true => Ok(folder),
             false => Err(Error::unavailable(format!("there is no store in {}", folder.0.display()))),
@@ -47,7 +47,7 @@ impl Folder {
 
     /// Makes the folder where there is none, durably.
     pub(super) fn create(path: PathBuf) -> Result<Self, Error> {
-        let folder = Folder(path);
+        let folder = Folder::new(path);
         let cannot = |error| folder.cannot("the store's folder cannot be used", error);
         if !folder.0.is_dir() {
             DirBuilder::new().recursive(true).mode(OWN_FOLDER).create(&folder.0).map_err(cannot)?;

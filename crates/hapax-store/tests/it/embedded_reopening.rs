@@ -421,3 +421,20 @@ fn what_a_store_keeps_is_its_users_alone_b9() {
     private(&new);
     drop(store);
 }
+
+#[test]
+fn a_store_that_was_opened_by_a_relative_path_stays_open_when_its_process_goes_elsewhere_b8() {
+    // In a process of its own, because the working directory is the whole process's.
+    if part().is_some() {
+        return runtime().block_on(async {
+            let store = Embedded::open("data", Options::default()).unwrap();
+            fill(&store, 0..1).await;
+            std::env::set_current_dir("/").unwrap();
+            fill(&store, 1..2).await;
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let this = "embedded_reopening::a_store_that_was_opened_by_a_relative_path_stays_open_when_its_process_goes_elsewhere_b8";
+    let output = play(this, folder.path(), "exec 2>&1; cd \"$HAPAX_TEST_PART\" &&").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
