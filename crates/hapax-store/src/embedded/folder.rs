@@ -70,7 +70,15 @@ impl Folder {
 
     /// The database's write-ahead log.
     pub(super) fn wal(&self) -> PathBuf {
-        self.0.join("hapax.db-wal")
+        self.beside("-wal")
+    }
+
+    /// A file that SQLite keeps beside the database; where that is a link, beside what it leads to.
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let database = self.database();
+        let mut name = fs::canonicalize(&database).unwrap_or(database).into_os_string();
+        name.push(suffix);
+        name.into()
     }
 
     /// The file that is given up when the disk is full.
@@ -101,9 +109,8 @@ impl Folder {
 
     /// Closes to others what an earlier hapax left open to them. A folder stays as its user made it.
     pub(super) fn keep_private(&self) {
-        for name in ["hapax.db", "hapax.db-wal", "hapax.db-shm", "hapax.lock", "hapax.mark", "hapax.ballast"]
-        {
-            let file = self.0.join(name);
+        let own = ["hapax.db", "hapax.lock", "hapax.mark", "hapax.ballast"].map(|name| self.0.join(name));
+        for file in own.into_iter().chain([self.wal(), self.beside("-shm")]) {
             if fs::metadata(&file).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
                 // By somebody who may write the file and does not own it, this cannot be done; the store works all the same.
                 let _ = fs::set_permissions(&file, Permissions::from_mode(OWN_FILE));
