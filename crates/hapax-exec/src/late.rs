@@ -33,7 +33,7 @@ impl Contradicted {
                 tracing::info!(%claim, %operation_id, "an outcome was delivered late");
             }
             _ => {
-                tracing::warn!(%claim, %epoch, "an outcome came too late: the claim is not its holder's any more");
+                tell_too_late((claim, epoch));
                 self.refused(ledger, claim, epoch, outcome).await;
             }
         }
@@ -62,6 +62,11 @@ impl Contradicted {
             "an operator settled what has now come to another end: the audit keeps both (settle-refused), compare them"
         );
     }
+}
+
+/// Says that an outcome was refused, which is normal where somebody else may take over.
+pub(crate) fn tell_too_late((claim, epoch): (ClaimId, Epoch)) {
+    tracing::warn!(%claim, %epoch, "an outcome came too late: the claim is not its holder's any more");
 }
 
 fn kind(outcome: &Outcome) -> &'static str {

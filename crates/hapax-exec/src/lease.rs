@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use hapax_core::journal::Append;
 use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::limits;
 use crate::owed::{Debt, Owed};
 use crate::spool::{self, Entry, Spool};
+use crate::{late, limits};
 
 /// A claim that was sent and not answered yet.
 pub(crate) struct Asking<'a, L: Ledger> {
@@ -105,7 +106,8 @@ impl<L: Ledger> Lease<L> {
         }
         let mut ending = {
             let mut telling = pin!(ledger.report(self.claim, self.epoch, report.clone(), events));
-            match spool {
+            // Without a runtime there is no timer either: what takes long is waited for.
+            match spool.filter(|_| Handle::try_current().is_ok()) {
                 None => telling.await,
                 Some(spool) => match timeout(limits::SPOOL_AFTER, telling.as_mut()).await {
                     Ok(ending) => ending,
@@ -128,6 +130,9 @@ impl<L: Ledger> Lease<L> {
                     // What cannot be found out is taken for refused, and set aside.
                     let of = (self.claim, self.epoch);
                     let settled = spool::is_settled_for_good(ledger, of, ending).await.unwrap_or(false);
+                    if settled && !matches!(ending, Ending::Settled(_) | Ending::AlreadySettled(_)) {
+                        late::tell_too_late(of);
+                    }
                     entry.heard_meanwhile(settled);
                     self.spooled = None;
                 }

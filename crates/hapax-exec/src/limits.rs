@@ -29,8 +29,8 @@ pub const OWED: usize = 65_536;
 /// Claims that nobody wants any more and whose fate is asked about; beyond it a lease lapses instead, if there is one.
 pub const UNWANTED: usize = 16_384;
 
-/// How long such a claim is asked about where the ledger is there and cannot say: what is wrong with it may pass.
-pub const UNWANTED_FAULTY_FOR: Duration = Duration::from_secs(5);
+/// How long such a claim is asked about that is damaged: what is wrong with it may pass.
+pub const UNWANTED_DAMAGED_FOR: Duration = Duration::from_secs(5);
 
 /// First and longest pause between two tries to deliver an owed report.
 pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -51,3 +51,15 @@ pub const SPOOL_FILES: usize = 10_000;
 
 /// Bytes of outcomes in a spool (L15).
 pub const SPOOL_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Outcomes that lie in a spool's folder because they were refused or cannot be read; more are removed (L15).
+pub const SPOOL_ASIDE_FILES: usize = 10_000;
+
+/// Bytes of those outcomes.
+pub const SPOOL_ASIDE_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Outcomes that are written into a spool at once; the others wait for their turn.
+pub const SPOOL_WRITERS: usize = 8;
+
+/// Nobody is writing a file in the spool any more that has not been touched for so long.
+pub const SPOOL_WRITING_FOR: Duration = Duration::from_secs(60 * 60);

@@ -347,7 +347,8 @@ impl<L: Ledger> Executor<L> {
         let written = match held.lease.place().map_or_else(reserve, Ok) {
             Ok(entry) => {
                 held.lease.spooled(Some(entry.clone()));
-                entry.write().await
+                // Where it could not be written, nobody who had begun to before may still do so: no one would clear it.
+                entry.clone().write().await.inspect_err(|_| entry.heard_meanwhile(true))
             }
             Err(full) => Err(full),
         };
@@ -538,5 +539,49 @@ where
         }
         Ended::NotRun(cause) => failed(Executed::No, cause),
         Ended::Unknown(cause) | Ended::Doubt(_, cause) => failed(Executed::Unknown, cause),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_core::View;
+    use hapax_store::Options;
+    use hapax_store::memory::Memory;
+    use hapax_testkit::faulty::Faulty;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_place_in_the_spool_that_was_given_up_is_not_written_by_somebody_who_comes_late_l15() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Faulty::new(Memory::open(Options::default()));
+        let settings = Settings { spool: Some(folder.path().to_owned()), ..Settings::default() };
+        let executor = Executor::open(ledger.clone(), settings).await.unwrap();
+        let call = Call::local("charge", "order-42").unwrap().body(b"10 EUR");
+        let Ok(Entered::Held(mut held)) = executor.enter(call, || {}).await else { panic!("not granted") };
+        let (claim, epoch) = (held.claim(), held.grant.epoch);
+        let (outcome, retention) = (Outcome::Succeeded("paid".into()), limits::RETENTION);
+
+        // The place was taken because the ledger was slow, and the thread that writes it has not got that far yet.
+        let spool = executor.spool.clone().unwrap();
+        let entry = spool.reserve(claim, epoch, &outcome, retention, &[]).unwrap();
+        held.lease.spooled(Some(entry.clone()));
+        ledger.set_away(true);
+        let report = Report::Settle(outcome, retention);
+        let away = held.lease.report(&ledger, report, Vec::new()).await.unwrap_err();
+        std::fs::remove_dir(folder.path()).unwrap();
+        let error = executor.keep_for_later(&mut held, away).await;
+        assert_eq!(error.code(), "outcome-unknown");
+        std::fs::create_dir(folder.path()).unwrap();
+        entry.write().await.unwrap();
+
+        drop(held);
+        ledger.set_away(false);
+        let bound = std::time::Instant::now() + Duration::from_secs(30);
+        let left = || std::fs::read_dir(folder.path()).unwrap().count();
+        while left() > 0 || !matches!(ledger.peek(claim).await, Ok(Some(View::Settled(_)))) {
+            assert!(std::time::Instant::now() < bound, "{} files are left behind", left());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }

@@ -156,7 +156,7 @@ async fn deliver_all<L: Ledger>(
 
 /// Tries until the ledger has heard it, or until it is given up. What lies in the spool never is (L13, L15).
 async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Debt) {
-    let (since, mut faulty) = (Instant::now(), None);
+    let (since, mut damaged) = (Instant::now(), None);
     let (mut pause, mut longest) = limits::OWED_PAUSE;
     let ending = loop {
         let error = match pay(&ledger, &mut debt).await {
@@ -166,18 +166,17 @@ async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Deb
         if !debt.is_spooled() && since.elapsed() >= limits::OWED_FOR {
             return debt.give_up(&error);
         }
-        if error.kind() != Kind::Unavailable {
-            let refused = *faulty.get_or_insert_with(Instant::now);
-            // The claim may be damaged for good, and every caller who retries owes one more.
-            if debt.is_unwanted() && refused.elapsed() >= limits::UNWANTED_FAULTY_FOR {
-                return debt.give_up(&error);
-            }
-            // As long as this process lives, its lease does not lapse by itself: also what is refused is tried again.
-            if !debt.is_unwanted() && longest != limits::OWED_PAUSE_FAULTY {
-                let claim = debt.claim();
-                tracing::error!(%claim, %error, "the ledger is there and cannot take a report: it is tried again");
-                longest = limits::OWED_PAUSE_FAULTY;
-            }
+        // The claim may be damaged for good, and every caller who retries owes one more. Any other answer may pass.
+        damaged = (error.kind() == Kind::Corrupt).then(|| damaged.unwrap_or_else(Instant::now));
+        if debt.is_unwanted() && damaged.is_some_and(|since| since.elapsed() >= limits::UNWANTED_DAMAGED_FOR)
+        {
+            return debt.give_up(&error);
+        }
+        // As long as this process lives, its lease does not lapse by itself: also what is refused is tried again.
+        if error.kind() != Kind::Unavailable && !debt.is_unwanted() && longest != limits::OWED_PAUSE_FAULTY {
+            let claim = debt.claim();
+            tracing::error!(%claim, %error, "the ledger is there and cannot take a report: it is tried again");
+            longest = limits::OWED_PAUSE_FAULTY;
         }
         sleep(pause).await;
         pause = (pause * 2).min(longest);
@@ -349,13 +348,48 @@ mod tests {
         let ledger = Faulty::new(Memory::open(Options::default()));
         let request = request("order-42");
         let claim = request.identity.claim_id();
-        ledger.damage(claim);
+        ledger.damage(Some(claim));
         let since = Instant::now();
         deliver(ledger.clone(), Contradicted::default(), Debt::Abandon(request)).await;
         assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
         assert!(ledger.claims() > 3, "what is wrong may pass: {}", ledger.claims());
         let told = lines.told();
         assert!(told.contains("was given up") && told.contains(&claim.to_string()), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_the_ledger_refuses_for_minutes_is_still_asked_about_l13() {
+        let ledger = Faulty::new(Memory::open(Options::default()));
+        let request = request("order-42");
+        let claim = request.identity.claim_id();
+        ledger.refuse_claims(100);
+        let since = Instant::now();
+        deliver(ledger.clone(), Contradicted::default(), Debt::Abandon(request)).await;
+        assert!(since.elapsed() > Duration::from_secs(60), "{:?}", since.elapsed());
+        assert!(matches!(ledger.peek(claim).await, Ok(Some(View::Released { .. }))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_between_two_bad_answers_about_a_claim_does_not_count_as_one_long_fault_l13() {
+        let ledger = Faulty::new(Memory::open(Options::default()));
+        let request = request("order-42");
+        let claim = request.identity.claim_id();
+        ledger.damage(Some(claim));
+        let delivery = tokio::spawn(deliver(ledger.clone(), Contradicted::default(), Debt::Abandon(request)));
+        let asked = async |times: usize| {
+            let enough = ledger.claims() + times;
+            while ledger.claims() < enough {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        asked(1).await;
+        ledger.set_away(true);
+        sleep(Duration::from_secs(60)).await;
+        ledger.set_away(false);
+        asked(1).await;
+        ledger.damage(None);
+        delivery.await.unwrap();
+        assert!(matches!(ledger.peek(claim).await, Ok(Some(View::Released { .. }))), "it was given up");
     }
 
     #[tokio::test(start_paused = true)]

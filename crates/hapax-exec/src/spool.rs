@@ -12,9 +12,11 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hapax_core::claim::SettledBy;
 use hapax_core::journal::Append;
 use hapax_core::{ClaimId, Ending, Epoch, Error, Kind, Ledger, Outcome, Report, Retention, View};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 use crate::late::Contradicted;
 use crate::limits;
@@ -35,6 +37,10 @@ const REFUSED: &str = "refused";
 pub(crate) struct Spool {
     folder: Arc<PathBuf>,
     taken: Arc<Mutex<Taken>>,
+    /// What was refused or cannot be read, and waits for an operator.
+    aside: Arc<Mutex<Taken>>,
+    /// Turns to write.
+    writers: Arc<Semaphore>,
 }
 
 /// How much room is taken, by what is written and by what is about to be.
@@ -42,6 +48,17 @@ pub(crate) struct Spool {
 struct Taken {
     files: usize,
     bytes: u64,
+}
+
+impl Taken {
+    fn add(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+
+    fn has_room_for(&self, bytes: u64, (most_files, most_bytes): (usize, u64)) -> bool {
+        self.files < most_files && self.bytes + bytes <= most_bytes
+    }
 }
 
 /// One outcome's place in the spool. It is taken before anything is written, so that the outcome can be settled meanwhile.
@@ -67,7 +84,11 @@ impl Spool {
     /// Opens the folder, creating it where it is missing.
     pub(crate) fn open(folder: PathBuf) -> Result<Self, Error> {
         fs::create_dir_all(&folder).map_err(|error| broken("the spool cannot be opened", &folder, &error))?;
-        Ok(Spool { folder: Arc::new(folder), taken: Arc::default() })
+        remove_torn(&folder);
+        let writers = Arc::new(Semaphore::new(limits::SPOOL_WRITERS));
+        let spool = Spool { folder: Arc::new(folder), taken: Arc::default(), aside: Arc::default(), writers };
+        *lock(&spool.aside) = spool.count_aside();
+        Ok(spool)
     }
 
     /// A place for an outcome, for [`Entry::write`]. Does not touch the disk.
@@ -82,17 +103,16 @@ impl Spool {
         let content = format::encode(claim, epoch, outcome, retention, events);
         let bytes = content.len() as u64;
         let mut taken = lock(&self.taken);
-        if taken.files >= limits::SPOOL_FILES || taken.bytes + bytes > limits::SPOOL_BYTES {
+        if !taken.has_room_for(bytes, (limits::SPOOL_FILES, limits::SPOOL_BYTES)) {
             return Err(Error::unavailable("the spool is full"));
         }
-        taken.files += 1;
-        taken.bytes += bytes;
+        taken.add(bytes);
         let path = self.folder.join(format!("{claim}-{}.outcome", epoch.packed()));
         Ok(Arc::new(Entry { spool: self.clone(), path, bytes, stage: Mutex::new(Stage::Reserved(content)) }))
     }
 
     /// Settles everything that an earlier process left here. What cannot be read, and what the ledger refuses, is set aside,
-    /// never deleted: perhaps this is not the ledger that the outcome belongs to. What a ledger that is there cannot take, because
+    /// within a bound: perhaps this is not the ledger that the outcome belongs to. What a ledger that is there cannot take, because
     /// the claim is damaged, say, stays where it is and is still owed: one claim keeps nobody from serving the others.
     pub(crate) async fn settle_all<L: Ledger>(
         &self,
@@ -106,11 +126,12 @@ impl Spool {
             let uncleared = |error| broken("the spool cannot be cleared", &path, &error);
             let Some(Spooled { claim, epoch, outcome, retention, mut events }) = format::decode(&content)
             else {
-                fs::rename(&path, path.with_extension(UNREADABLE)).map_err(uncleared)?;
-                tracing::error!(
-                    entry = %path.display(),
-                    "an outcome in the spool cannot be read; it was set aside as .{UNREADABLE}"
-                );
+                if self.set_aside(&path, UNREADABLE).map_err(uncleared)? {
+                    tracing::error!(
+                        entry = %path.display(),
+                        "an outcome in the spool cannot be read; it was set aside as .{UNREADABLE}"
+                    );
+                }
                 continue;
             };
             let report = Report::Settle(outcome.clone(), retention);
@@ -127,8 +148,7 @@ impl Spool {
                     continue;
                 }
             };
-            clear(&path, settled).map_err(uncleared)?;
-            refused += usize::from(!settled);
+            refused += usize::from(self.clear(&path, settled).map_err(uncleared)?);
             contradicted.heard(ledger, (claim, epoch), &outcome, &ending).await;
         }
         if refused > 0 {
@@ -148,9 +168,7 @@ impl Spool {
 
     /// The place of an outcome that an earlier process has written.
     fn found(&self, path: PathBuf, bytes: u64) -> Arc<Entry> {
-        let mut taken = lock(&self.taken);
-        taken.files += 1;
-        taken.bytes += bytes;
+        lock(&self.taken).add(bytes);
         Arc::new(Entry { spool: self.clone(), path, bytes, stage: Mutex::new(Stage::Written) })
     }
 
@@ -166,16 +184,55 @@ impl Spool {
         files.sort();
         Ok(files)
     }
+
+    /// Takes the file of an outcome away that need not be kept; sets one aside that was refused. Whether it is aside now.
+    fn clear(&self, path: &Path, settled: bool) -> std::io::Result<bool> {
+        match settled {
+            true => fs::remove_file(path).map(|()| false),
+            false => self.set_aside(path, REFUSED),
+        }
+    }
+
+    /// Leaves a file to an operator under another name; removes it where too many wait for one already.
+    fn set_aside(&self, path: &Path, renamed: &str) -> std::io::Result<bool> {
+        let bytes = fs::metadata(path)?.len();
+        let most = (limits::SPOOL_ASIDE_FILES, limits::SPOOL_ASIDE_BYTES);
+        let mut aside = lock(&self.aside);
+        if !aside.has_room_for(bytes, most) {
+            // Somebody may have seen to them meanwhile.
+            *aside = self.count_aside();
+        }
+        if !aside.has_room_for(bytes, most) {
+            fs::remove_file(path)?;
+            tracing::error!(
+                entry = %path.display(),
+                "an outcome could not be settled and was removed: too many are set aside in the spool already"
+            );
+            return Ok(false);
+        }
+        fs::rename(path, path.with_extension(renamed))?;
+        aside.add(bytes);
+        Ok(true)
+    }
+
+    fn count_aside(&self) -> Taken {
+        let mut aside = Taken::default();
+        for file in fs::read_dir(&*self.folder).into_iter().flatten().flatten() {
+            let path = file.path();
+            if path.extension().is_some_and(|extension| extension == REFUSED || extension == UNREADABLE) {
+                aside.add(file.metadata().map_or(0, |file| file.len()));
+            }
+        }
+        aside
+    }
 }
 
 impl Entry {
     /// Writes it; it is on disk when this is done. The disk is waited for on a thread where that holds up no other request,
     /// and also when nobody waits for this any more.
     pub(crate) async fn write(self: Arc<Self>) -> Result<(), Error> {
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => runtime.spawn_blocking(move || self.write_here()).await.unwrap_or_else(|error| {
-                Err(Error::unavailable("the spool was not written").with_detail(error.to_string()))
-            }),
+        match Handle::try_current() {
+            Ok(runtime) => runtime.spawn(self.write_in_turn()).await.unwrap_or_else(not_written),
             // Without a runtime there is nobody else on this thread.
             Err(_) => self.write_here(),
         }
@@ -183,14 +240,26 @@ impl Entry {
 
     /// Writes it while somebody waits for something else.
     pub(crate) fn write_meanwhile(self: Arc<Self>) {
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn_blocking(move || self.write_here());
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.write_in_turn());
         }
+    }
+
+    /// A ledger that is slow is slow for many at once, and each would have a thread and a sync of its own. What is settled before
+    /// its turn is not written at all.
+    async fn write_in_turn(self: Arc<Self>) -> Result<(), Error> {
+        let turn = self.spool.writers.clone().acquire_owned().await;
+        let writing = tokio::task::spawn_blocking(move || {
+            let written = self.write_here();
+            drop(turn);
+            written
+        });
+        writing.await.unwrap_or_else(not_written)
     }
 
     /// The same as [`heard`](Self::heard), by a thread where waiting for the disk holds up no other request.
     pub(crate) fn heard_meanwhile(self: Arc<Self>, settled: bool) {
-        match tokio::runtime::Handle::try_current() {
+        match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || self.heard(settled))),
             Err(_) => self.heard(settled),
         }
@@ -217,8 +286,7 @@ impl Entry {
     pub(crate) fn heard(&self, settled: bool) {
         if let Stage::Written = mem::replace(&mut *lock(&self.stage), Stage::Over) {
             // A file that stays behind is reported again by the next process, which changes nothing.
-            let cleared = clear(&self.path, settled);
-            if cleared.is_ok() && !settled {
+            if self.spool.clear(&self.path, settled).unwrap_or(false) {
                 self.spool.tell_refused(1);
             }
         }
@@ -240,14 +308,6 @@ impl Drop for Entry {
     }
 }
 
-/// Takes the file of an outcome away that the ledger has; sets one aside that it has refused.
-fn clear(path: &Path, settled: bool) -> std::io::Result<()> {
-    match settled {
-        true => fs::remove_file(path),
-        false => fs::rename(path, path.with_extension(REFUSED)),
-    }
-}
-
 /// Reports an outcome from the spool; whether its file is not needed any more.
 pub(crate) async fn settle<L: Ledger>(
     ledger: &L,
@@ -260,8 +320,9 @@ pub(crate) async fn settle<L: Ledger>(
     Ok((ending, settled))
 }
 
-/// Whether nothing is lost with the file: the ledger has the outcome, or its audit has because an operator had settled the
-/// claim, or it must not be kept because the claim was erased.
+/// Whether the file is of no use any more: the ledger has the outcome, or the claim is settled under a larger epoch. Then somebody
+/// has taken it over, as may be where running again is safe, and that outcome counts (L5); or an operator has settled it, and the
+/// audit has both; or it was erased.
 pub(crate) async fn is_settled_for_good<L: Ledger>(
     ledger: &L,
     (claim, epoch): (ClaimId, Epoch),
@@ -271,7 +332,11 @@ pub(crate) async fn is_settled_for_good<L: Ledger>(
         return Ok(true);
     }
     let Some(View::Settled(kept)) = ledger.peek(claim).await? else { return Ok(false) };
-    Ok(kept.epoch > epoch && (kept.by == SettledBy::Operator || kept.outcome == Outcome::Erased))
+    Ok(kept.epoch > epoch)
+}
+
+fn not_written(error: JoinError) -> Result<(), Error> {
+    Err(Error::unavailable("the spool was not written").with_detail(error.to_string()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -288,6 +353,20 @@ fn write_synced(folder: &Path, path: &Path, content: &[u8]) -> std::io::Result<(
     File::open(folder)?.sync_all()
 }
 
+/// Removes what was being written when its process was killed: nobody was told of it. Nothing locks the folder, and another
+/// process may be writing there, so only what is too old for that goes. What cannot be removed does no harm.
+fn remove_torn(folder: &Path) {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let age = |file: fs::Metadata| file.modified()?.elapsed().map_err(std::io::Error::other);
+        let path = file.path();
+        if path.extension().is_some_and(|extension| extension == WRITING)
+            && file.metadata().and_then(age).is_ok_and(|age| age > limits::SPOOL_WRITING_FOR)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
 fn broken(message: &'static str, path: &Path, error: &std::io::Error) -> Error {
     Error::unavailable(message).with_detail(format!("{}: {error}", path.display()))
 }
@@ -295,6 +374,7 @@ fn broken(message: &'static str, path: &Path, error: &std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use hapax_testkit::lines::Lines;
 
     use super::*;
 
@@ -348,5 +428,57 @@ mod tests {
         assert_eq!(lock(&spool.taken).bytes, 0);
         drop(keep(&spool, 3).unwrap());
         assert_eq!(lock(&spool.taken).files, 1, "what is on disk takes room although nobody knows of it");
+    }
+
+    #[test]
+    fn what_is_set_aside_is_bounded_and_told_beyond_that_l15() {
+        let (lines, _guard) = Lines::listen();
+        let folder = tempfile::tempdir().unwrap();
+        let names = || -> Vec<PathBuf> {
+            fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).collect()
+        };
+        let old = folder.path().join("old.refused");
+        File::create(&old).unwrap().set_len(limits::SPOOL_ASIDE_BYTES).unwrap();
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        keep(&spool, 1).unwrap().heard(false);
+        assert_eq!(names(), std::slice::from_ref(&old), "there is no room for another one");
+        let told = lines.told();
+        assert!(told.contains("ERROR") && told.contains("was removed"), "{told}");
+        assert!(told.contains(&ClaimId::from_bytes([1; 32]).to_string()), "{told}");
+
+        // Somebody has looked at it.
+        fs::remove_file(old).unwrap();
+        let second = keep(&spool, 2).unwrap();
+        second.heard(false);
+        assert_eq!(names(), [second.path.with_extension(REFUSED)]);
+        lock(&spool.aside).files = limits::SPOOL_ASIDE_FILES;
+        keep(&spool, 3).unwrap().heard(false);
+        assert_eq!(names().len(), 2, "it is counted again before anything is removed");
+    }
+
+    #[tokio::test]
+    async fn only_some_write_at_once_and_what_is_settled_before_its_turn_is_not_written_l15() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().to_owned()).unwrap();
+        // Whoever opens a pipe for writing waits until somebody reads from it: that is the disk.
+        let slow: Vec<PathBuf> = (0..limits::SPOOL_WRITERS as u8)
+            .map(|number| {
+                let entry = reserve(&spool, number).unwrap();
+                let pipe = entry.path.with_extension(WRITING);
+                assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+                entry.write_meanwhile();
+                pipe
+            })
+            .collect();
+        let next = reserve(&spool, 255).unwrap();
+        let mut writing = Box::pin(next.clone().write());
+        let at_once = tokio::time::timeout(std::time::Duration::from_millis(300), &mut writing).await;
+        next.heard(true);
+        // Also where this fails they come to an end, or the test would not.
+        let read = |pipe: &PathBuf| File::options().read(true).write(true).open(pipe).unwrap();
+        let _readers: Vec<File> = slow.iter().map(read).collect();
+        assert!(at_once.is_err(), "it is not its turn");
+        writing.await.unwrap();
+        assert!(!next.path.exists());
     }
 }

@@ -35,6 +35,9 @@ pub const SWEEP_CHUNK: usize = 500;
 /// For how many times as long as its last round took the sweeper of a memory store pauses at least.
 pub const SWEEP_REST: u32 = 50;
 
+/// The longest pause of that sweeper: a round also takes long where the process or the machine stood still meanwhile.
+pub const SWEEP_PAUSE: Duration = Duration::from_secs(60);
+
 /// A turn to sweep PostgreSQL that ends later than this from now was given before the server's clock was set back.
 pub const SWEEP_TURN_AHEAD: Duration = Duration::from_secs(30);
 

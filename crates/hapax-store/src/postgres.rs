@@ -271,7 +271,8 @@ impl Ledger for Postgres {
             }
         }
         let (reply, verdict) = oneshot::channel();
-        let item = Item::Claim(Box::new(Claiming::new(request, session, mark, reply)));
+        let claiming = Claiming::new(request, session, mark, shared.deadline(), reply);
+        let item = Item::Claim(Box::new(claiming));
         shared.batches.push(item).map_err(|(_, error)| error)?;
         verdict.await.unwrap_or_else(|_| Err(closed_error()))
     }
@@ -346,8 +347,8 @@ impl Postgres {
         retention: Retention,
     ) -> Result<Ending, Error> {
         let (reply, ending) = oneshot::channel();
-        let mark = self.shared.table.mark();
-        let item = Item::Settle(Box::new(Settling { id, epoch, outcome, retention, mark, reply }));
+        let (mark, deadline) = (self.shared.table.mark(), self.shared.deadline());
+        let item = Item::Settle(Box::new(Settling { id, epoch, outcome, retention, mark, deadline, reply }));
         self.shared.batches.push(item).map_err(|(_, error)| error)?;
         ending.await.unwrap_or_else(|_| Err(closed_error()))
     }

@@ -27,6 +27,7 @@ struct Faults {
     lost_claims: AtomicUsize,
     lost_reports: AtomicUsize,
     last_reports: AtomicUsize,
+    refused_claims: AtomicUsize,
     refused_reports: AtomicUsize,
     damaged: Mutex<Option<ClaimId>>,
     time_left: Mutex<Option<Duration>>,
@@ -74,9 +75,14 @@ impl<L: Ledger> Faulty<L> {
         self.faults.refused_reports.store(number, Ordering::SeqCst);
     }
 
-    /// This claim cannot be read.
-    pub fn damage(&self, claim: ClaimId) {
-        *lock(&self.faults.damaged) = Some(claim);
+    /// The next claims are not carried out: the ledger is there, and something is wrong with it.
+    pub fn refuse_claims(&self, number: usize) {
+        self.faults.refused_claims.store(number, Ordering::SeqCst);
+    }
+
+    /// Which claim cannot be read.
+    pub fn damage(&self, claim: Option<ClaimId>) {
+        *lock(&self.faults.damaged) = claim;
     }
 
     /// So many reports are carried out and answered, then it is away.
@@ -178,6 +184,9 @@ impl<L: Ledger> Ledger for Faulty<L> {
         self.reachable()?;
         if *lock(&self.faults.damaged) == Some(request.identity.claim_id()) {
             return Err(Error::corrupt("the claim cannot be read"));
+        }
+        if take(&self.faults.refused_claims) {
+            return Err(Error::internal("the ledger refused a claim"));
         }
         let verdict = self.ledger.claim(request).await;
         happen(&self.faults.after_claim).await;

@@ -3,15 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use hapax_core::journal::{Expect, Stream};
 use hapax_core::{
-    Decision, Doubt, Executed, Inspect as _, Journal as _, Ledger as _, Operated, Outcome, Report, Retention,
-    Verb, View,
+    Decision, Doubt, Epoch, Executed, Inspect as _, Journal as _, Ledger as _, Operated, Outcome, Report,
+    Retention, Verb, View,
 };
 use hapax_exec::{Attempt, Done, Ended, Error, Executor, How, Settings};
 use hapax_store::Options;
 use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
+use hapax_testkit::lines::Lines;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -303,6 +305,35 @@ async fn a_damaged_file_is_set_aside_and_not_deleted() {
     ));
 }
 
+#[tokio::test]
+async fn what_a_killed_process_was_writing_is_removed_when_nobody_can_be_writing_it_any_more_l15() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old.writing"), folder.path().join("new.writing"));
+    for (path, age) in [(&old, 2 * 60 * 60), (&new, 0)] {
+        let file = std::fs::File::create(path).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
+    }
+    drop(spooling(&Faulty::new(memory()), folder.path()).await);
+    assert_eq!(waiting(folder.path()), ["new.writing"], "another process may be writing that one");
+}
+
+#[test]
+fn work_whose_outcome_may_be_spooled_runs_without_a_runtime_too_l15() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Faulty::new(memory());
+    let executor = spooling(&ledger, folder.path()).now_or_never().unwrap();
+    let work = |_| async { Ended::succeeded("paid") };
+    let done = executor.once(call("k"), work).now_or_never().expect("nothing is waited for");
+    assert_eq!(done.unwrap().how, How::Executed);
+    let (away, work) = (ledger.clone(), |_| async {
+        ledger.set_away(true);
+        Ended::succeeded("paid")
+    });
+    let pending = executor.once(call("k2"), work).now_or_never().expect("nothing is waited for");
+    assert_eq!(pending.unwrap_err().code(), "outcome-pending");
+    away.set_away(false);
+}
+
 fn memory() -> Memory {
     Memory::open(Options::default())
 }
@@ -359,6 +390,49 @@ async fn a_spooled_outcome_that_the_audit_keeps_or_that_was_erased_is_not_set_as
         drop(spooling(&Faulty::new(store), folder.path()).await);
         assert_eq!(waiting(folder.path()), [""; 0], "erased: {erase}");
     }
+}
+
+/// Somebody else is granted the claim of this attempt, and settles it.
+async fn take_over(store: &Memory, seen: Epoch) {
+    store.report(claim_id("k"), seen, Report::Doubt(Doubt::Stated), vec![]).await.unwrap();
+    let verb = Verb::Release { force: true };
+    let decision = Decision { seen, verb, actor: "ann".into(), reason: "it may run again".into() };
+    store.decide(claim_id("k"), decision).await.unwrap();
+    let other = Executor::new(store.clone());
+    other.once(call("k"), |_| async { Ended::succeeded("the other's") }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_spooled_outcome_whose_claim_somebody_else_has_settled_is_not_set_aside_l5_l15() {
+    let (lines, _guard) = Lines::listen();
+    let (folder, store) = (tempfile::tempdir().unwrap(), memory());
+    leave_behind(&store, folder.path(), Effects::default().then(Ended::succeeded("paid"))).await;
+    let record = store.record(claim_id("k")).await.unwrap().unwrap();
+    take_over(&store, record.claim.epoch).await;
+    let before = lines.told();
+    drop(spooling(&Faulty::new(store), folder.path()).await);
+    assert_eq!(waiting(folder.path()), [""; 0]);
+    let told = lines.told().replace(&before, "");
+    assert!(told.lines().count() == 1 && told.contains("WARN") && told.contains("too late"), "{told}");
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_overtaken_while_it_is_waited_for_is_told_and_not_set_aside_l5_l15() {
+    let (lines, _guard) = Lines::listen();
+    let (folder, store) = (tempfile::tempdir().unwrap(), memory());
+    let ledger = Faulty::new(store.clone());
+    let executor = spooling(&ledger, folder.path()).await;
+    let (ended, let_go) = stuck(&executor, &ledger);
+    let written = || waiting(folder.path()).iter().any(|name| name.ends_with(".outcome"));
+    eventually("the outcome is on disk", async || written()).await;
+    let record = store.record(claim_id("k")).await.unwrap().unwrap();
+    take_over(&store, record.claim.epoch).await;
+    drop(let_go);
+    assert_eq!(ended.await.unwrap().unwrap().value, Outcome::Succeeded("the other's".into()));
+    eventually("the file is gone or set aside", async || !written()).await;
+    assert_eq!(waiting(folder.path()), [""; 0]);
+    let told = lines.told();
+    assert!(told.lines().count() == 1 && told.contains("WARN") && told.contains("too late"), "{told}");
 }
 
 #[tokio::test]

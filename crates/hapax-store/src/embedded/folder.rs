@@ -26,19 +26,19 @@ pub(super) fn own_file() -> OpenOptions {
     options
 }
 
-/// The folder.
+/// The folder, by its absolute path: the process may go elsewhere while the store is open.
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
     /// An existing folder.
     pub(super) fn new(path: PathBuf) -> Self {
-        Folder(path)
+        Folder(std::path::absolute(&path).unwrap_or(path))
     }
 
     /// A folder that has a store.
     pub(super) fn with_store(path: PathBuf) -> Result<Self, Error> {
-        let folder = Folder(path);
+        let folder = Folder::new(path);
         match folder.database().is_file() {
             true => Ok(folder),
             false => Err(Error::unavailable(format!("there is no store in {}", folder.0.display()))),
@@ -47,7 +47,7 @@ impl Folder {
 
     /// Makes the folder where there is none, durably.
     pub(super) fn create(path: PathBuf) -> Result<Self, Error> {
-        let folder = Folder(path);
+        let folder = Folder::new(path);
         let cannot = |error| folder.cannot("the store's folder cannot be used", error);
         if !folder.0.is_dir() {
             DirBuilder::new().recursive(true).mode(OWN_FOLDER).create(&folder.0).map_err(cannot)?;
@@ -70,7 +70,15 @@ impl Folder {
 
     /// The database's write-ahead log.
     pub(super) fn wal(&self) -> PathBuf {
-        self.0.join("hapax.db-wal")
+        self.beside("-wal")
+    }
+
+    /// A file that SQLite keeps beside the database; where that is a link, beside what it leads to.
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let database = self.database();
+        let mut name = fs::canonicalize(&database).unwrap_or(database).into_os_string();
+        name.push(suffix);
+        name.into()
     }
 
     /// The file that is given up when the disk is full.
@@ -101,9 +109,8 @@ impl Folder {
 
     /// Closes to others what an earlier hapax left open to them. A folder stays as its user made it.
     pub(super) fn keep_private(&self) {
-        for name in ["hapax.db", "hapax.db-wal", "hapax.db-shm", "hapax.lock", "hapax.mark", "hapax.ballast"]
-        {
-            let file = self.0.join(name);
+        let own = ["hapax.db", "hapax.lock", "hapax.mark", "hapax.ballast"].map(|name| self.0.join(name));
+        for file in own.into_iter().chain([self.wal(), self.beside("-shm")]) {
             if fs::metadata(&file).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
                 // By somebody who may write the file and does not own it, this cannot be done; the store works all the same.
                 let _ = fs::set_permissions(&file, Permissions::from_mode(OWN_FILE));

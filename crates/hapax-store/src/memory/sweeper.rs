@@ -3,7 +3,7 @@
 //! It goes through the claims in the order in which they were granted, some at a time, and leaves the world to others in between.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hapax_core::Clock;
 
@@ -33,8 +33,7 @@ impl Sweeper {
             if self.round().is_none() {
                 return;
             }
-            // In a large world a round takes its time, which belongs to others.
-            pause = limits::SWEEP_EVERY.max(began.elapsed() * limits::SWEEP_REST);
+            pause = pause_after(began.elapsed());
         }
     }
 
@@ -53,5 +52,25 @@ impl Sweeper {
             std::thread::yield_now();
         }
         Some(())
+    }
+}
+
+/// In a large world a round takes its time, which belongs to others.
+fn pause_after(round: Duration) -> Duration {
+    round.saturating_mul(limits::SWEEP_REST).clamp(limits::SWEEP_EVERY, limits::SWEEP_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_that_took_long_because_the_process_stood_still_does_not_end_sweeping_l10() {
+        assert_eq!(pause_after(Duration::ZERO), limits::SWEEP_EVERY);
+        let second = Duration::from_secs(1);
+        assert_eq!(pause_after(second), limits::SWEEP_REST * second);
+        for stood_still in [Duration::from_secs(8 * 60 * 60), Duration::MAX] {
+            assert_eq!(pause_after(stood_still), limits::SWEEP_PAUSE);
+        }
     }
 }

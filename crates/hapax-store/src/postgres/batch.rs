@@ -40,6 +40,7 @@ pub(super) struct Claiming {
     pub(super) shelf: ShelfName,
     pub(super) mark: Mark,
     pub(super) reply: oneshot::Sender<Result<Verdict, Error>>,
+    deadline: Instant,
     encoded_identity: Vec<u8>,
     packed_terms: Vec<u8>,
     packed_fingerprint: [u8; 40],
@@ -50,6 +51,7 @@ impl Claiming {
         request: ClaimRequest,
         session: SessionId,
         mark: Mark,
+        deadline: Instant,
         reply: oneshot::Sender<Result<Verdict, Error>>,
     ) -> Claiming {
         Claiming {
@@ -57,6 +59,7 @@ impl Claiming {
             ask: request.ask(session),
             shelf: ShelfName::of(&request.identity),
             mark,
+            deadline,
             reply,
             encoded_identity: request.identity.encode(),
             packed_terms: pack_terms(&request.terms, None),
@@ -77,6 +80,7 @@ pub(super) struct Settling {
     pub(super) outcome: Outcome,
     pub(super) retention: Retention,
     pub(super) mark: Mark,
+    pub(super) deadline: Instant,
     pub(super) reply: oneshot::Sender<Result<Ending, Error>>,
 }
 
@@ -93,6 +97,15 @@ impl Item {
         match self {
             Item::Claim(claiming) => Order::claim(*claiming).hand_in(shared),
             Item::Settle(settling) => Order::settle(shared, *settling).hand_in(shared),
+        }
+    }
+
+    /// Until when it is sent again where its connection is lost. It counts from when it was asked for, however often one
+    /// connection leaves it to another one.
+    fn deadline(&self) -> Instant {
+        match self {
+            Item::Claim(claiming) => claiming.deadline,
+            Item::Settle(settling) => settling.deadline,
         }
     }
 
@@ -124,8 +137,11 @@ pub(super) async fn serve(shared: Arc<Shared>) {
     while let Some((items, mut turn)) = shared.batches.share().await {
         serve_batch(&shared, &mut line, items, &mut turn, &mut serving).await;
         drop(turn);
-        serving.count(line.has_served());
-        while serving.others() && line.link().await.is_err() {}
+        // Counted again before each look at the others: two who wait for a connection must not take each other for one who serves.
+        while {
+            serving.count(line.has_served());
+            serving.others() && line.link().await.is_err()
+        } {}
     }
 }
 
@@ -162,7 +178,6 @@ async fn serve_batch(
     turn: &mut Turn<'_, Item>,
     serving: &mut Serving<'_>,
 ) {
-    let deadline = Instant::now() + shared.options.patience;
     let mut batches = vec![Batch::new(items)];
     while let Some(mut batch) = batches.pop() {
         match attempt(shared, line, &mut batch).await {
@@ -174,11 +189,13 @@ async fn serve_batch(
             }
             // The same attempts and the same epochs again: whatever was carried out is found to have been
             // (L13).
-            Err(Failure::Lost(_) | Failure::Unknown(_)) if Instant::now() < deadline => {
+            Err(failure @ (Failure::Lost(_) | Failure::Unknown(_))) => {
                 serving.count(false);
+                let rest = batch.refuse_overdue(failure);
                 match serving.others() {
-                    true => shared.batches.give_back(batch.into_items()),
-                    false => batches.push(batch),
+                    _ if rest.is_empty() => {}
+                    true => shared.batches.give_back(rest.into_iter()),
+                    false => batches.push(Batch::new(rest)),
                 }
             }
             // Somebody keeps a row, or the statement failed for one of them: each alone tells for which.
@@ -231,6 +248,16 @@ impl Batch {
     /// A batch for each.
     fn into_alone(self) -> impl Iterator<Item = Batch> {
         self.into_items().map(|item| Batch::new(vec![item]))
+    }
+
+    /// Refuses those for whom it is too late to be sent again, and gives the others.
+    fn refuse_overdue(self, failure: Failure) -> Vec<Item> {
+        let now = Instant::now();
+        let (overdue, rest): (Vec<Item>, Vec<Item>) =
+            self.into_items().partition(|item| item.deadline() <= now);
+        let error = failure.into_error();
+        overdue.into_iter().for_each(|item| item.refuse(error.clone()));
+        rest
     }
 
     /// All claims of a batch are asked for by the session of the moment. Without one that stands they are refused; settles
@@ -300,12 +327,24 @@ async fn send(shared: &Shared, link: &mut Link, batch: &Batch) -> Result<answer:
         _ => send_arrays(shared, link, batch).await?,
     };
     fail::fail_point!("postgres.after_commit", |_| Err(link.cut()));
+    if to_be_cut_when_answered() {
+        link.cut();
+        while !link.is_closed() {
+            tokio::task::yield_now().await;
+        }
+    }
     Ok(done)
 }
 
 /// Whether a test wants the connection cut when a batch is on its way.
 fn to_be_cut() -> bool {
     fail::fail_point!("postgres.cut_after_send", |_| true);
+    false
+}
+
+/// Whether a test wants the connection known to be cut as soon as a batch was answered.
+fn to_be_cut_when_answered() -> bool {
+    fail::fail_point!("postgres.cut_when_answered", |_| true);
     false
 }
 

@@ -90,7 +90,7 @@ impl Shared {
         T: Send + 'static,
     {
         let work = Box::new(Asked { work, reply: Some(reply) });
-        let (deadline, pause) = (Instant::now() + self.options.patience, limits::BUSY_PAUSE.0);
+        let (deadline, pause) = (self.deadline(), limits::BUSY_PAUSE.0);
         self.queue_job(Job { work, resend, deadline, pause });
     }
 

@@ -84,8 +84,8 @@ impl Link {
             }
         });
         let (driver, prepared, within) = (driver.abort_handle(), HashMap::new(), limits::REPLY_WITHIN);
-        let link = Link { client, driver, prepared, in_transaction: false, within };
-        link.client.batch_execute(SET_UP).await.map_err(|error| Failure::from(error).into_error())?;
+        let mut link = Link { client, driver, prepared, in_transaction: false, within };
+        link.run(SET_UP).await.map_err(Failure::into_error)?;
         Ok(link)
     }
 
@@ -282,9 +282,9 @@ impl Line {
         }
     }
 
-    /// Whether there is a connection that has served somebody.
+    /// Whether there is a connection that has served somebody. One that is known to be gone is none.
     pub(super) fn has_served(&self) -> bool {
-        self.link.is_some() && self.has_served
+        self.has_served && self.link.as_ref().is_some_and(|link| !link.is_closed())
     }
 
     /// The connection has served somebody.
@@ -299,6 +299,44 @@ impl Line {
         if !std::mem::take(&mut self.has_served) {
             self.not_before = Instant::now() + self.pause;
             self.pause = (self.pause * 2).min(limits::RECONNECT_PAUSE.1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_lets_us_in_and_then_says_nothing_is_given_up_l14() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("postgres://hapax@{}/ledger", listener.local_addr().unwrap());
+        let (told, set_up) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let (mut caller, mut said) = (listener.accept().unwrap().0, [0; 4096]);
+            assert!(caller.read(&mut said).unwrap() > 0, "it asks to be let in");
+            // It is let in, and may ask.
+            caller.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
+            assert!(caller.read(&mut said).unwrap() > 0, "it asks for something");
+            told.send(()).unwrap();
+            while caller.read(&mut said).is_ok_and(|length| length > 0) {}
+        });
+        let address = Address::parse(&url).unwrap();
+        // From then on no time passes but what is waited for.
+        let waiting = async {
+            set_up.await.unwrap();
+            tokio::time::pause();
+            tokio::time::sleep(2 * limits::REPLY_WITHIN).await;
+        };
+        tokio::select! {
+            biased;
+            opened = Link::open_bare(&address, None) => {
+                assert_eq!(opened.err().expect("it has not answered").kind(), hapax_core::Kind::Unavailable);
+            }
+            () = waiting => panic!("it is still waited for"),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hapax_core::{Claim, ClaimId, Epoch, Error, SessionId};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::batch::Item;
 use super::clock::Quiet;
@@ -65,6 +66,11 @@ impl Shared {
             session,
             heart,
         }
+    }
+
+    /// Until when a command that is asked for now is sent again.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.options.patience
     }
 
     /// Renews the session now.

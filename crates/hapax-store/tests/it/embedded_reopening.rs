@@ -421,3 +421,52 @@ fn what_a_store_keeps_is_its_users_alone_b9() {
     private(&new);
     drop(store);
 }
+
+#[test]
+fn a_store_that_was_opened_by_a_relative_path_stays_open_when_its_process_goes_elsewhere_b8() {
+    // In a process of its own, because the working directory is the whole process's.
+    if part().is_some() {
+        return runtime().block_on(async {
+            let store = Embedded::open("data", Options::default()).unwrap();
+            fill(&store, 0..1).await;
+            std::env::set_current_dir("/").unwrap();
+            fill(&store, 1..2).await;
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let this = "embedded_reopening::a_store_that_was_opened_by_a_relative_path_stays_open_when_its_process_goes_elsewhere_b8";
+    let output = play(this, folder.path(), "exec 2>&1; cd \"$HAPAX_TEST_PART\" &&").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[tokio::test]
+async fn a_store_whose_database_is_a_link_to_elsewhere_is_opened_b8() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let open = || Embedded::open(folder.path(), Options::default()).unwrap();
+    let store = open();
+    fill(&store, 0..1).await;
+    store.close().await.unwrap();
+    drop(store);
+    for (name, moved) in
+        [("hapax.db", "store.db"), ("hapax.db-wal", "store.db-wal"), ("hapax.db-shm", "store.db-shm")]
+    {
+        // The two beside the database are there or not, as SQLite left them.
+        let _ = std::fs::rename(folder.path().join(name), elsewhere.path().join(moved));
+    }
+    let link = folder.path().join("hapax.db");
+    std::os::unix::fs::symlink(elsewhere.path().join("store.db"), link).unwrap();
+    for number in 1..3 {
+        let store = open();
+        fill(&store, number..number + 1).await;
+        for key in 0..=number {
+            let key = format!("key-{key}");
+            assert_eq!(retried(&store, &key).await, Ok(outcome_of(&key)));
+        }
+        store.close().await.unwrap();
+    }
+    // Its log is where the database is.
+    let store = open();
+    std::fs::remove_file(elsewhere.path().join("store.db-wal")).unwrap();
+    let error = store.claim(ask("new")).await.unwrap_err();
+    assert!(error.message().contains("removed or replaced"), "{error:#}");
+}

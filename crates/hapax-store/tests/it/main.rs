@@ -22,6 +22,7 @@ mod postgres_clock;
 mod postgres_conformance;
 #[cfg(feature = "postgres")]
 mod postgres_few;
+#[cfg(feature = "postgres")]
 mod postgres_guard;
 #[cfg(feature = "postgres")]
 mod postgres_opening;

@@ -40,6 +40,11 @@ impl Database {
         execute(&self.server, &cut).await;
     }
 
+    /// Whether it lets anybody in from now on. Those who are in stay.
+    pub(crate) async fn lets_in(&self, whether: bool) {
+        execute(&self.server, &format!("ALTER DATABASE {} ALLOW_CONNECTIONS {whether}", self.name)).await;
+    }
+
     /// How many connections to it were ever made and are gone.
     pub(crate) async fn connections(&self) -> i64 {
         let (client, connection) =
