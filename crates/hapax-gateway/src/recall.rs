@@ -170,7 +170,9 @@ fn by_key(
     }
 }
 
-/// The claim behind an operation id, if it is this caller's under the width it was kept with and the route's present one (K8).
+/// The claim behind an operation id, if it is this caller's under the width it was kept with and the route's present one (K8),
+/// and the caller has the level and the project that the route asks for, as it must have to send a retry (A6). What no route does
+/// any more asks for no level that could be checked: nobody gets it.
 async fn by_operation<L: Ledger, R: Registry>(
     shared: &Shared<L, R>,
     plan: &Plan<R>,
@@ -187,8 +189,9 @@ async fn by_operation<L: Ledger, R: Registry>(
         let located = located.map_err(|error| Problem::from(&hapax_exec::Error::from(error)))?;
         let Some(identity) = located else { continue };
         let operation = identity.operation().as_str();
-        let rule = plan.table.of_operation(operation).and_then(|route| route.rule.as_ref());
-        let width = rule.and_then(|rule| rule.width_under(operation));
+        // A scope that drops the project looks the same on every level.
+        let route = plan.table.of_operation(operation).filter(|route| route.level == level);
+        let width = route.and_then(|route| route.rule.as_ref()?.width_under(operation));
         // What may not be seen is looked for as long as what is not there.
         if width.is_some_and(|width: Width| identity.scope().narrowed(width) == scope.narrowed(width)) {
             seen.scope = Some(scope);

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::{Policy, Recipe};
-use hapax_gateway::settings::{Level, Route};
+use hapax_core::{Policy, Recipe, Width};
+use hapax_exec::Executor;
+use hapax_gateway::settings::{Level, Route, Settings};
+use hapax_store::{Options, Store};
+use hapax_testkit::faulty::Faulty;
 use hapax_tower::Rule;
 use http::{Method, Request};
 use http_body_util::Full;
 
 use crate::edge_h2;
-use crate::world::{World, key_of_level};
+use crate::world::{Service, World, change_rule, key_of_level, settings};
 
 /// A `GET` that takes a key, whose requests are not compared.
 async fn world_with_pages() -> World {
@@ -217,4 +220,61 @@ async fn a_key_may_stand_in_a_path_with_escapes_h7() {
     }
     let line = "GET /charges/by-idempotency-key/a%257Eb";
     assert_eq!(world.ask(line, &world.alice, &[], "").await.code(), "path-malformed");
+}
+
+#[tokio::test]
+async fn an_operation_of_another_level_is_as_absent_as_none_a6_h7() {
+    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let ledger = Faulty::new(store.clone());
+    let change = |settings: &mut Settings| {
+        let platform = Route {
+            level: Level::Platform,
+            path: "/platform".into(),
+            rule: Some(Arc::new(Rule::new("platform").unwrap())),
+            ..settings.routes[0].clone()
+        };
+        settings.routes.push(platform);
+        for operation in ["charge", "tenant", "platform"] {
+            change_rule(settings, operation, |rule| rule.width = Width::Tenant);
+        }
+    };
+    let world = World::run(Service::start().await, store, Executor::new(ledger.clone()), change).await;
+    let boss = key_of_level(&world.store, "acme", "web", "user:boss", Level::Platform).await;
+    let operation = async |path: &str| {
+        let first = world.ask(&format!("POST {path}"), &boss, &[("idempotency-key", "k-1")], "{}").await;
+        assert_eq!(first.status, 201, "{path}: {}", first.text());
+        first.header("x-operation-id").unwrap().to_owned()
+    };
+    let (charge, tenant, platform) =
+        (operation("/charges").await, operation("/tenant").await, operation("/platform").await);
+    // All of them belong to the same tenant. Who lacks the level or the project is not let in, here neither.
+    let callers = [
+        (&world.alice, vec![&tenant, &platform], vec![&charge]),
+        (&world.mia, vec![&charge, &platform], vec![&tenant]),
+        (&boss, vec![], vec![&charge, &tenant, &platform]),
+    ];
+    for (who, hidden, open) in callers {
+        for tail in ["", "/output"] {
+            let ask = async |id: &str| {
+                let (peeks, locates) = (ledger.peeks(), ledger.locates());
+                let got = world.ask(&format!("GET /operations/{id}{tail}"), who, &[], "").await;
+                (got, ledger.peeks() - peeks, ledger.locates() - locates)
+            };
+            let absent = ask("op_00000000000000000000000000000000").await;
+            assert_eq!(absent.0.code(), "not-found");
+            for id in &hidden {
+                let (got, peeks, locates) = ask(id).await;
+                assert_eq!((got.status, &got.body), (404, &absent.0.body), "{}", got.text());
+                assert_eq!(got.without_marks(), absent.0.clone().without_marks());
+                assert_eq!((peeks, locates), (absent.1, absent.2));
+            }
+            for id in &open {
+                assert_eq!(ask(id).await.0.status, 201, "{id}{tail}");
+            }
+        }
+    }
+    // What no route does any more has no level that could be asked for: nobody gets it by its id.
+    world.gateway.reload(settings(&world.service)).await.unwrap();
+    let got = world.ask(&format!("GET /operations/{platform}"), &boss, &[], "").await;
+    assert_eq!(got.code(), "not-found");
 }
