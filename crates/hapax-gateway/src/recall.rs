@@ -15,7 +15,7 @@ use hapax_tower::{Code, Problem};
 use http::header::HeaderMap;
 use http::request;
 
-use crate::auth::{AuthError, Principal};
+use crate::auth::{AuthError, Principal, trusted};
 use crate::limits;
 use crate::route::Target;
 use crate::settings::{Level, Route};
@@ -26,7 +26,10 @@ pub(crate) enum Caller {
     /// Somebody with credentials.
     Known(Principal),
     /// A peer that speaks for others, with the scope in the key (K3).
-    Edge,
+    Edge {
+        /// Whether it is believed how far they reach.
+        says_level: bool,
+    },
 }
 
 impl Caller {
@@ -39,25 +42,33 @@ impl Caller {
     ) -> Result<Self, Problem> {
         match plan.auth.authenticate(head, peer).await {
             Ok(principal) => Ok(Caller::Known(principal)),
-            Err(AuthError::Missing) if trusted => Ok(Caller::Edge),
+            Err(AuthError::Missing) if trusted => Ok(Caller::Edge { says_level: plan.auth.believes_level() }),
             Err(error) => Err(refused(&error)),
         }
     }
 
-    /// The scope that a trusted peer names in a key (K3). Whoever shows credentials through that peer speaks for itself alone.
-    pub(crate) fn speaks_for(&self, scope: Scope, width: Width, level: Level) -> Result<Scope, Problem> {
-        match self {
-            Caller::Edge => Ok(scope),
-            Caller::Known(_) if self.scope(level)?.narrowed(width) == scope.narrowed(width) => Ok(scope),
-            Caller::Known(_) => Err(Problem::new(Code::Forbidden)),
+    /// Whose a key is in which a trusted peer names the scope (K3). It says no more there than it could say in headers (A6, K4), and
+    /// nothing is shared wider than the route shares it (K8). Who shows credentials through that peer, or is named in headers beside
+    /// the key, speaks for itself alone: of what the key drops, that says who asks.
+    pub(crate) fn speaks_for(&self, told: Scope, width: Width, route: &Route) -> Result<Scope, Problem> {
+        let widest = route.rule.as_ref().map_or(Width::Subject, |rule| rule.width);
+        if width > widest {
+            let detail = "the key stands for more callers than those who share an answer on this route";
+            return Err(Problem::new(Code::Forbidden).detail(detail));
         }
+        let asks = match self {
+            Caller::Known(principal) => principal.scope(route.level),
+            Caller::Edge { says_level } => trusted::scope_in_key(&told, route.level, *says_level),
+        };
+        let is_told = |scope: &Scope| scope.narrowed(width) == told.narrowed(width);
+        asks.filter(is_told).ok_or_else(|| Problem::new(Code::Forbidden))
     }
 
     /// The scope of this caller on a route of this level (A6).
     pub(crate) fn scope(&self, level: Level) -> Result<Scope, Problem> {
         match self {
             Caller::Known(principal) => principal.scope(level).ok_or_else(|| Problem::new(Code::Forbidden)),
-            Caller::Edge => Err(Problem::from(&AuthError::Missing)),
+            Caller::Edge { .. } => Err(Problem::from(&AuthError::Missing)),
         }
     }
 }
