@@ -8,9 +8,10 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hapax_core::{Identity, Ledger, OperationId, Registry, Scope, Source, Width};
+use hapax_core::{Identity, Ledger, Operation, OperationId, Registry, Scope, Source, Width};
 use hapax_exec::{Done, Reason};
 use hapax_tower::prefer::Prefer;
+use hapax_tower::protect::Used;
 use hapax_tower::{Code, Problem};
 use http::header::HeaderMap;
 use http::request;
@@ -96,7 +97,9 @@ pub(crate) async fn answer<L: Ledger, R: Registry>(
     seen: &mut Seen,
 ) -> Result<Answer, Problem> {
     let (identities, operation, wait) = match target {
-        Target::RecallKey { routes, key, wait } => (by_key(caller, &routes, &key, seen)?, None, wait),
+        Target::RecallKey { routes, key, wait } => {
+            (by_key(shared, caller, &routes, &key, seen).await?, None, wait)
+        }
         Target::RecallOperation { id, wait } => {
             let (identity, id) = by_operation(shared, plan, caller, &id, seen).await?;
             (vec![identity], Some(id), wait)
@@ -146,8 +149,9 @@ async fn first_outcome<L: Ledger, R: Registry>(
 }
 
 /// The claims that this key of this caller can have here: one for each route with this path that the caller reaches, whatever
-/// its method, and for each name that it had (K6).
-fn by_key(
+/// its method. Where the operation had other names it is the one that a retry would find (K6).
+async fn by_key<L: Ledger, R: Registry>(
+    shared: &Shared<L, R>,
     caller: &Caller,
     routes: &Arc<[Arc<Route>]>,
     key: &str,
@@ -169,11 +173,17 @@ fn by_key(
             }
         };
         seen.scope = Some(scope.clone());
-        let present = std::iter::once((rule.width, &rule.operation));
-        let former = rule.formerly.iter().map(|former| (former.width, &former.operation));
-        identities.extend(present.chain(former).map(|(width, operation)| {
+        let under = |width: Width, operation: &Operation| {
             Identity::new(Source::Header, scope.clone(), width, operation.clone(), key.clone())
-        }));
+        };
+        let mut found = under(rule.width, &rule.operation);
+        for former in rule.formerly.iter().map(|former| under(former.width, &former.operation)) {
+            if shared.protect.used(&former, rule.width).await? == Used::Own {
+                found = former;
+                break;
+            }
+        }
+        identities.push(found);
     }
     match refused {
         Some(problem) if identities.is_empty() => Err(problem),
@@ -202,9 +212,9 @@ async fn by_operation<L: Ledger, R: Registry>(
         let operation = identity.operation().as_str();
         // A scope that drops the project looks the same on every level.
         let route = plan.table.of_operation(operation).filter(|route| route.level == level);
-        let width = route.and_then(|route| route.rule.as_ref()?.width_under(operation));
+        let width = route.and_then(|route| Some(route.rule.as_ref()?.width));
         // What may not be seen is looked for as long as what is not there.
-        if width.is_some_and(|width: Width| identity.scope().narrowed(width) == scope.narrowed(width)) {
+        if width.is_some_and(|width| identity.scope().narrowed(width) == scope.narrowed(width)) {
             seen.scope = Some(scope);
             return Ok((identity, id));
         }
