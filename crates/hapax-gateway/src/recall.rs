@@ -148,6 +148,14 @@ async fn first_outcome<L: Ledger, R: Registry>(
     failed.map_or(Ok(None), |error| Err(Problem::from(&error)))
 }
 
+/// Whoever cannot be asked for an outcome does not say that nothing was done.
+fn unsure(problem: Problem) -> Problem {
+    match problem.code() {
+        Code::LedgerUnavailable => problem.with("executed", "unknown"),
+        _ => problem,
+    }
+}
+
 /// The claims that this key of this caller can have here: one for each route with this path that the caller reaches, whatever
 /// its method. Where the operation had other names it is the one that a retry would find (K6).
 async fn by_key<L: Ledger, R: Registry>(
@@ -178,7 +186,7 @@ async fn by_key<L: Ledger, R: Registry>(
         };
         let mut found = under(rule.width, &rule.operation);
         for former in rule.formerly.iter().map(|former| under(former.width, &former.operation)) {
-            if shared.protect.used(&former, rule.width).await? == Used::Own {
+            if shared.protect.used(&former, rule.width).await.map_err(unsure)? == Used::Own {
                 found = former;
                 break;
             }
@@ -207,7 +215,7 @@ async fn by_operation<L: Ledger, R: Registry>(
     for level in [Level::Project, Level::Tenant, Level::Platform] {
         let Some(scope) = principal.scope(level) else { continue };
         let located = shared.protect.executor().ledger().locate(id, &scope).await;
-        let located = located.map_err(|error| Problem::from(&hapax_exec::Error::from(error)))?;
+        let located = located.map_err(|error| unsure(Problem::from(&hapax_exec::Error::from(error))))?;
         let Some(identity) = located else { continue };
         let operation = identity.operation().as_str();
         // A scope that drops the project looks the same on every level.
