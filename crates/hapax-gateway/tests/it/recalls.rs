@@ -204,6 +204,21 @@ async fn what_is_under_way_beside_a_doubt_is_waited_for_h7() {
 }
 
 #[tokio::test]
+async fn a_recall_by_key_is_for_any_parameters_of_the_path_and_a_retry_is_not_h7_k7() {
+    let world = World::start().await;
+    let key = [("idempotency-key", "k-1")];
+    let first = world.ask("POST /orders/1/notes", &world.alice, &key, "x").await;
+    assert_eq!(first.status, 201);
+    assert_eq!(world.ask("POST /orders/2/notes", &world.alice, &key, "x").await.code(), "key-reused");
+    for order in ["1", "2"] {
+        let line = format!("GET /orders/{order}/notes/by-idempotency-key/k-1");
+        let got = world.ask(&line, &world.alice, &[], "").await;
+        assert_eq!((got.status, &got.body), (201, &first.body), "{line}");
+        assert_eq!(got.header("x-operation-id"), first.header("x-operation-id"), "{line}");
+    }
+}
+
+#[tokio::test]
 async fn a_key_may_stand_in_a_path_with_escapes_h7() {
     let world = World::start().await;
     let first = world.charge("a~b", "{}", &[]).await;
