@@ -134,7 +134,7 @@ async fn first_outcome<L: Ledger, R: Registry>(
             Err(error) if at_first < bound && matches!(error.reason(), Reason::InProgress) => {
                 under_way.push(identity);
             }
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) => failed = Some(weightier(failed, error)),
         }
     }
     for identity in under_way {
@@ -142,10 +142,18 @@ async fn first_outcome<L: Ledger, R: Registry>(
         match executor.recall(identity.claim_id(), operation, left).await {
             Ok(Some(done)) => return Ok(Some((identity, done))),
             Ok(None) => {}
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) => failed = Some(weightier(failed, error)),
         }
     }
     failed.map_or(Ok(None), |error| Err(Problem::from(&error)))
+}
+
+/// Which of two to tell: the first, unless it only says that an attempt failed. To whoever hears that, the key is free.
+fn weightier(first: Option<hapax_exec::Error>, second: hapax_exec::Error) -> hapax_exec::Error {
+    match first {
+        Some(first) if !matches!(first.reason(), Reason::AttemptFailed { .. }) => first,
+        _ => second,
+    }
 }
 
 /// Whoever cannot be asked for an outcome does not say that nothing was done.

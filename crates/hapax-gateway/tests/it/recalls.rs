@@ -104,11 +104,18 @@ async fn the_status_of_an_attempt_that_failed_says_so_l9_h6() {
         assert_eq!(got.header("x-operation-id"), accepted.header("x-operation-id"));
         assert!(got.header("retry-after").is_some());
     }
-    // Later, too, and to its own caller alone.
-    let later = world.ask(&by_operation, &world.alice, &[], "").await;
-    assert_eq!((later.status, later.code().as_str()), (503, "attempt-failed"), "{}", later.text());
-    assert_eq!(world.ask(&by_operation, &world.bob, &[], "").await.code(), "not-found");
-    assert_eq!(world.ask(by_key, &world.alice, &[], "").await.code(), "not-found", "the key is free");
+    // Later, too, both ways, and to its own caller alone.
+    for line in [&by_operation, by_key, &format!("{by_operation}/output"), &format!("{by_key}/output")] {
+        let later = world.ask(line, &world.alice, &[], "").await;
+        assert_eq!(
+            (later.status, later.code().as_str()),
+            (503, "attempt-failed"),
+            "{line}: {}",
+            later.text()
+        );
+        assert_eq!(later.header("x-operation-id"), accepted.header("x-operation-id"), "{line}");
+        assert_eq!(world.ask(line, &world.bob, &[], "").await.code(), "not-found", "{line}");
+    }
     assert_eq!(world.service.count(), 1);
     assert_eq!(world.ask("POST /orders/1/notes", &world.alice, &key[..1], "x").await.status, 201);
     assert_eq!(world.ask(&by_operation, &world.alice, &[], "").await.status, 201);
@@ -176,6 +183,33 @@ async fn a_claim_without_an_outcome_does_not_hide_what_another_method_kept_h7() 
         world.service.let_go();
     };
     assert_eq!(tokio::join!(putting, recalled).0.status, 201);
+}
+
+#[tokio::test]
+async fn an_attempt_that_failed_hides_nothing_of_another_method_h7() {
+    let world = World::with(|settings| {
+        let rule = Some(Arc::new(Rule::new("charge.put").unwrap()));
+        let put = Route { rule, method: Method::PUT, ..settings.routes[0].clone() };
+        settings.routes.insert(0, put);
+    })
+    .await;
+    let by_key = "GET /charges/by-idempotency-key/k-1";
+    let failing = [("idempotency-key", "k-1"), ("x-do", "status=503")];
+    assert_eq!(world.ask("PUT /charges", &world.alice, &failing, "{}").await.status, 503);
+    assert_eq!(world.ask(by_key, &world.alice, &[], "").await.code(), "attempt-failed");
+    // Who is told that an attempt failed may send it again; of a doubt that would be wrong.
+    assert_eq!(world.charge("k-1", "{}", &[("x-do", "cut")]).await.code(), "outcome-unknown");
+    assert_eq!(world.ask(by_key, &world.alice, &[], "").await.code(), "outcome-unknown");
+    let failing = [("idempotency-key", "k-2"), ("x-do", "status=503")];
+    assert_eq!(world.ask("PUT /charges", &world.alice, &failing, "{}").await.status, 503);
+    let (post, ()) = tokio::join!(world.charge("k-2", "{}", &[("x-do", "hold")]), async {
+        world.service.reached(4).await;
+        let at_once = "GET /charges/by-idempotency-key/k-2/output";
+        assert_eq!(world.ask(at_once, &world.alice, &[], "").await.code(), "in-progress");
+        world.service.let_go();
+    });
+    let got = world.ask("GET /charges/by-idempotency-key/k-2", &world.alice, &[], "").await;
+    assert_eq!((got.status, got.text()), (201, post.text()));
 }
 
 #[tokio::test]
