@@ -28,6 +28,11 @@ impl Answer {
         Some(error.of_call(self.sent.clone()))
     }
 
+    /// The code of the problem that it is.
+    pub(crate) fn code(&self) -> Option<String> {
+        decide::said(&self.headers, &self.body).code
+    }
+
     /// What it alone shows about the work. That there is nothing to be had where a redirection led does not say that the
     /// request before it was refused.
     pub(crate) fn shows(&self, plain: Plain409) -> Executed {

@@ -126,12 +126,13 @@ impl CallBuilder {
     /// Makes the call. An answer of status 4xx or 5xx is an error, when all attempts are made that can help.
     pub async fn send(self) -> Result<Answer, Error> {
         let plain = self.client.shared.plain_409;
-        let answer = self.last_answer().await?;
+        let answer = self.last_answer(None).await?;
         answer.error(plain).map_or(Ok(answer), Err)
     }
 
-    /// Makes the call, and gives the answer that no further attempt can help, whatever its status.
-    pub(crate) async fn last_answer(mut self) -> Result<Answer, Error> {
+    /// Makes the call, and gives the answer that no further attempt can help, whatever its status; one with the code `enough` is
+    /// such an answer, too.
+    pub(crate) async fn last_answer(mut self, enough: Option<&str>) -> Result<Answer, Error> {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
@@ -157,8 +158,9 @@ impl CallBuilder {
             let (again, told, what) = match &ended {
                 Ok(answer) => {
                     sent.showed(answer.shows(plain));
-                    let code = decide::said(&answer.headers, &answer.body).code;
-                    let again = decide::is_retryable(answer.status, code.as_deref(), plain);
+                    let code = answer.code();
+                    let is_enough = enough.is_some() && code.as_deref() == enough;
+                    let again = !is_enough && decide::is_retryable(answer.status, code.as_deref(), plain);
                     let told = Some((answer.status, &answer.headers));
                     (again, told, format!("status {}", answer.status()))
                 }

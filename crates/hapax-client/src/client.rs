@@ -16,6 +16,9 @@ use crate::key::IdempotencyKey;
 use crate::limits;
 use crate::policy::RetryPolicy;
 
+/// The code of an attempt that ended without an outcome.
+const ATTEMPT_FAILED: &str = "attempt-failed";
+
 /// What a 409 without a problem code means, when a key was sent: older servers say it for different things (C4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plain409 {
@@ -117,15 +120,16 @@ impl Client {
     /// It is handed out whatever its status: a refusal is kept, too, and a 402 that is recalled is no charge. Where
     /// [`CallBuilder::send`] would make an error of it, look at [`Answer::status`].
     ///
-    /// `None` does not say that nothing was done: what has expired looks the same (H7), and its key is free again. It is safe to
-    /// send the request with its key only while the server's retention has not passed since it was first sent, which
-    /// [`Intent::age`] tells.
+    /// `None` does not say that nothing was done: what has expired looks the same (H7), and so does an attempt that failed; the key
+    /// is free again. It is safe to send the request with its key only while the server's retention has not passed since it was
+    /// first sent, which [`Intent::age`] tells.
     pub async fn recall(&self, path: &str, key: &IdempotencyKey) -> Result<Option<Answer>, Error> {
         let place = format!("{}/by-idempotency-key/{key}", path.trim_end_matches('/'));
         // That this was asked says nothing about the work, and whoever cannot be asked does not say that nothing was done.
         let recalled =
             |sent: &Sent| Sent { key: Some(key.to_string()), showed: Executed::Unknown, ..sent.clone() };
-        let mut answer = self.get(&place).last_answer().await.map_err(|error| {
+        // The key of an attempt that failed is free: to ask again would only say so again.
+        let mut answer = self.get(&place).last_answer(Some(ATTEMPT_FAILED)).await.map_err(|error| {
             let sent = recalled(error.sent());
             error.of_call(sent)
         })?;
@@ -133,7 +137,7 @@ impl Client {
         if answer.is_replayed() {
             return Ok(Some(answer));
         }
-        if answer.status() == 404 {
+        if answer.status() == 404 || answer.code().as_deref() == Some(ATTEMPT_FAILED) {
             return Ok(None);
         }
         answer.sent = recalled(&answer.sent);

@@ -17,8 +17,9 @@ impl<L: Ledger> Executor<L> {
     /// What is kept for a claim, for a caller who lost the answer (H7). `None` where nothing was settled and nobody is at it.
     /// Nothing is run. A claim that is held is waited for at most this long.
     ///
-    /// An attempt that fails meanwhile is an error, as for all who wait (L9). One that failed before is known to whoever asks
-    /// for this `operation`; to others the key is free.
+    /// An attempt that fails meanwhile is an error, as for all who wait (L9), and so is one that failed before: whether it is asked
+    /// for by its key or by this `operation`, and by one that waits or does not, the answer is the same. To whoever asks for another
+    /// operation the key is free.
     pub async fn recall(
         &self,
         claim: ClaimId,
@@ -29,7 +30,9 @@ impl<L: Ledger> Executor<L> {
         // Whoever cannot be asked does not say that nothing was done.
         match found.map_err(|error| Error::from(error).unsure())? {
             Found::Settled(kept) => Ok(Some(done(kept, How::Replayed))),
-            Found::Released(failed) if operation == Some(failed) => Err(given_back(failed)),
+            Found::Released(failed) if operation.is_none_or(|asked| asked == failed) => {
+                Err(given_back(failed))
+            }
             Found::Released(_) | Found::Free => Ok(None),
             Found::GivenBack(failed) => Err(given_back(failed)),
             Found::InDoubt { doubt, operation_id } => {

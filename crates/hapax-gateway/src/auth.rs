@@ -202,6 +202,11 @@ impl<R: Registry> Authenticator<R> {
         self.trusted.iter().any(|net| net.contains(&peer) || net.contains(&plain))
     }
 
+    /// Whether a trusted peer is believed how far those reach for whom it speaks.
+    pub(crate) fn believes_level(&self) -> bool {
+        self.trusted_level
+    }
+
     /// Who sent this. Nothing but the head is looked at, and for most requests nobody else is asked.
     pub async fn authenticate(&self, head: &Parts, peer: IpAddr) -> Result<Principal, AuthError> {
         if self.is_trusted(peer)

@@ -8,14 +8,15 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hapax_core::{Identity, Ledger, OperationId, Registry, Scope, Source, Width};
+use hapax_core::{Identity, Ledger, Operation, OperationId, Registry, Scope, Source, Width};
 use hapax_exec::{Done, Reason};
 use hapax_tower::prefer::Prefer;
+use hapax_tower::protect::Used;
 use hapax_tower::{Code, Problem};
 use http::header::HeaderMap;
 use http::request;
 
-use crate::auth::{AuthError, Principal};
+use crate::auth::{AuthError, Principal, trusted};
 use crate::limits;
 use crate::route::Target;
 use crate::settings::{Level, Route};
@@ -26,7 +27,10 @@ pub(crate) enum Caller {
     /// Somebody with credentials.
     Known(Principal),
     /// A peer that speaks for others, with the scope in the key (K3).
-    Edge,
+    Edge {
+        /// Whether it is believed how far they reach.
+        says_level: bool,
+    },
 }
 
 impl Caller {
@@ -39,25 +43,33 @@ impl Caller {
     ) -> Result<Self, Problem> {
         match plan.auth.authenticate(head, peer).await {
             Ok(principal) => Ok(Caller::Known(principal)),
-            Err(AuthError::Missing) if trusted => Ok(Caller::Edge),
+            Err(AuthError::Missing) if trusted => Ok(Caller::Edge { says_level: plan.auth.believes_level() }),
             Err(error) => Err(refused(&error)),
         }
     }
 
-    /// The scope that a trusted peer names in a key (K3). Whoever shows credentials through that peer speaks for itself alone.
-    pub(crate) fn speaks_for(&self, scope: Scope, width: Width, level: Level) -> Result<Scope, Problem> {
-        match self {
-            Caller::Edge => Ok(scope),
-            Caller::Known(_) if self.scope(level)?.narrowed(width) == scope.narrowed(width) => Ok(scope),
-            Caller::Known(_) => Err(Problem::new(Code::Forbidden)),
+    /// Whose a key is in which a trusted peer names the scope (K3). It says no more there than it could say in headers (A6, K4), and
+    /// nothing is shared wider than the route shares it (K8). Who shows credentials through that peer, or is named in headers beside
+    /// the key, speaks for itself alone: of what the key drops, that says who asks.
+    pub(crate) fn speaks_for(&self, told: Scope, width: Width, route: &Route) -> Result<Scope, Problem> {
+        let widest = route.rule.as_ref().map_or(Width::Subject, |rule| rule.width);
+        if width > widest {
+            let detail = "the key stands for more callers than those who share an answer on this route";
+            return Err(Problem::new(Code::Forbidden).detail(detail));
         }
+        let asks = match self {
+            Caller::Known(principal) => principal.scope(route.level),
+            Caller::Edge { says_level } => trusted::scope_in_key(&told, route.level, *says_level),
+        };
+        let is_told = |scope: &Scope| scope.narrowed(width) == told.narrowed(width);
+        asks.filter(is_told).ok_or_else(|| Problem::new(Code::Forbidden))
     }
 
     /// The scope of this caller on a route of this level (A6).
     pub(crate) fn scope(&self, level: Level) -> Result<Scope, Problem> {
         match self {
             Caller::Known(principal) => principal.scope(level).ok_or_else(|| Problem::new(Code::Forbidden)),
-            Caller::Edge => Err(Problem::from(&AuthError::Missing)),
+            Caller::Edge { .. } => Err(Problem::from(&AuthError::Missing)),
         }
     }
 }
@@ -85,7 +97,9 @@ pub(crate) async fn answer<L: Ledger, R: Registry>(
     seen: &mut Seen,
 ) -> Result<Answer, Problem> {
     let (identities, operation, wait) = match target {
-        Target::RecallKey { routes, key, wait } => (by_key(caller, &routes, &key, seen)?, None, wait),
+        Target::RecallKey { routes, key, wait } => {
+            (by_key(shared, caller, &routes, &key, seen).await?, None, wait)
+        }
         Target::RecallOperation { id, wait } => {
             let (identity, id) = by_operation(shared, plan, caller, &id, seen).await?;
             (vec![identity], Some(id), wait)
@@ -120,7 +134,7 @@ async fn first_outcome<L: Ledger, R: Registry>(
             Err(error) if at_first < bound && matches!(error.reason(), Reason::InProgress) => {
                 under_way.push(identity);
             }
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) => failed = Some(weightier(failed, error)),
         }
     }
     for identity in under_way {
@@ -128,15 +142,32 @@ async fn first_outcome<L: Ledger, R: Registry>(
         match executor.recall(identity.claim_id(), operation, left).await {
             Ok(Some(done)) => return Ok(Some((identity, done))),
             Ok(None) => {}
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) => failed = Some(weightier(failed, error)),
         }
     }
     failed.map_or(Ok(None), |error| Err(Problem::from(&error)))
 }
 
+/// Which of two to tell: the first, unless it only says that an attempt failed. To whoever hears that, the key is free.
+fn weightier(first: Option<hapax_exec::Error>, second: hapax_exec::Error) -> hapax_exec::Error {
+    match first {
+        Some(first) if !matches!(first.reason(), Reason::AttemptFailed { .. }) => first,
+        _ => second,
+    }
+}
+
+/// Whoever cannot be asked for an outcome does not say that nothing was done.
+fn unsure(problem: Problem) -> Problem {
+    match problem.code() {
+        Code::LedgerUnavailable => problem.with("executed", "unknown"),
+        _ => problem,
+    }
+}
+
 /// The claims that this key of this caller can have here: one for each route with this path that the caller reaches, whatever
-/// its method, and for each name that it had (K6).
-fn by_key(
+/// its method. Where the operation had other names it is the one that a retry would find (K6).
+async fn by_key<L: Ledger, R: Registry>(
+    shared: &Shared<L, R>,
     caller: &Caller,
     routes: &Arc<[Arc<Route>]>,
     key: &str,
@@ -158,11 +189,17 @@ fn by_key(
             }
         };
         seen.scope = Some(scope.clone());
-        let present = std::iter::once((rule.width, &rule.operation));
-        let former = rule.formerly.iter().map(|former| (former.width, &former.operation));
-        identities.extend(present.chain(former).map(|(width, operation)| {
+        let under = |width: Width, operation: &Operation| {
             Identity::new(Source::Header, scope.clone(), width, operation.clone(), key.clone())
-        }));
+        };
+        let mut found = under(rule.width, &rule.operation);
+        for former in rule.formerly.iter().map(|former| under(former.width, &former.operation)) {
+            if shared.protect.used(&former, rule.width).await.map_err(unsure)? == Used::Own {
+                found = former;
+                break;
+            }
+        }
+        identities.push(found);
     }
     match refused {
         Some(problem) if identities.is_empty() => Err(problem),
@@ -170,7 +207,9 @@ fn by_key(
     }
 }
 
-/// The claim behind an operation id, if it is this caller's under the width it was kept with and the route's present one (K8).
+/// The claim behind an operation id, if it is this caller's under the width it was kept with and the route's present one (K8),
+/// and the caller has the level and the project that the route asks for, as it must have to send a retry (A6). What no route does
+/// any more asks for no level that could be checked: nobody gets it.
 async fn by_operation<L: Ledger, R: Registry>(
     shared: &Shared<L, R>,
     plan: &Plan<R>,
@@ -184,13 +223,14 @@ async fn by_operation<L: Ledger, R: Registry>(
     for level in [Level::Project, Level::Tenant, Level::Platform] {
         let Some(scope) = principal.scope(level) else { continue };
         let located = shared.protect.executor().ledger().locate(id, &scope).await;
-        let located = located.map_err(|error| Problem::from(&hapax_exec::Error::from(error)))?;
+        let located = located.map_err(|error| unsure(Problem::from(&hapax_exec::Error::from(error))))?;
         let Some(identity) = located else { continue };
         let operation = identity.operation().as_str();
-        let rule = plan.table.of_operation(operation).and_then(|route| route.rule.as_ref());
-        let width = rule.and_then(|rule| rule.width_under(operation));
+        // A scope that drops the project looks the same on every level.
+        let route = plan.table.of_operation(operation).filter(|route| route.level == level);
+        let width = route.and_then(|route| Some(route.rule.as_ref()?.width));
         // What may not be seen is looked for as long as what is not there.
-        if width.is_some_and(|width: Width| identity.scope().narrowed(width) == scope.narrowed(width)) {
+        if width.is_some_and(|width| identity.scope().narrowed(width) == scope.narrowed(width)) {
             seen.scope = Some(scope);
             return Ok((identity, id));
         }

@@ -159,7 +159,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         seen.ignored = found == Found::Ignored;
         let (scope, width, key) = match found {
             Found::Namespaced(scope, width, key) => {
-                let scope = caller.speaks_for(scope, width, route.level)?;
+                let scope = caller.speaks_for(scope, width, &route)?;
                 seen.scope = Some(scope.clone());
                 (scope, width, Some(key))
             }

@@ -139,23 +139,48 @@ impl<L: Ledger> Protect<L> {
         &self.shared.calls
     }
 
-    /// A request whose key was used under a former name of its operation stays what it was then (K6).
+    /// A request whose key was used under a former name of its operation stays what it was then (K6). A key that another caller
+    /// used, with whom nothing is shared any more, is used all the same: nothing runs a second time under it, and whose answer there
+    /// is stays untold (K8).
     pub async fn named(&self, mut asked: Identified) -> Result<Identified, Problem> {
-        let used = self.used_formerly(&asked).await;
-        if let Some(former) = used.map_err(|error| Problem::from(&hapax_exec::Error::from(error)))? {
-            asked.identity = former;
+        let mut used = None;
+        for former in asked.former() {
+            match self.used(&former, asked.identity.width()).await? {
+                Used::Not => {}
+                Used::Own => {
+                    used = Some(former);
+                    break;
+                }
+                Used::ByAnother => {
+                    return Err(Problem::mismatch(asked.asked.rule.mismatch_status, None, None));
+                }
+            }
         }
+        asked.identity = used.unwrap_or(asked.identity);
         Ok(asked)
     }
 
-    async fn used_formerly(&self, asked: &Identified) -> Result<Option<Identity>, hapax_core::Error> {
-        for former in asked.former() {
-            match self.executor.ledger().peek(former.claim_id()).await? {
-                Some(View::Held { .. } | View::Settled(_) | View::InDoubt { .. }) => return Ok(Some(former)),
-                Some(View::Released { .. }) | None => {}
-            }
+    /// Whether a key was used under a former name of its operation, as the present width sees it (K6, K8). What is not there takes as
+    /// many reads as what is another's (H7).
+    pub async fn used(&self, former: &Identity, present: Width) -> Result<Used, Problem> {
+        let unavailable = |error| Problem::from(&hapax_exec::Error::from(error));
+        let ledger = self.executor.ledger();
+        let used = match ledger.peek(former.claim_id()).await.map_err(unavailable)? {
+            Some(View::Held { operation_id, .. } | View::InDoubt { operation_id, .. }) => Some(operation_id),
+            Some(View::Settled(kept)) => Some(kept.operation_id),
+            Some(View::Released { .. }) | None => None,
+        };
+        if former.width() <= present {
+            return Ok(if used.is_some() { Used::Own } else { Used::Not });
         }
-        Ok(None)
+        // More callers shared it then than do now: it is this one's if it asked first.
+        let operation = used.unwrap_or_else(|| OperationId::mint(&former.claim_id()));
+        let kept = ledger.locate(operation, former.scope()).await.map_err(unavailable)?;
+        Ok(match used.and(kept) {
+            None => Used::Not,
+            Some(kept) if kept.scope().narrowed(present) == former.scope().narrowed(present) => Used::Own,
+            Some(_) => Used::ByAnother,
+        })
     }
 
     /// Answers one request. `send` is called at most once, under the lease. Whatever `held` is, it is let go when the
@@ -498,6 +523,17 @@ impl<L> std::fmt::Debug for Protect<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Protect").finish_non_exhaustive()
     }
+}
+
+/// What became of a key under a former name of its operation (K6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Used {
+    /// Nothing.
+    Not,
+    /// It was used by this caller, or by one with whom it shares its answers.
+    Own,
+    /// It was used by somebody with whom this caller shared its answers then, and does not now.
+    ByAnother,
 }
 
 /// What somebody who can know says about an earlier attempt (L6).

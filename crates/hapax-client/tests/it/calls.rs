@@ -241,6 +241,20 @@ async fn a_kept_answer_is_recalled_by_its_key_c6() {
 }
 
 #[tokio::test]
+async fn the_key_of_an_attempt_that_failed_is_free_and_is_not_asked_for_again_c6() {
+    // As an edge says it, or one that says no more than that.
+    for failed in [
+        Do::Answer(503, PROBLEM, "{\"code\":\"attempt-failed\",\"executed\":\"unknown\"}"),
+        Do::Answer(503, PROBLEM, "{\"code\":\"attempt-failed\"}"),
+    ] {
+        let server = Server::start(vec![failed; 3]).await;
+        let (client, key) = (client(&server), IdempotencyKey::new("order-42").unwrap());
+        assert!(client.recall("/charges", &key).await.unwrap().is_none());
+        assert_eq!(server.came().len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn an_intent_has_its_key_on_disk_before_anything_is_sent_c7() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start([Do::Answer(503, "", "")]).await;

@@ -17,6 +17,7 @@ mod late_ledger;
 mod misbehaving;
 mod passing;
 mod paths;
+mod peers;
 mod raw;
 mod recalls;
 mod reconcile;

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::{Policy, Recipe};
-use hapax_gateway::settings::{Level, Route};
-use hapax_tower::Rule;
+use hapax_core::{Operation, Policy, Recipe, Width};
+use hapax_exec::Executor;
+use hapax_gateway::settings::{Level, Route, Settings};
+use hapax_store::{Options, Store};
+use hapax_testkit::faulty::Faulty;
+use hapax_tower::{Former, Rule};
 use http::{Method, Request};
 use http_body_util::Full;
 
 use crate::edge_h2;
-use crate::world::{World, key_of_level};
+use crate::world::{Service, World, change_rule, key_of_level, settings};
 
 /// A `GET` that takes a key, whose requests are not compared.
 async fn world_with_pages() -> World {
@@ -101,11 +104,18 @@ async fn the_status_of_an_attempt_that_failed_says_so_l9_h6() {
         assert_eq!(got.header("x-operation-id"), accepted.header("x-operation-id"));
         assert!(got.header("retry-after").is_some());
     }
-    // Later, too, and to its own caller alone.
-    let later = world.ask(&by_operation, &world.alice, &[], "").await;
-    assert_eq!((later.status, later.code().as_str()), (503, "attempt-failed"), "{}", later.text());
-    assert_eq!(world.ask(&by_operation, &world.bob, &[], "").await.code(), "not-found");
-    assert_eq!(world.ask(by_key, &world.alice, &[], "").await.code(), "not-found", "the key is free");
+    // Later, too, both ways, and to its own caller alone.
+    for line in [&by_operation, by_key, &format!("{by_operation}/output"), &format!("{by_key}/output")] {
+        let later = world.ask(line, &world.alice, &[], "").await;
+        assert_eq!(
+            (later.status, later.code().as_str()),
+            (503, "attempt-failed"),
+            "{line}: {}",
+            later.text()
+        );
+        assert_eq!(later.header("x-operation-id"), accepted.header("x-operation-id"), "{line}");
+        assert_eq!(world.ask(line, &world.bob, &[], "").await.code(), "not-found", "{line}");
+    }
     assert_eq!(world.service.count(), 1);
     assert_eq!(world.ask("POST /orders/1/notes", &world.alice, &key[..1], "x").await.status, 201);
     assert_eq!(world.ask(&by_operation, &world.alice, &[], "").await.status, 201);
@@ -176,6 +186,33 @@ async fn a_claim_without_an_outcome_does_not_hide_what_another_method_kept_h7() 
 }
 
 #[tokio::test]
+async fn an_attempt_that_failed_hides_nothing_of_another_method_h7() {
+    let world = World::with(|settings| {
+        let rule = Some(Arc::new(Rule::new("charge.put").unwrap()));
+        let put = Route { rule, method: Method::PUT, ..settings.routes[0].clone() };
+        settings.routes.insert(0, put);
+    })
+    .await;
+    let by_key = "GET /charges/by-idempotency-key/k-1";
+    let failing = [("idempotency-key", "k-1"), ("x-do", "status=503")];
+    assert_eq!(world.ask("PUT /charges", &world.alice, &failing, "{}").await.status, 503);
+    assert_eq!(world.ask(by_key, &world.alice, &[], "").await.code(), "attempt-failed");
+    // Who is told that an attempt failed may send it again; of a doubt that would be wrong.
+    assert_eq!(world.charge("k-1", "{}", &[("x-do", "cut")]).await.code(), "outcome-unknown");
+    assert_eq!(world.ask(by_key, &world.alice, &[], "").await.code(), "outcome-unknown");
+    let failing = [("idempotency-key", "k-2"), ("x-do", "status=503")];
+    assert_eq!(world.ask("PUT /charges", &world.alice, &failing, "{}").await.status, 503);
+    let (post, ()) = tokio::join!(world.charge("k-2", "{}", &[("x-do", "hold")]), async {
+        world.service.reached(4).await;
+        let at_once = "GET /charges/by-idempotency-key/k-2/output";
+        assert_eq!(world.ask(at_once, &world.alice, &[], "").await.code(), "in-progress");
+        world.service.let_go();
+    });
+    let got = world.ask("GET /charges/by-idempotency-key/k-2", &world.alice, &[], "").await;
+    assert_eq!((got.status, got.text()), (201, post.text()));
+}
+
+#[tokio::test]
 async fn what_is_under_way_beside_a_doubt_is_waited_for_h7() {
     let world = World::with(|settings| {
         let rule = Some(Arc::new(Rule::new("charge.put").unwrap()));
@@ -201,6 +238,21 @@ async fn what_is_under_way_beside_a_doubt_is_waited_for_h7() {
 }
 
 #[tokio::test]
+async fn a_recall_by_key_is_for_any_parameters_of_the_path_and_a_retry_is_not_h7_k7() {
+    let world = World::start().await;
+    let key = [("idempotency-key", "k-1")];
+    let first = world.ask("POST /orders/1/notes", &world.alice, &key, "x").await;
+    assert_eq!(first.status, 201);
+    assert_eq!(world.ask("POST /orders/2/notes", &world.alice, &key, "x").await.code(), "key-reused");
+    for order in ["1", "2"] {
+        let line = format!("GET /orders/{order}/notes/by-idempotency-key/k-1");
+        let got = world.ask(&line, &world.alice, &[], "").await;
+        assert_eq!((got.status, &got.body), (201, &first.body), "{line}");
+        assert_eq!(got.header("x-operation-id"), first.header("x-operation-id"), "{line}");
+    }
+}
+
+#[tokio::test]
 async fn a_key_may_stand_in_a_path_with_escapes_h7() {
     let world = World::start().await;
     let first = world.charge("a~b", "{}", &[]).await;
@@ -217,4 +269,84 @@ async fn a_key_may_stand_in_a_path_with_escapes_h7() {
     }
     let line = "GET /charges/by-idempotency-key/a%257Eb";
     assert_eq!(world.ask(line, &world.alice, &[], "").await.code(), "path-malformed");
+}
+
+#[tokio::test]
+async fn an_operation_of_another_level_is_as_absent_as_none_a6_h7() {
+    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let ledger = Faulty::new(store.clone());
+    let change = |settings: &mut Settings| {
+        let platform = Route {
+            level: Level::Platform,
+            path: "/platform".into(),
+            rule: Some(Arc::new(Rule::new("platform").unwrap())),
+            ..settings.routes[0].clone()
+        };
+        settings.routes.push(platform);
+        for operation in ["charge", "tenant", "platform"] {
+            change_rule(settings, operation, |rule| rule.width = Width::Tenant);
+        }
+    };
+    let world = World::run(Service::start().await, store, Executor::new(ledger.clone()), change).await;
+    let boss = key_of_level(&world.store, "acme", "web", "user:boss", Level::Platform).await;
+    let operation = async |path: &str| {
+        let first = world.ask(&format!("POST {path}"), &boss, &[("idempotency-key", "k-1")], "{}").await;
+        assert_eq!(first.status, 201, "{path}: {}", first.text());
+        first.header("x-operation-id").unwrap().to_owned()
+    };
+    let (charge, tenant, platform) =
+        (operation("/charges").await, operation("/tenant").await, operation("/platform").await);
+    // All of them belong to the same tenant. Who lacks the level or the project is not let in, here neither.
+    let callers = [
+        (&world.alice, vec![&tenant, &platform], vec![&charge]),
+        (&world.mia, vec![&charge, &platform], vec![&tenant]),
+        (&boss, vec![], vec![&charge, &tenant, &platform]),
+    ];
+    for (who, hidden, open) in callers {
+        for tail in ["", "/output"] {
+            let ask = async |id: &str| {
+                let (peeks, locates) = (ledger.peeks(), ledger.locates());
+                let got = world.ask(&format!("GET /operations/{id}{tail}"), who, &[], "").await;
+                (got, ledger.peeks() - peeks, ledger.locates() - locates)
+            };
+            let absent = ask("op_00000000000000000000000000000000").await;
+            assert_eq!(absent.0.code(), "not-found");
+            for id in &hidden {
+                let (got, peeks, locates) = ask(id).await;
+                assert_eq!((got.status, &got.body), (404, &absent.0.body), "{}", got.text());
+                assert_eq!(got.without_marks(), absent.0.clone().without_marks());
+                assert_eq!((peeks, locates), (absent.1, absent.2));
+            }
+            for id in &open {
+                assert_eq!(ask(id).await.0.status, 201, "{id}{tail}");
+            }
+        }
+    }
+    // What no route does any more has no level that could be asked for: nobody gets it by its id.
+    world.gateway.reload(settings(&world.service)).await.unwrap();
+    let got = world.ask(&format!("GET /operations/{platform}"), &boss, &[], "").await;
+    assert_eq!(got.code(), "not-found");
+}
+
+#[tokio::test]
+async fn who_cannot_be_asked_for_an_outcome_does_not_say_that_nothing_was_done_h1_h7() {
+    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let ledger = Faulty::new(store.clone());
+    let change = |settings: &mut Settings| {
+        let former = Former { operation: Operation::new("note.old").unwrap(), width: Width::Tenant };
+        change_rule(settings, "note", |rule| rule.formerly = vec![former.clone()]);
+    };
+    let world = World::run(Service::start().await, store, Executor::new(ledger.clone()), change).await;
+    let id = "op_00000000000000000000000000000000";
+    ledger.set_away(true);
+    for line in [
+        "GET /charges/by-idempotency-key/k-1".to_owned(),
+        "GET /orders/1/notes/by-idempotency-key/k-1".to_owned(),
+        format!("GET /operations/{id}"),
+        format!("GET /operations/{id}/output"),
+    ] {
+        let got = world.ask(&line, &world.alice, &[], "").await;
+        assert_eq!((got.status, got.code().as_str()), (503, "ledger-unavailable"), "{line}");
+        assert_eq!(got.json()["executed"], "unknown", "{line}");
+    }
 }

@@ -49,6 +49,34 @@ async fn a_trusted_peer_names_its_caller_a3() {
 }
 
 #[tokio::test]
+async fn a_level_in_the_projects_place_is_believed_where_a_level_is_a3_k4() {
+    let (plain, level) = (open(&settings()).await, open(&with_level()).await);
+    for (subject, place, without, with) in [
+        ("user:ann", "_tenant", None, Some("acme - user:ann Tenant")),
+        ("user:ann", "_platform", None, Some("acme - user:ann Platform")),
+        ("user:ann", "_other", None, None),
+        // It has that level, whoever says so, and no other.
+        (
+            "tenant_member:bob",
+            "_tenant",
+            Some("acme - tenant_member:bob Tenant"),
+            Some("acme - tenant_member:bob Tenant"),
+        ),
+        ("tenant_member:bob", "_platform", None, Some("acme - tenant_member:bob Platform")),
+    ] {
+        let mut lines = vec![("x-tenant-id", "acme"), ("x-project-id", place), ("x-subject", subject)];
+        for (authenticator, expected) in [(&plain, without), (&level, with)] {
+            let principal = authenticator.authenticate(&named(&lines), PROXY).await;
+            assert_eq!(principal.as_ref().ok().map(said).as_deref(), expected, "{lines:?}");
+            assert!(expected.is_some() || is_invalid(&principal), "{lines:?}");
+        }
+        // Of two, nobody could say which one counts.
+        lines.push(("x-level", "project"));
+        assert!(is_invalid(&level.authenticate(&named(&lines), PROXY).await), "{lines:?}");
+    }
+}
+
+#[tokio::test]
 async fn from_anybody_else_these_headers_have_no_effect_a3() {
     let authenticator = open(&settings()).await;
     assert_eq!(authenticator.authenticate(&named(&ALICE), STRANGER).await, Err(AuthError::Missing));
@@ -84,7 +112,7 @@ async fn half_a_caller_or_two_are_refused_and_credentials_do_not_help() {
         &[("x-tenant-id", "acme"), ("x-subject", "alice")],
         &[("x-tenant-id", "acme"), ("x-subject", "user:a%62c")],
         &[("x-tenant-id", "acme"), ("x-subject", "user:alice"), ("x-level", "root")],
-        &[("x-tenant-id", "acme"), ("x-subject", "user:alice"), ("x-project-id", "_platform")],
+        &[("x-tenant-id", "acme"), ("x-subject", "user:alice"), ("x-project-id", "_any")],
         &[("x-tenant-id", "acme"), ("x-subject", "service:webhook-ingest"), ("x-project-id", "web")],
     ];
     for lines in wrong {
