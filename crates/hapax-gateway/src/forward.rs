@@ -210,7 +210,7 @@ impl Inbound {
             headers: self.headers(),
             method: self.asked.method.clone(),
             body: self.asked.body.clone(),
-            rerun: self.asked.rule.rerun,
+            may_overlap: self.asked.rule.rerun == Rerun::Safe && self.asked.rule.quiet.is_zero(),
             key: upstream_key(upstream, &self.identity).map_err(unfit)?,
         })
     }
@@ -223,7 +223,9 @@ pub(crate) struct Outbound {
     pub(crate) headers: HeaderMap,
     pub(crate) key: Option<HeaderValue>,
     pub(crate) body: Bytes,
-    pub(crate) rerun: Rerun,
+    /// Whether it may be sent again while an earlier attempt may still be at work: a safe rerun allows that, `quiet` forbids
+    /// it (L6).
+    pub(crate) may_overlap: bool,
 }
 
 impl Outbound {
@@ -253,7 +255,7 @@ impl Outbound {
     }
 
     /// Sends it, and again as far as the service's settings allow (P6): what certainly did not arrive, and for work that
-    /// may be done twice, whatever failed.
+    /// may be done twice at a time, whatever failed.
     pub(crate) async fn send(
         mut self,
         pool: Pool,
@@ -267,7 +269,7 @@ impl Outbound {
                 Ok(response) => return Ok(response),
                 Err(failed) => failed,
             };
-            let may_try_again = failed.reached == Reached::No || self.rerun == Rerun::Safe;
+            let may_try_again = failed.reached == Reached::No || self.may_overlap;
             if !may_try_again || tries.is_last() {
                 // What must not be tried again used nothing up: it ends as it does without retries (L7).
                 let paused = may_try_again && retry.on_exhausted == OnExhausted::Pause;

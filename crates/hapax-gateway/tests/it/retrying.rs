@@ -181,6 +181,40 @@ async fn a_service_that_pauses_leaves_the_claim_to_an_operator_whatever_its_reru
     }
 }
 
+#[tokio::test]
+async fn where_runs_must_not_overlap_the_edge_tries_again_only_what_did_not_arrive_l6_p6() {
+    let quiet = |port, retry: Retrying| async move {
+        World::with(|settings| {
+            let upstream = Arc::new(Upstream { retry, ..Upstream::new("flaky", "127.0.0.1", port) });
+            settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
+            change_rule(settings, "raw", |rule| {
+                (rule.rerun, rule.quiet) = (Rerun::Safe, Duration::from_secs(3600));
+            });
+        })
+        .await
+    };
+    let flaky = Flaky::start(1).await;
+    let broken = quiet(flaky.port, retry(5, OnExhausted::Kill)).await;
+    let got = ask(&broken).await;
+    assert_eq!((got.status, got.code().as_str()), (503, "attempt-failed"), "{}", got.text());
+    assert_eq!(flaky.asked(), 1, "its work may still go on");
+    // Nor does a caller's retry run beside it.
+    let hurried: &[(&str, &str)] = &[(KEY, "k-1"), ("prefer", "wait=0")];
+    let got = broken.ask("POST /raw", &broken.alice, hurried, "").await;
+    assert_ne!(got.status, 201, "{}", got.text());
+    assert_eq!(flaky.asked(), 1);
+
+    let port = Port::reserve().unwrap();
+    let away = quiet(port.number(), retry(10, OnExhausted::Kill)).await;
+    let back = async {
+        // Longer than the first pauses, much shorter than all of them.
+        tokio::time::sleep(BACKOFF * 5).await;
+        Service::at(port.address()).await
+    };
+    let (got, service) = tokio::join!(ask(&away), back);
+    assert_eq!((got.status, service.count()), (201, 1), "what did not arrive runs nowhere: {}", got.text());
+}
+
 /// The caller is told, and does not hang.
 async fn paused(world: &World, what: &str) {
     let got = ask(world).await;
