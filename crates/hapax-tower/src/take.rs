@@ -96,6 +96,10 @@ where
         }
         Judged::Unknown => return Ended::Unknown(format!("the service answered {status}")),
         Judged::Doubted => return Ended::Doubt(Doubt::Stated, format!("the service answered {status}")),
+        Judged::Unclear => {
+            let unclear = "and its Idempotency-Outcome is not one of keep, release and doubt";
+            return Ended::Doubt(Doubt::Stated, format!("the service answered {status}, {unclear}"));
+        }
     }
     let settle = |bytes: Bytes| match judged {
         Judged::Refused => Outcome::Refused(bytes),
