@@ -18,7 +18,7 @@ use http::header::{ACCEPT_ENCODING, COOKIE, FORWARDED, HeaderMap, HeaderName, He
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
 
-use crate::settings::{OnExhausted, Retrying, Upstream, UpstreamKey};
+use crate::settings::{Retrying, Upstream, UpstreamKey};
 use crate::upstream::{Connected, Failed, Incoming, Outgoing, Pool, Reached};
 use crate::{auth, limits};
 
@@ -200,11 +200,8 @@ impl Inbound {
 
     /// What goes on to this service. Every key that a header can carry has a form that one can.
     pub(crate) fn outbound(self, upstream: &Upstream) -> Result<Outbound, SendError> {
-        let unfit = |error: hapax_core::Error| SendError {
-            executed: Executed::No,
-            cause: format!("{error:#}"),
-            paused: false,
-        };
+        let unfit =
+            |error: hapax_core::Error| SendError { executed: Executed::No, cause: format!("{error:#}") };
         Ok(Outbound {
             uri: target(&self.asked.uri, upstream),
             headers: self.headers(),
@@ -271,9 +268,7 @@ impl Outbound {
             };
             let may_try_again = failed.reached == Reached::No || self.may_overlap;
             if !may_try_again || tries.is_last() {
-                // What must not be tried again used nothing up: it ends as it does without retries (L7).
-                let paused = may_try_again && retry.on_exhausted == OnExhausted::Pause;
-                return Err(send_error(failed, paused));
+                return Err(send_error(failed));
             }
             tries.pause().await;
         }
@@ -322,12 +317,12 @@ fn longer(pause: Duration, first: Duration) -> Duration {
     (pause * 2).min(limits::LONGEST_BACKOFF.max(first))
 }
 
-fn send_error(failed: Failed, paused: bool) -> SendError {
+fn send_error(failed: Failed) -> SendError {
     let executed = match failed.reached {
         Reached::No => Executed::No,
         Reached::Perhaps => Executed::Unknown,
     };
-    SendError { executed, cause: failed.cause, paused }
+    SendError { executed, cause: failed.cause }
 }
 
 /// Asks a service whether an earlier attempt happened (L6): `GET` of the configured path with the key and the operation.

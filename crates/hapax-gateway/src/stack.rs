@@ -26,7 +26,7 @@ use crate::auth::Authenticator;
 use crate::forward::{self, Came, Inbound};
 use crate::metrics::{Counters, Metrics};
 use crate::route::{NoMatch, Table, Target};
-use crate::settings::{Route, Settings, TenantLimits, Upstream};
+use crate::settings::{OnExhausted, Route, Settings, TenantLimits, Upstream};
 use crate::upstream::{Incoming, Outgoing, Pool};
 use crate::{accept, head, limits, pages, pass, read, recall};
 
@@ -187,8 +187,9 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let body = read::whole(body, rule.max_request_body, edge, &mut room).await?;
         let operations = Some(edge.operations_prefix.clone());
         let (method, uri, headers) = (head.method, head.uri, head.headers);
+        let pauses = route.upstream.retry.on_exhausted == OnExhausted::Pause;
         let mut asked =
-            Asked { rule, scope, width, key, method, uri, headers, body, operations }.identified();
+            Asked { rule, scope, width, key, method, uri, headers, body, operations, pauses }.identified();
         if !asked.asked().rule.formerly.is_empty() {
             // For a while after its operation was renamed.
             asked = Box::pin(shared.protect.named(asked)).await?;

@@ -70,6 +70,7 @@ pub(crate) async fn take<B>(
     response: Response<B>,
     method: &Method,
     rule: &Rule,
+    pauses: bool,
     sealing: Option<(&Seal, ClaimId)>,
     progress: &Progress<B>,
     room: &mut impl Room,
@@ -130,7 +131,10 @@ where
             lay_aside(head, Body::Stream { first, rest }, Some(outcome.clone()));
             Ended::Settled(outcome)
         }
-        Err(error) => Ended::Unknown(format!("the service's answer broke off: {error}")),
+        Err(error) => {
+            let cause = format!("the service's answer broke off: {error}");
+            if pauses { Ended::Doubt(Doubt::Paused, cause) } else { Ended::Unknown(cause) }
+        }
     }
 }
 

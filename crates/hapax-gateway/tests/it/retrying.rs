@@ -126,7 +126,8 @@ async fn a_request_that_was_broken_off_is_tried_again_only_where_that_is_safe_p6
             let got = ask(&world).await;
             assert_eq!((got.status, got.code().as_str()), (409, "outcome-unknown"), "{}", got.text());
             assert_eq!(flaky.asked(), 1, "{rerun:?}: it may have run");
-            assert_eq!(doubt(&world).await, Some(Doubt::Failed), "there was nothing to use up");
+            let reason = if on_exhausted == OnExhausted::Pause { Doubt::Paused } else { Doubt::Failed };
+            assert_eq!(doubt(&world).await, Some(reason), "{rerun:?}: it was the only attempt there may be");
         }
     }
     let flaky = Flaky::start(2).await;
@@ -213,6 +214,28 @@ async fn where_runs_must_not_overlap_the_edge_tries_again_only_what_did_not_arri
     };
     let (got, service) = tokio::join!(ask(&away), back);
     assert_eq!((got.status, service.count()), (201, 1), "what did not arrive runs nowhere: {}", got.text());
+}
+
+#[tokio::test]
+async fn a_service_that_pauses_does_so_too_when_it_answers_too_late_or_by_half_p6_l7() {
+    for (does, give_up) in [("hold", Duration::from_millis(100)), ("half", Duration::from_secs(60))] {
+        for rerun in [Rerun::Unsafe, Rerun::Ask, Rerun::Safe] {
+            let world = World::with(|settings| {
+                for route in &mut settings.routes {
+                    let retry = retry(1, OnExhausted::Pause);
+                    route.upstream = Arc::new(Upstream { retry, ..(*route.upstream).clone() });
+                }
+                change_rule(settings, "raw", |rule| (rule.rerun, rule.give_up) = (rerun, give_up));
+            })
+            .await;
+            let got = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", does)], "").await;
+            let what = format!("{does}, {rerun:?}: {}", got.text());
+            assert_eq!((got.status, got.code().as_str()), (409, "outcome-unknown"), "{what}");
+            assert_eq!(doubt(&world).await, Some(Doubt::Paused), "{what}");
+            let before = world.service.count();
+            refused_until_released(&world, || world.service.count() - before).await;
+        }
+    }
 }
 
 /// The caller is told, and does not hang.
