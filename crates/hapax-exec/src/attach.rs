@@ -17,8 +17,8 @@ impl<L: Ledger> Executor<L> {
     /// What is kept for a claim, for a caller who lost the answer (H7). `None` where nothing was settled and nobody is at it.
     /// Nothing is run. A claim that is held is waited for at most this long.
     ///
-    /// An attempt that fails meanwhile is an error, as for all who wait (L9). One that failed before is known to whoever asks
-    /// for this `operation`; to others the key is free.
+    /// An attempt that fails meanwhile is an error, as for all who wait (L9), and so is an outcome that was gone as soon as it was
+    /// there. One that failed before is known to whoever asks for this `operation`; to others the key is free.
     pub async fn recall(
         &self,
         claim: ClaimId,
@@ -32,6 +32,7 @@ impl<L: Ledger> Executor<L> {
             Found::Released(failed) if operation == Some(failed) => Err(given_back(failed)),
             Found::Released(_) | Found::Free => Ok(None),
             Found::GivenBack(failed) => Err(given_back(failed)),
+            Found::Gone(operation_id) => Err(Error::gone(operation_id)),
             Found::InDoubt { doubt, operation_id } => {
                 Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
             }
@@ -66,7 +67,9 @@ impl<L: Ledger> Executor<L> {
                 Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
             }
             Found::GivenBack(_) => Ok(Waited::Failed),
-            Found::Free | Found::Released(_) => Ok(Waited::Silent),
+            Found::Released(_) => Ok(Waited::Silent),
+            // Somebody had it when this was asked for.
+            Found::Free | Found::Gone(_) => Err(Error::gone(operation_id)),
             Found::StillHeld(_) => Err(Error::new(Reason::InProgress).about(operation_id)),
         }
     }
@@ -101,8 +104,11 @@ enum Found {
     Free,
     /// It had been given back before it was looked at.
     Released(OperationId),
-    /// It was held, and then it was given back, or gone.
+    /// It was held, and then it was given back.
     GivenBack(OperationId),
+    /// It was held, and then it was gone. What is given back leaves a trace: an outcome has come and expired at once (L10, H9), or
+    /// somebody has put an end to it.
+    Gone(OperationId),
     /// The bound was reached first.
     StillHeld(OperationId),
 }
@@ -140,7 +146,8 @@ async fn wait<L: Ledger>(ledger: &L, claim: ClaimId, bound: Duration) -> Result<
             watch.changed().await;
             match read(ledger, claim).await? {
                 Found::StillHeld(_) => {}
-                Found::Free | Found::Released(_) => return Ok(Found::GivenBack(holder)),
+                Found::Released(_) => return Ok(Found::GivenBack(holder)),
+                Found::Free => return Ok(Found::Gone(holder)),
                 found => return Ok(found),
             }
         }
