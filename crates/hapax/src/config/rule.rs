@@ -230,7 +230,15 @@ fn derived(section: &Section<'_>, rule: &Rule) -> Option<Duration> {
         let what = "`key_from = \"fingerprint\"` with `fingerprint = \"none\"` takes all requests for one";
         reader.mistake(&at, what, "choose another fingerprint");
     }
-    Some(window.map_or(limits::WINDOW, |window| window.value))
+    let lasts = window.as_ref().map_or(limits::WINDOW, |window| window.value);
+    // It counts from the grant: over before the work has ended, it would let the same request run beside it or after it.
+    if lasts <= rule.give_up {
+        let (lasts, end) = (units::show_duration(lasts), units::show_duration(rule.give_up));
+        let what = format!("`window` ({lasts}) may be over before the work has ended: `give_up` ({end})");
+        let remedy = "make `window` longer than `give_up`, or lower `give_up`";
+        reader.mistake(window.as_ref().map_or(&at, |window| &window.at), what, remedy);
+    }
+    Some(lasts)
 }
 
 /// Whom to ask whether an earlier attempt happened (L6).
