@@ -11,6 +11,7 @@ use hapax_gateway::settings::Upstream;
 use hapax_tower::answer::{IDEMPOTENCY_KEY, is_hop_by_hop, is_ours};
 use hapax_tower::{Keep, On5xx, Rule};
 use http::HeaderName;
+use http::header::ACCEPT_ENCODING;
 
 use super::edge::{self, fixed_path};
 use super::keeping::retention_text;
@@ -104,6 +105,14 @@ fn recipe(section: &Section<'_>) -> Recipe {
             format!("`fingerprint_headers`: what callers send as {:?} never reaches the service", name.value);
         reader.mistake(&name.at, what, "remove it: it cannot make two requests different");
     }
+    // Who asks is known by then, and a retry may come with a credential that was renewed; one that is an API key does not even go on.
+    for name in names.iter().filter(|name| name.value.eq_ignore_ascii_case("authorization")) {
+        let what = format!(
+            "`fingerprint_headers`: {:?} is renewed, and a retry would be another request",
+            name.value
+        );
+        reader.mistake(&name.at, what, "remove it: who shares an outcome is said by `scope`");
+    }
     recipe.clone().with_headers(names.iter().map(|name| name.value)).unwrap_or_else(|error| {
         let at = section.place("fingerprint_headers");
         reader.mistake(&at, "`fingerprint_headers` cannot be used", format!("{error:#}"));
@@ -111,9 +120,16 @@ fn recipe(section: &Section<'_>) -> Recipe {
     })
 }
 
-/// Whether a header of a caller is for hapax alone (A5).
+/// Whether a header of a caller is for hapax alone (A5), or is overwritten for every keyed request (H3).
 fn stays_at_the_edge(name: &str) -> bool {
-    let own = [IDEMPOTENCY_KEY, trusted::TENANT, trusted::PROJECT, trusted::SUBJECT, trusted::LEVEL];
+    let own = [
+        ACCEPT_ENCODING,
+        IDEMPOTENCY_KEY,
+        trusted::TENANT,
+        trusted::PROJECT,
+        trusted::SUBJECT,
+        trusted::LEVEL,
+    ];
     HeaderName::try_from(name).is_ok_and(|name| own.contains(&name) || is_ours(&name) || is_hop_by_hop(&name))
 }
 
