@@ -72,8 +72,18 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>, behind: Option<
 /// What makes two requests the same (K7).
 fn recipe(section: &Section<'_>) -> Recipe {
     let words = [("raw", 'r'), ("json", 'j'), ("form", 'f'), ("none", 'n')];
-    let word = section.word("fingerprint", &words).map_or('r', |word| word.value);
+    let stated = section.word("fingerprint", &words);
     let reader = section.reader();
+    if let (Some(none), Some(path)) = (stated.as_ref().filter(|word| word.value == 'n'), section.text("path"))
+        && path.value.contains('{')
+    {
+        let text = format!(
+            "`fingerprint = \"none\"` compares no path either: with one key, all of {} are one request",
+            path.value
+        );
+        reader.notice(&none.at, text);
+    }
+    let word = stated.map_or('r', |word| word.value);
     let ignored = section.texts("ignore").unwrap_or_default();
     if word != 'j' && section.has("ignore") {
         let remedy = "remove it, or say `fingerprint = \"json\"`";
