@@ -397,12 +397,12 @@ fn algorithms_must_fit_the_kind_of_keys_a1() {
         (
             "algorithms = [\"ES256\"]\njwks_file = \"none.json\"",
             "3:13",
-            "no key for the configured algorithms",
+            "no usable key for the configured algorithms",
         ),
         (
             "algorithms = [\"RS256\"]\njwks_file = \"jwks.json\"",
             "3:13",
-            "no key for the configured algorithms",
+            "no usable key for the configured algorithms",
         ),
         ("algorithms = [\"ES256\"]\njwks_url = \"i.example\"", "3:12", "http:// or https://"),
         (
