@@ -110,7 +110,9 @@ where
     match rule.keep {
         Keep::Full => {}
         Keep::Head => {
-            let outcome = settle(keep(&head, None));
+            // Where there is none, none is missing.
+            let is_empty = body.is_end_stream() || body.size_hint().exact() == Some(0);
+            let outcome = settle(keep(&head, is_empty.then_some(&[])));
             lay_aside(head, Body::stream(body), Some(outcome.clone()));
             return Ended::Settled(outcome);
         }
@@ -151,7 +153,10 @@ pub(crate) fn known(
     let body = body.filter(|body| body.len() <= rule.max_kept_response);
     match (rule.keep, body) {
         (Keep::Full, Some(body)) => settle(kept(&Method::GET, &head, Some(&body), sealing)),
-        (Keep::Head, _) => settle(kept(&Method::GET, &head, None, sealing)),
+        (Keep::Head, body) => {
+            let empty = body.filter(Bytes::is_empty);
+            settle(kept(&Method::GET, &head, empty.as_deref(), sealing))
+        }
         (Keep::Full | Keep::Fact, _) => Outcome::NotKept { status: head.status.as_u16() },
     }
 }

@@ -87,6 +87,8 @@ async fn no_more_is_kept_of_what_the_service_knows_than_of_an_answer_b9_l6() {
     let (_, again) = in_doubt_and_again(&kept(Keep::Head).await, "status=200").await;
     assert_eq!((again.status, again.text(), again.header("x-custom")), (200, String::new(), Some("one")));
     assert_eq!(again.header("idempotency-body-not-kept"), Some("true"));
+    let (_, again) = in_doubt_and_again(&kept(Keep::Head).await, "status=200;length=0").await;
+    assert_eq!((again.status, again.header("idempotency-body-not-kept")), (200, None), "there was none");
     // That it is too long to be read does not make it undone.
     for (keep, told) in [
         (Keep::Fact, "status=202"),
