@@ -159,7 +159,7 @@ pub enum Doubt {
     Failed,
     /// The work itself said that nobody can know.
     Stated,
-    /// The retries of a route that pauses were used up (P6). Only an operator ends it.
+    /// No attempt worked, and none may follow, on a route that pauses (P6). Only an operator ends it.
     Paused,
 }
 

@@ -19,7 +19,7 @@ impl<L: Ledger> Executor<L> {
     ///
     /// An attempt that fails meanwhile is an error, as for all who wait (L9), and so is one that failed before: whether it is asked
     /// for by its key or by this `operation`, and by one that waits or does not, the answer is the same. To whoever asks for another
-    /// operation the key is free.
+    /// operation the key is free. An outcome that was gone as soon as it was there is an error, too.
     pub async fn recall(
         &self,
         claim: ClaimId,
@@ -35,6 +35,7 @@ impl<L: Ledger> Executor<L> {
             }
             Found::Released(_) | Found::Free => Ok(None),
             Found::GivenBack(failed) => Err(given_back(failed)),
+            Found::Gone(operation_id) => Err(Error::gone(operation_id)),
             Found::InDoubt { doubt, operation_id } => {
                 Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
             }
@@ -69,7 +70,9 @@ impl<L: Ledger> Executor<L> {
                 Err(Error::new(Reason::OutcomeUnknown { doubt: Some(doubt) }).about(operation_id))
             }
             Found::GivenBack(_) => Ok(Waited::Failed),
-            Found::Free | Found::Released(_) => Ok(Waited::Silent),
+            Found::Released(_) => Ok(Waited::Silent),
+            // Somebody had it when this was asked for.
+            Found::Free | Found::Gone(_) => Err(Error::gone(operation_id)),
             Found::StillHeld(_) => Err(Error::new(Reason::InProgress).about(operation_id)),
         }
     }
@@ -104,8 +107,11 @@ enum Found {
     Free,
     /// It had been given back before it was looked at.
     Released(OperationId),
-    /// It was held, and then it was given back, or gone.
+    /// It was held, and then it was given back.
     GivenBack(OperationId),
+    /// It was held, and then it was gone. What is given back leaves a trace: an outcome has come and expired at once (L10, H9), or
+    /// somebody has put an end to it.
+    Gone(OperationId),
     /// The bound was reached first.
     StillHeld(OperationId),
 }
@@ -143,7 +149,8 @@ async fn wait<L: Ledger>(ledger: &L, claim: ClaimId, bound: Duration) -> Result<
             watch.changed().await;
             match read(ledger, claim).await? {
                 Found::StillHeld(_) => {}
-                Found::Free | Found::Released(_) => return Ok(Found::GivenBack(holder)),
+                Found::Released(_) => return Ok(Found::GivenBack(holder)),
+                Found::Free => return Ok(Found::Gone(holder)),
                 found => return Ok(found),
             }
         }

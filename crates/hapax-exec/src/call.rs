@@ -10,8 +10,8 @@ use bytes::Bytes;
 use hapax_core::claim::DoubtEnds;
 use hapax_core::journal::Append;
 use hapax_core::{
-    ClaimId, Epoch, Error, Fingerprint, Identity, Key, LazyLeaves, Operation, OperationId, Outcome, RecipeId,
-    Rerun, Retention, Scope, Source, Terms, Timestamp, Width,
+    ClaimId, Doubt, Epoch, Error, Fingerprint, Identity, Key, LazyLeaves, Operation, OperationId, Outcome,
+    RecipeId, Rerun, Retention, Scope, Source, Terms, Timestamp, Width,
 };
 
 use crate::limits;
@@ -24,6 +24,7 @@ pub struct Call {
     pub(crate) leaves: Option<LazyLeaves>,
     pub(crate) ask_within: Option<Duration>,
     pub(crate) terms: Terms,
+    pub(crate) given_up_as: Option<Doubt>,
     pub(crate) retention: Retention,
     pub(crate) attach: Attach,
     pub(crate) on_release: OnRelease,
@@ -110,6 +111,7 @@ impl Call {
             leaves: None,
             ask_within: None,
             terms: Terms::default(),
+            given_up_as: None,
             retention: limits::RETENTION,
             attach: Attach::Wait(limits::ATTACH),
             on_release: OnRelease::Fail,
@@ -178,6 +180,13 @@ impl Call {
     #[must_use]
     pub fn give_up(mut self, give_up: Duration) -> Self {
         self.terms.give_up = give_up;
+        self
+    }
+
+    /// Work that is given up is in doubt for this reason, also where it may run again (P6).
+    #[must_use]
+    pub fn given_up_as(mut self, doubt: Doubt) -> Self {
+        self.given_up_as = Some(doubt);
         self
     }
 
@@ -261,7 +270,7 @@ pub enum Ended {
     /// It failed, and may have run: given back where running again is safe, in doubt elsewhere (L7).
     Unknown(String),
     /// Nobody can know, whatever the terms say.
-    Doubt(hapax_core::Doubt, String),
+    Doubt(Doubt, String),
 }
 
 impl Ended {

@@ -70,6 +70,14 @@ impl Error {
         self
     }
 
+    /// Somebody had the claim, and now there is none: whether the work was done is not known any more, and whoever sends it again
+    /// runs it, perhaps a second time.
+    pub(crate) fn gone(operation_id: OperationId) -> Self {
+        let mut error = Error::new(Reason::NotKept { status: 0 }).about(operation_id);
+        error.executed = Some(Executed::Unknown);
+        error.because("whoever ran it came to an end, and its outcome is not kept any more")
+    }
+
     /// The ledger cannot be asked about a claim that others may have: this call ran nothing, but they may have.
     pub(crate) fn unsure(mut self) -> Self {
         if self.executed() == Executed::No {
@@ -98,6 +106,9 @@ impl Error {
         if matches!(self.reason, Reason::AttemptFailed { .. }) {
             self.reason = Reason::OutcomeUnknown { doubt: None };
             self = self.because("the claim had another holder meanwhile, who gave it back");
+        }
+        if matches!(self.reason, Reason::NotKept { status: 0 }) {
+            return self.after_it_was_done();
         }
         self
     }

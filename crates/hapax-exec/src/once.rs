@@ -218,7 +218,7 @@ impl<L: Ledger> Executor<L> {
         fail::fail_point!("once.dispatching");
         let ended = {
             let work = pin!(AssertUnwindSafe(async { work(held.attempt()).await }).catch_unwind());
-            run(work, held.time_left()).await
+            run(work, held.time_left(), held.call.given_up_as).await
         };
         fail::fail_point!("once.worked");
         self.conclude(held, ended).await
@@ -510,12 +510,19 @@ pub(crate) fn done(kept: Kept, how: How) -> Done {
 async fn run(
     work: Pin<&mut impl Future<Output = std::thread::Result<Ended>>>,
     time_left: Option<Duration>,
+    given_up_as: Option<Doubt>,
 ) -> Ended {
     let ended = match time_left {
         None => work.await,
         Some(left) => match tokio::time::timeout(left, work).await {
             Ok(ended) => ended,
-            Err(_) => return Ended::Unknown("it took too long and was given up".into()),
+            Err(_) => {
+                let cause = "it took too long and was given up".into();
+                return match given_up_as {
+                    Some(doubt) => Ended::Doubt(doubt, cause),
+                    None => Ended::Unknown(cause),
+                };
+            }
         },
     };
     ended.unwrap_or_else(|panic| Ended::Unknown(format!("the work panicked: {}", panic_message(&panic))))

@@ -18,7 +18,7 @@ use http::header::{ACCEPT_ENCODING, COOKIE, FORWARDED, HeaderMap, HeaderName, He
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
 
-use crate::settings::{OnExhausted, Retrying, Upstream, UpstreamKey};
+use crate::settings::{Retrying, Upstream, UpstreamKey};
 use crate::upstream::{Connected, Failed, Incoming, Outgoing, Pool, Reached};
 use crate::{auth, limits};
 
@@ -200,17 +200,14 @@ impl Inbound {
 
     /// What goes on to this service. Every key that a header can carry has a form that one can.
     pub(crate) fn outbound(self, upstream: &Upstream) -> Result<Outbound, SendError> {
-        let unfit = |error: hapax_core::Error| SendError {
-            executed: Executed::No,
-            cause: format!("{error:#}"),
-            paused: false,
-        };
+        let unfit =
+            |error: hapax_core::Error| SendError { executed: Executed::No, cause: format!("{error:#}") };
         Ok(Outbound {
             uri: target(&self.asked.uri, upstream),
             headers: self.headers(),
             method: self.asked.method.clone(),
             body: self.asked.body.clone(),
-            rerun: self.asked.rule.rerun,
+            may_overlap: self.asked.rule.rerun == Rerun::Safe && self.asked.rule.quiet.is_zero(),
             key: upstream_key(upstream, &self.identity).map_err(unfit)?,
         })
     }
@@ -223,7 +220,9 @@ pub(crate) struct Outbound {
     pub(crate) headers: HeaderMap,
     pub(crate) key: Option<HeaderValue>,
     pub(crate) body: Bytes,
-    pub(crate) rerun: Rerun,
+    /// Whether it may be sent again while an earlier attempt may still be at work: a safe rerun allows that, `quiet` forbids
+    /// it (L6).
+    pub(crate) may_overlap: bool,
 }
 
 impl Outbound {
@@ -253,7 +252,7 @@ impl Outbound {
     }
 
     /// Sends it, and again as far as the service's settings allow (P6): what certainly did not arrive, and for work that
-    /// may be done twice, whatever failed.
+    /// may be done twice at a time, whatever failed.
     pub(crate) async fn send(
         mut self,
         pool: Pool,
@@ -267,11 +266,9 @@ impl Outbound {
                 Ok(response) => return Ok(response),
                 Err(failed) => failed,
             };
-            let may_try_again = failed.reached == Reached::No || self.rerun == Rerun::Safe;
+            let may_try_again = failed.reached == Reached::No || self.may_overlap;
             if !may_try_again || tries.is_last() {
-                // What must not be tried again used nothing up: it ends as it does without retries (L7).
-                let paused = may_try_again && retry.on_exhausted == OnExhausted::Pause;
-                return Err(send_error(failed, paused));
+                return Err(send_error(failed));
             }
             tries.pause().await;
         }
@@ -320,12 +317,12 @@ fn longer(pause: Duration, first: Duration) -> Duration {
     (pause * 2).min(limits::LONGEST_BACKOFF.max(first))
 }
 
-fn send_error(failed: Failed, paused: bool) -> SendError {
+fn send_error(failed: Failed) -> SendError {
     let executed = match failed.reached {
         Reached::No => Executed::No,
         Reached::Perhaps => Executed::Unknown,
     };
-    SendError { executed, cause: failed.cause, paused }
+    SendError { executed, cause: failed.cause }
 }
 
 /// Asks a service whether an earlier attempt happened (L6): `GET` of the configured path with the key and the operation.

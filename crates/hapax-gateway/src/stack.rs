@@ -11,7 +11,8 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use hapax_core::{Identity, Key, Ledger, Registry, Scope, View, Width};
 use hapax_exec::How;
-use hapax_tower::answer::{IGNORED, OUTCOME};
+use hapax_tower::answer::IGNORED;
+use hapax_tower::judge::{Said, said};
 use hapax_tower::key::{self, Found};
 use hapax_tower::protect::{Reconcile, Told};
 use hapax_tower::{Answered, Asked, Body, Code, Event, Problem, Protect};
@@ -25,7 +26,7 @@ use crate::auth::Authenticator;
 use crate::forward::{self, Came, Inbound};
 use crate::metrics::{Counters, Metrics};
 use crate::route::{NoMatch, Table, Target};
-use crate::settings::{Route, Settings, TenantLimits, Upstream};
+use crate::settings::{OnExhausted, Route, Settings, TenantLimits, Upstream};
 use crate::upstream::{Incoming, Outgoing, Pool};
 use crate::{accept, head, limits, pages, pass, read, recall};
 
@@ -186,8 +187,9 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let body = read::whole(body, rule.max_request_body, edge, &mut room).await?;
         let operations = Some(edge.operations_prefix.clone());
         let (method, uri, headers) = (head.method, head.uri, head.headers);
+        let pauses = route.upstream.retry.on_exhausted == OnExhausted::Pause;
         let mut asked =
-            Asked { rule, scope, width, key, method, uri, headers, body, operations }.identified();
+            Asked { rule, scope, width, key, method, uri, headers, body, operations, pauses }.identified();
         if !asked.asked().rule.formerly.is_empty() {
             // For a while after its operation was renamed.
             asked = Box::pin(shared.protect.named(asked)).await?;
@@ -267,9 +269,8 @@ fn reconcile(path: &str, inbound: &Inbound, pool: Pool) -> Reconcile {
 async fn told(pool: Pool, request: Request<Outgoing>) -> Told {
     let Ok(response) = pool.send(request).await else { return Told::Unknown };
     let (head, body) = response.into_parts();
-    let never = head.headers.get(OUTCOME).is_some_and(|value| value == "never");
     match head.status.as_u16() {
-        404 if never => Told::Never,
+        404 if said(&head.headers) == Some(Said::Never) => Told::Never,
         200..300 => match http_body_util::Limited::new(body, limits::RECONCILED).collect().await {
             Ok(body) => Told::Happened(Response::from_parts(head, body.to_bytes())),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {

@@ -31,6 +31,8 @@ pub struct Asked {
     pub body: Bytes,
     /// Where outcomes are fetched by operation id, such as `/operations`; without it nothing is answered early (H6).
     pub operations: Option<Arc<str>>,
+    /// Where the service gives no whole answer, the claim waits for somebody's decision, whatever the rule says (P6).
+    pub pauses: bool,
 }
 
 impl Asked {

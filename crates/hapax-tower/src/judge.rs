@@ -19,6 +19,8 @@ pub enum Judged {
     Unknown,
     /// The service itself says that nobody can know.
     Doubted,
+    /// The service says something about it that cannot be read, or several things at once: as if nobody could know.
+    Unclear,
 }
 
 /// Answers of status 4xx that say "not now" or "not you" rather than "no": they are not kept.
@@ -31,11 +33,12 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, rule: &Rule) -> Judged {
     } else {
         Judged::Succeeded
     };
-    match headers.get(OUTCOME).map(|value| value.as_bytes()) {
-        Some(b"keep") => return kept,
-        Some(b"release") => return Judged::Released,
-        Some(b"doubt") => return Judged::Doubted,
-        _ => {}
+    match said(headers) {
+        Some(Said::Keep) => return kept,
+        Some(Said::Release) => return Judged::Released,
+        Some(Said::Doubt) => return Judged::Doubted,
+        Some(Said::Never | Said::Unclear) => return Judged::Unclear,
+        None => {}
     }
     match status.as_u16() {
         code if NOT_KEPT.contains(&code) => Judged::Released,
@@ -51,6 +54,45 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, rule: &Rule) -> Judged {
                 _ => Judged::Refused,
             },
         },
+    }
+}
+
+/// What a service says in `Idempotency-Outcome`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// This is the answer.
+    Keep,
+    /// Nothing happened.
+    Release,
+    /// Nobody can know.
+    Doubt,
+    /// Asked about an earlier attempt: it did not happen, and never will (L6).
+    Never,
+    /// It cannot be read, or contradicts itself.
+    Unclear,
+}
+
+/// What a service says about its outcome, in whatever case, parameters aside; `None` where it says nothing. It has the first word
+/// (H4), so one that cannot be read is not passed over: the status might say that nothing happened.
+pub fn said(headers: &HeaderMap) -> Option<Said> {
+    let mut words = headers.get_all(OUTCOME).iter().flat_map(|line| {
+        // A comma inside a parameter cuts it in two, of which the second is no word: that is read too strictly, never too loosely.
+        line.to_str()
+            .unwrap_or_default()
+            .split(',')
+            .map(|word| one(word.split(';').next().unwrap_or_default()))
+    });
+    let first = words.next()?;
+    Some(if words.all(|word| word == first) { first } else { Said::Unclear })
+}
+
+fn one(word: &str) -> Said {
+    match word.trim().to_ascii_lowercase().as_str() {
+        "keep" => Said::Keep,
+        "release" => Said::Release,
+        "doubt" => Said::Doubt,
+        "never" => Said::Never,
+        _ => Said::Unclear,
     }
 }
 
@@ -114,6 +156,47 @@ mod tests {
             assert_eq!(judged(status, Rerun::Unsafe, Some(On5xx::Keep), Some("release")), Judged::Released);
             assert_eq!(judged(status, Rerun::Safe, None, Some("doubt")), Judged::Doubted);
         }
-        assert_eq!(judged(200, Rerun::Unsafe, None, Some("whatever")), Judged::Succeeded);
+    }
+
+    /// What an answer means with these lines of `Idempotency-Outcome`.
+    fn said_in(status: u16, lines: &[&'static str]) -> Judged {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(OUTCOME, HeaderValue::from_static(line));
+        }
+        judge(StatusCode::from_u16(status).unwrap(), &headers, &Rule::new("a").unwrap())
+    }
+
+    #[test]
+    fn the_services_word_is_read_in_any_case_and_without_its_parameters_h4() {
+        for doubt in
+            ["Doubt", "DOUBT", " doubt ", "doubt;reason=x", "doubt ; reason=\"x, y\"", "doubt, doubt"]
+        {
+            assert_ne!(said_in(503, &[doubt]), Judged::Released, "{doubt}");
+        }
+        assert_eq!(said_in(503, &["Doubt"]), Judged::Doubted);
+        assert_eq!(said_in(503, &["doubt;reason=x"]), Judged::Doubted);
+        assert_eq!(said_in(503, &["KEEP"]), Judged::Refused);
+        assert_eq!(said_in(200, &["Release; why=full"]), Judged::Released);
+        assert_eq!(said_in(500, &["release", "Release"]), Judged::Released, "what is said twice is said");
+    }
+
+    #[test]
+    fn a_word_that_cannot_be_read_or_is_contradicted_is_a_doubt_whatever_the_status_h4() {
+        let unread: [&[&str]; 8] = [
+            &["whatever"],
+            &[""],
+            &["never"],
+            &["keep release"],
+            &["release", "doubt"],
+            &["keep, doubt"],
+            &["keep,"],
+            &["release", "whatever"],
+        ];
+        for lines in unread {
+            for status in [200, 402, 409, 500, 503] {
+                assert_eq!(said_in(status, lines), Judged::Unclear, "{status} {lines:?}");
+            }
+        }
     }
 }

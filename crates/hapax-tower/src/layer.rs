@@ -241,6 +241,7 @@ impl<L: Ledger> IdempotencyLayer<L> {
             headers: head.headers.clone(),
             body: body.clone(),
             operations: None,
+            pauses: false,
         }
         .identified();
         let asked = match self.protect.named(asked).await {
@@ -260,11 +261,9 @@ impl<L: Ledger> IdempotencyLayer<L> {
             head.extensions.insert(attempt);
             let answer = service.call(Request::from_parts(head, ReqBody::from(body)));
             async move {
-                answer.await.map_err(|error| SendError {
-                    executed: Executed::Unknown,
-                    cause: error.to_string(),
-                    paused: false,
-                })
+                answer
+                    .await
+                    .map_err(|error| SendError { executed: Executed::Unknown, cause: error.to_string() })
             }
         });
         Ok(answered.await.response)

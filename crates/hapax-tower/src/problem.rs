@@ -440,6 +440,12 @@ impl From<&hapax_exec::Error> for Problem {
             error.reason(),
             Reason::AttemptFailed { .. } | Reason::OutcomeUnknown { doubt: Some(_) }
         );
+        // What somebody was seen to run, and is not kept any more.
+        if let Reason::NotKept { status: 0 } = error.reason() {
+            let executed = if error.executed() == Executed::Yes { "yes" } else { "unknown" };
+            let detail = "its outcome has expired or was removed; sent again, it would run again";
+            problem = problem.with("executed", executed).detail(detail);
+        }
         // The code alone would say that nothing was run.
         if code == Code::LedgerUnavailable && error.executed() == Executed::Unknown {
             problem = problem.with("executed", "unknown");

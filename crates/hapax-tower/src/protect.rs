@@ -79,8 +79,6 @@ pub struct SendError {
     pub executed: Executed,
     /// What happened, for the log.
     pub cause: String,
-    /// The claim waits for somebody's decision whatever the rule says (P6).
-    pub paused: bool,
 }
 
 impl<L: Ledger> Protect<L> {
@@ -212,8 +210,10 @@ impl<L: Ledger> Protect<L> {
         let call = self.call(&asked, identity.clone(), fingerprint, prefer, reconcile);
         let mut todo = Some((asked, held, send));
         let mut answered = match (self.executor.enter(call, || todo = None).await, todo) {
-            (Ok(Entered::Held(turn)), Some((_, held, send))) => {
-                self.carry_out(turn, &identity, method, &rule, early, held, alive, send).await
+            (Ok(Entered::Held(turn)), Some((asked, held, send))) => {
+                let pauses = asked.pauses;
+                drop(asked);
+                self.carry_out(turn, &identity, method, &rule, pauses, early, held, alive, send).await
             }
             (Ok(Entered::Done(done)), _) => self.replay(&identity, &method, &done),
             (Ok(_), _) => {
@@ -241,6 +241,7 @@ impl<L: Ledger> Protect<L> {
         identity: &Identity,
         method: Method,
         rule: &Arc<Rule>,
+        pauses: bool,
         early: Option<&str>,
         held: G,
         alive: A,
@@ -264,16 +265,16 @@ impl<L: Ledger> Protect<L> {
                 let work = |attempt: Attempt| async move {
                     let mut held = held;
                     held.begin();
-                    if rule.rerun == Rerun::Safe {
+                    if rule.rerun == Rerun::Safe && !pauses {
                         held.end();
                     }
                     let _ = progress.operation.set(attempt.operation_id);
                     let ended = match send(attempt).await {
                         Ok(response) => {
                             let sealing = shared.seal.as_deref().map(|seal| (seal, claim));
-                            take(response, &method, &rule, sealing, &progress, &mut held).await
+                            take(response, &method, &rule, pauses, sealing, &progress, &mut held).await
                         }
-                        Err(error) if error.paused => Ended::Doubt(Doubt::Paused, error.cause),
+                        Err(error) if pauses => Ended::Doubt(Doubt::Paused, error.cause),
                         Err(SendError { executed: Executed::No, cause, .. }) => Ended::NotRun(cause),
                         Err(SendError { cause, .. }) => Ended::Unknown(cause),
                     };
@@ -339,6 +340,9 @@ impl<L: Ledger> Protect<L> {
         // What is asked is the key only for a while, also for a doubt (H9).
         if let (None, Some(window)) = (&asked.key, rule.derived) {
             call = call.doubt_ends(DoubtEnds { after: window, then: DoubtThen::Forget });
+        }
+        if asked.pauses {
+            call = call.given_up_as(Doubt::Paused);
         }
         if let Some(reconcile) = reconcile {
             let (shared, claim) = (self.shared.clone(), identity.claim_id());

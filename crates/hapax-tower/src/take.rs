@@ -74,6 +74,7 @@ pub(crate) async fn take<B>(
     response: Response<B>,
     method: &Method,
     rule: &Rule,
+    pauses: bool,
     sealing: Option<(&Seal, ClaimId)>,
     progress: &Progress<B>,
     room: &mut impl Room,
@@ -100,6 +101,10 @@ where
         }
         Judged::Unknown => return Ended::Unknown(format!("the service answered {status}")),
         Judged::Doubted => return Ended::Doubt(Doubt::Stated, format!("the service answered {status}")),
+        Judged::Unclear => {
+            let unclear = "and its Idempotency-Outcome is not one of keep, release and doubt";
+            return Ended::Doubt(Doubt::Stated, format!("the service answered {status}, {unclear}"));
+        }
     }
     let settle = |bytes: Bytes| match judged {
         Judged::Refused => Outcome::Refused(bytes),
@@ -109,7 +114,9 @@ where
     match rule.keep {
         Keep::Full => {}
         Keep::Head => {
-            let outcome = settle(keep(&head, None));
+            // Where there is none, none is missing.
+            let is_empty = body.is_end_stream() || body.size_hint().exact() == Some(0);
+            let outcome = settle(keep(&head, is_empty.then_some(&[])));
             lay_aside(head, Body::stream(body), Some(outcome.clone()));
             return Ended::Settled(outcome);
         }
@@ -130,7 +137,10 @@ where
             lay_aside(head, Body::Stream { first, rest }, Some(outcome.clone()));
             Ended::Settled(outcome)
         }
-        Err(error) => Ended::Unknown(format!("the service's answer broke off: {error}")),
+        Err(error) => {
+            let cause = format!("the service's answer broke off: {error}");
+            if pauses { Ended::Doubt(Doubt::Paused, cause) } else { Ended::Unknown(cause) }
+        }
     }
 }
 
@@ -147,7 +157,10 @@ pub(crate) fn known(
     let body = body.filter(|body| body.len() <= rule.max_kept_response);
     match (rule.keep, body) {
         (Keep::Full, Some(body)) => settle(kept(&Method::GET, &head, Some(&body), sealing)),
-        (Keep::Head, _) => settle(kept(&Method::GET, &head, None, sealing)),
+        (Keep::Head, body) => {
+            let empty = body.filter(Bytes::is_empty);
+            settle(kept(&Method::GET, &head, empty.as_deref(), sealing))
+        }
         (Keep::Full | Keep::Fact, _) => Outcome::NotKept { status: head.status.as_u16() },
     }
 }

@@ -1,8 +1,9 @@
 //! Waiting for somebody else's outcome: L9 and the burst of 200.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_core::{Ledger, Outcome, Rerun};
+use hapax_core::{Executed, Ledger, Outcome, Rerun, Retention, Retry};
 use hapax_exec::{Attach, Ended, Executor, How, OnRelease};
 use hapax_store::Options;
 use hapax_store::embedded::Embedded;
@@ -10,7 +11,7 @@ use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
 use tokio::task::JoinSet;
 
-use crate::{Effects, call, eventually, executor};
+use crate::{Effects, call, eventually, executor, identity};
 
 /// 200 callers with one key over these ledgers: one execution, 200 equal answers.
 pub(crate) async fn burst<L: Ledger>(ledgers: &[L], key: &str) {
@@ -93,6 +94,49 @@ async fn a_waiter_is_told_that_the_attempt_failed_and_may_retry_if_it_said_so() 
             (Ok(done), None) => assert_eq!((done.how, effects.count()), (How::Executed, 1)),
             (other, _) => panic!("{other:?}"),
         }
+    }
+}
+
+#[tokio::test]
+async fn who_waited_for_an_outcome_that_is_gone_is_not_told_that_the_attempt_failed_l9_l10_h9() {
+    let (executor, ledger) = executor();
+    for on_release in [OnRelease::Fail, OnRelease::Retry(1)] {
+        let (effects, key) = (Effects::default(), format!("{on_release:?}").replace(['(', ')'], ""));
+        // Over before the work ends: what is settled then is absent at once.
+        let call = || call(&key).retention(Retention::SinceGrant(Duration::from_millis(1)));
+        let (started, go) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+        let first = tokio::spawn({
+            let (executor, call, started, go) = (executor.clone(), call(), started.clone(), go.clone());
+            async move {
+                let work = |attempt: hapax_exec::Attempt| async move {
+                    started.notify_one();
+                    go.notified().await;
+                    Ended::succeeded(format!("{:?}", attempt.epoch))
+                };
+                executor.once(call, work).await
+            }
+        });
+        started.notified().await;
+        let reads = ledger.peeks();
+        let second = tokio::spawn({
+            let (executor, call, effects) =
+                (executor.clone(), call().on_release(on_release), effects.clone());
+            async move { executor.once(call, effects.then(Ended::succeeded("second"))).await }
+        });
+        eventually("the second one waits", async || ledger.peeks() > reads).await;
+        let asking = tokio::spawn({
+            let (executor, claim) = (executor.clone(), identity(&key).claim_id());
+            async move { executor.recall(claim, None, Duration::from_secs(60)).await }
+        });
+        eventually("somebody asks for it", async || ledger.peeks() > reads + 1).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        go.notify_one();
+        assert_eq!(first.await.unwrap().unwrap().how, How::Executed);
+        for error in [second.await.unwrap().unwrap_err(), asking.await.unwrap().unwrap_err()] {
+            assert_eq!((error.code(), error.executed()), ("outcome-not-kept", Executed::Unknown), "{error}");
+            assert_eq!(error.retry(), Retry::Never, "it would be done a second time");
+        }
+        assert_eq!(effects.count(), 0, "{on_release:?}");
     }
 }
 

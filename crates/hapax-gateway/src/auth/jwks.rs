@@ -7,9 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use aws_lc_rs::rsa::PublicEncryptingKey;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RsaPublicKeyComponents};
 use hapax_core::Error;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey};
+use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -50,7 +52,9 @@ impl KeySet {
         let bytes = std::fs::read(file).map_err(|error| bad(error.to_string()))?;
         let set = Self::parse(&bytes, pinned).map_err(bad)?;
         if set.keys.is_empty() {
-            return Err(bad("it has no key for the configured algorithms".into()));
+            return Err(bad(
+                "it has no usable key for the configured algorithms (RSA: 2048 to 8192 bits)".into()
+            ));
         }
         Ok(set)
     }
@@ -100,8 +104,25 @@ fn usable(value: Value, pinned: &[Algorithm]) -> Option<TokenKey> {
         && states.key_algorithm.is_none_or(|stated| stated == KeyAlgorithm::from(algorithm))
         && states.public_key_use.as_ref().is_none_or(|stated| *stated == PublicKeyUse::Signature)
         && states.key_operations.as_ref().is_none_or(|stated| stated.contains(&KeyOperations::Verify));
-    let key = DecodingKey::from_jwk(&jwk).ok().filter(|_| fits)?;
+    let key = DecodingKey::from_jwk(&jwk).ok().filter(|key| fits && can_check(algorithm, key))?;
     Some(TokenKey { id: jwk.common.key_id, algorithm, key })
+}
+
+/// Whether a key can ever check a token. Otherwise that shows when it is used, and every token is refused: such keys would take the
+/// place of good ones.
+fn can_check(algorithm: Algorithm, key: &DecodingKey) -> bool {
+    match key.kind() {
+        // Whoever encrypts makes the same demands of a key as whoever checks signatures: 2048 to 8192 bits, among others.
+        DecodingKeyKind::RsaModulusExponent { n, e } => {
+            let checked: Result<PublicEncryptingKey, _> = RsaPublicKeyComponents { n, e }.try_into();
+            checked.is_ok()
+        }
+        DecodingKeyKind::SecretOrDer(key) => match algorithm {
+            Algorithm::ES256 => ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key).is_ok(),
+            Algorithm::EdDSA => ParsedPublicKey::new(&ED25519, key).is_ok(),
+            _ => !key.is_empty(),
+        },
+    }
 }
 
 /// The keys at a JWKS URL, as they were fetched last. Clones share them.
@@ -223,5 +244,41 @@ impl Shared {
             }
         };
         last.failure.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// So many bytes as base64url, a multiple of three, the first of them not zero.
+    fn bytes(length: usize) -> String {
+        "w8PD".repeat(length / 3)
+    }
+
+    fn keys(pinned: Algorithm, key: Value) -> usize {
+        let document = json!({ "keys": [key] }).to_string();
+        KeySet::parse(document.as_bytes(), &[pinned]).unwrap().keys.len()
+    }
+
+    #[test]
+    fn a_key_that_can_never_check_a_token_is_not_counted_as_one_a1_p5() {
+        let rsa = |n: String, e: &str| keys(Algorithm::RS256, json!({"kty": "RSA", "n": n, "e": e}));
+        assert_eq!(rsa(bytes(255), "AQAB"), 0);
+        assert_eq!(rsa(bytes(129), "AQAB"), 0);
+        assert_eq!(rsa(format!("AAAA{}", bytes(252)), "AQAB"), 0, "zeros in front do not make it longer");
+        assert_eq!(rsa(format!("AAAA{}", bytes(258)), "AQAB"), 0, "nor is it taken with them");
+        assert_eq!(rsa(bytes(258), "AQAB"), 1);
+        assert_eq!(rsa(bytes(1026), "AQAB"), 0);
+        assert_eq!(rsa(bytes(258), ""), 0);
+        let ed = |x: String| keys(Algorithm::EdDSA, json!({"kty": "OKP", "crv": "Ed25519", "x": x}));
+        assert_eq!((ed(bytes(30)), ed(bytes(33))), (0, 0));
+        let ec = |x: String, y: String| {
+            keys(Algorithm::ES256, json!({"kty": "EC", "crv": "P-256", "x": x, "y": y}))
+        };
+        assert_eq!(ec(bytes(30), bytes(30)), 0);
+        assert_eq!(keys(Algorithm::HS256, json!({"kty": "oct", "k": ""})), 0);
     }
 }

@@ -317,3 +317,26 @@ async fn an_answer_that_takes_longer_than_the_wait_and_keeps_coming_is_whole_h5(
         assert_eq!(raw::exactly(&mut client, 3).await, piece);
     }
 }
+
+#[tokio::test]
+async fn a_body_that_there_was_none_of_is_not_said_to_be_missing_b9() {
+    let world = World::with(|settings| change_rule(settings, "raw", |rule| rule.keep = Keep::Head)).await;
+    for (does, said) in [
+        ("status=204", None),
+        ("status=200;length=0", None),
+        ("status=200;length=1", Some("true")),
+        ("status=200;length=2000;chunked", Some("true")),
+    ] {
+        let key = does.replace(['=', ';'], "-");
+        let headers = [("idempotency-key", &*key), ("x-do", does)];
+        let first = world.ask("POST /raw", &world.alice, &headers, "").await;
+        assert_eq!(first.header("idempotency-body-not-kept"), None, "{does}");
+        let again = world.ask("POST /raw", &world.alice, &headers, "").await;
+        assert!(again.is_replay() && again.status == first.status, "{does}: {}", again.text());
+        assert_eq!(
+            (again.text(), again.header("idempotency-body-not-kept")),
+            (String::new(), said),
+            "{does}"
+        );
+    }
+}

@@ -46,6 +46,9 @@ async fn never_lets_the_work_run_again_l6() {
     let world = World::with(must_be_asked).await;
     let (_, again) = in_doubt_and_again(&world, "status=404;outcome=never").await;
     assert_eq!((again.status, again.is_replay(), again.text()), (201, false, "answer 3 to x".into()));
+    let world = World::with(must_be_asked).await;
+    let (_, again) = in_doubt_and_again(&world, "status=404;outcome=Never").await;
+    assert_eq!((again.status, again.is_replay()), (201, false), "in whatever case: {}", again.text());
 }
 
 #[tokio::test]
@@ -53,6 +56,8 @@ async fn any_other_answer_leaves_it_in_doubt_l6() {
     for told in [
         "status=404",
         "status=404;outcome=keep",
+        "status=404;outcome=never, doubt",
+        "status=404;outcome=never;outcome=keep",
         "status=410;outcome=never",
         "status=302",
         "status=500",
@@ -82,6 +87,8 @@ async fn no_more_is_kept_of_what_the_service_knows_than_of_an_answer_b9_l6() {
     let (_, again) = in_doubt_and_again(&kept(Keep::Head).await, "status=200").await;
     assert_eq!((again.status, again.text(), again.header("x-custom")), (200, String::new(), Some("one")));
     assert_eq!(again.header("idempotency-body-not-kept"), Some("true"));
+    let (_, again) = in_doubt_and_again(&kept(Keep::Head).await, "status=200;length=0").await;
+    assert_eq!((again.status, again.header("idempotency-body-not-kept")), (200, None), "there was none");
     // That it is too long to be read does not make it undone.
     for (keep, told) in [
         (Keep::Fact, "status=202"),

@@ -126,7 +126,8 @@ async fn a_request_that_was_broken_off_is_tried_again_only_where_that_is_safe_p6
             let got = ask(&world).await;
             assert_eq!((got.status, got.code().as_str()), (409, "outcome-unknown"), "{}", got.text());
             assert_eq!(flaky.asked(), 1, "{rerun:?}: it may have run");
-            assert_eq!(doubt(&world).await, Some(Doubt::Failed), "there was nothing to use up");
+            let reason = if on_exhausted == OnExhausted::Pause { Doubt::Paused } else { Doubt::Failed };
+            assert_eq!(doubt(&world).await, Some(reason), "{rerun:?}: it was the only attempt there may be");
         }
     }
     let flaky = Flaky::start(2).await;
@@ -178,6 +179,62 @@ async fn a_service_that_pauses_leaves_the_claim_to_an_operator_whatever_its_reru
         let before = flaky.asked();
         assert_eq!(before, attempts as usize);
         refused_until_released(&world, || flaky.asked() - before).await;
+    }
+}
+
+#[tokio::test]
+async fn where_runs_must_not_overlap_the_edge_tries_again_only_what_did_not_arrive_l6_p6() {
+    let quiet = |port, retry: Retrying| async move {
+        World::with(|settings| {
+            let upstream = Arc::new(Upstream { retry, ..Upstream::new("flaky", "127.0.0.1", port) });
+            settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
+            change_rule(settings, "raw", |rule| {
+                (rule.rerun, rule.quiet) = (Rerun::Safe, Duration::from_secs(3600));
+            });
+        })
+        .await
+    };
+    let flaky = Flaky::start(1).await;
+    let broken = quiet(flaky.port, retry(5, OnExhausted::Kill)).await;
+    let got = ask(&broken).await;
+    assert_eq!((got.status, got.code().as_str()), (503, "attempt-failed"), "{}", got.text());
+    assert_eq!(flaky.asked(), 1, "its work may still go on");
+    // Nor does a caller's retry run beside it.
+    let hurried: &[(&str, &str)] = &[(KEY, "k-1"), ("prefer", "wait=0")];
+    let got = broken.ask("POST /raw", &broken.alice, hurried, "").await;
+    assert_ne!(got.status, 201, "{}", got.text());
+    assert_eq!(flaky.asked(), 1);
+
+    let port = Port::reserve().unwrap();
+    let away = quiet(port.number(), retry(10, OnExhausted::Kill)).await;
+    let back = async {
+        // Longer than the first pauses, much shorter than all of them.
+        tokio::time::sleep(BACKOFF * 5).await;
+        Service::at(port.address()).await
+    };
+    let (got, service) = tokio::join!(ask(&away), back);
+    assert_eq!((got.status, service.count()), (201, 1), "what did not arrive runs nowhere: {}", got.text());
+}
+
+#[tokio::test]
+async fn a_service_that_pauses_does_so_too_when_it_answers_too_late_or_by_half_p6_l7() {
+    for (does, give_up) in [("hold", Duration::from_millis(100)), ("half", Duration::from_secs(60))] {
+        for rerun in [Rerun::Unsafe, Rerun::Ask, Rerun::Safe] {
+            let world = World::with(|settings| {
+                for route in &mut settings.routes {
+                    let retry = retry(1, OnExhausted::Pause);
+                    route.upstream = Arc::new(Upstream { retry, ..(*route.upstream).clone() });
+                }
+                change_rule(settings, "raw", |rule| (rule.rerun, rule.give_up) = (rerun, give_up));
+            })
+            .await;
+            let got = world.ask("POST /raw", &world.alice, &[(KEY, "k-1"), ("x-do", does)], "").await;
+            let what = format!("{does}, {rerun:?}: {}", got.text());
+            assert_eq!((got.status, got.code().as_str()), (409, "outcome-unknown"), "{what}");
+            assert_eq!(doubt(&world).await, Some(Doubt::Paused), "{what}");
+            let before = world.service.count();
+            refused_until_released(&world, || world.service.count() - before).await;
+        }
     }
 }
 

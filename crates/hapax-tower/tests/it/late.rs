@@ -44,6 +44,7 @@ fn asked(rule: Rule) -> Identified {
         headers: HeaderMap::new(),
         body: Bytes::new(),
         operations: None,
+        pauses: false,
     };
     asked.identified()
 }
@@ -65,7 +66,7 @@ async fn charge(
 
 /// Leaves an attempt behind of which nobody knows whether it was done.
 async fn break_off(protect: &Protect<Faulty<Memory>>, rule: Rule) {
-    let broken = SendError { executed: Executed::Unknown, cause: "it broke off".into(), paused: false };
+    let broken = SendError { executed: Executed::Unknown, cause: "it broke off".into() };
     let send = |_| async { Err::<Response<Full<Bytes>>, _>(broken) };
     let answered = protect.run(asked(rule), None, (), (), send).await;
     assert!(matches!(answered.cause, Some(Cause::Service(_))), "{:?}", answered.cause);

@@ -11,6 +11,7 @@ use hapax_gateway::settings::Upstream;
 use hapax_tower::answer::{IDEMPOTENCY_KEY, is_hop_by_hop, is_ours};
 use hapax_tower::{Keep, On5xx, Rule};
 use http::HeaderName;
+use http::header::ACCEPT_ENCODING;
 
 use super::edge::{self, fixed_path};
 use super::keeping::retention_text;
@@ -71,8 +72,18 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>, behind: Option<
 /// What makes two requests the same (K7).
 fn recipe(section: &Section<'_>) -> Recipe {
     let words = [("raw", 'r'), ("json", 'j'), ("form", 'f'), ("none", 'n')];
-    let word = section.word("fingerprint", &words).map_or('r', |word| word.value);
+    let stated = section.word("fingerprint", &words);
     let reader = section.reader();
+    if let (Some(none), Some(path)) = (stated.as_ref().filter(|word| word.value == 'n'), section.text("path"))
+        && path.value.contains('{')
+    {
+        let text = format!(
+            "`fingerprint = \"none\"` compares no path either: with one key, all of {} are one request",
+            path.value
+        );
+        reader.notice(&none.at, text);
+    }
+    let word = stated.map_or('r', |word| word.value);
     let ignored = section.texts("ignore").unwrap_or_default();
     if word != 'j' && section.has("ignore") {
         let remedy = "remove it, or say `fingerprint = \"json\"`";
@@ -104,6 +115,14 @@ fn recipe(section: &Section<'_>) -> Recipe {
             format!("`fingerprint_headers`: what callers send as {:?} never reaches the service", name.value);
         reader.mistake(&name.at, what, "remove it: it cannot make two requests different");
     }
+    // Who asks is known by then, and a retry may come with a credential that was renewed; one that is an API key does not even go on.
+    for name in names.iter().filter(|name| name.value.eq_ignore_ascii_case("authorization")) {
+        let what = format!(
+            "`fingerprint_headers`: {:?} is renewed, and a retry would be another request",
+            name.value
+        );
+        reader.mistake(&name.at, what, "remove it: who shares an outcome is said by `scope`");
+    }
     recipe.clone().with_headers(names.iter().map(|name| name.value)).unwrap_or_else(|error| {
         let at = section.place("fingerprint_headers");
         reader.mistake(&at, "`fingerprint_headers` cannot be used", format!("{error:#}"));
@@ -111,9 +130,16 @@ fn recipe(section: &Section<'_>) -> Recipe {
     })
 }
 
-/// Whether a header of a caller is for hapax alone (A5).
+/// Whether a header of a caller is for hapax alone (A5), or is overwritten for every keyed request (H3).
 fn stays_at_the_edge(name: &str) -> bool {
-    let own = [IDEMPOTENCY_KEY, trusted::TENANT, trusted::PROJECT, trusted::SUBJECT, trusted::LEVEL];
+    let own = [
+        ACCEPT_ENCODING,
+        IDEMPOTENCY_KEY,
+        trusted::TENANT,
+        trusted::PROJECT,
+        trusted::SUBJECT,
+        trusted::LEVEL,
+    ];
     HeaderName::try_from(name).is_ok_and(|name| own.contains(&name) || is_ours(&name) || is_hop_by_hop(&name))
 }
 
@@ -230,7 +256,15 @@ fn derived(section: &Section<'_>, rule: &Rule) -> Option<Duration> {
         let what = "`key_from = \"fingerprint\"` with `fingerprint = \"none\"` takes all requests for one";
         reader.mistake(&at, what, "choose another fingerprint");
     }
-    Some(window.map_or(limits::WINDOW, |window| window.value))
+    let lasts = window.as_ref().map_or(limits::WINDOW, |window| window.value);
+    // It counts from the grant: over before the work has ended, it would let the same request run beside it or after it.
+    if lasts <= rule.give_up {
+        let (lasts, end) = (units::show_duration(lasts), units::show_duration(rule.give_up));
+        let what = format!("`window` ({lasts}) may be over before the work has ended: `give_up` ({end})");
+        let remedy = "make `window` longer than `give_up`, or lower `give_up`";
+        reader.mistake(window.as_ref().map_or(&at, |window| &window.at), what, remedy);
+    }
+    Some(lasts)
 }
 
 /// Whom to ask whether an earlier attempt happened (L6).

@@ -347,3 +347,17 @@ fn document_with(section: &Fields, field: &str) -> String {
         _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),
     }
 }
+
+#[test]
+fn a_fingerprint_of_nothing_on_a_path_with_a_parameter_gives_a_notice_k7() {
+    let told = |path: &str, fingerprint: &str| {
+        let text = with_route(&format!("policy = \"REQUIRED_A\"\nfingerprint = \"{fingerprint}\""));
+        let notices = loaded(&text.replace("/pay\"", &format!("{path}\""))).notices;
+        notices.into_iter().filter(|notice| notice.contains("fingerprint")).collect::<Vec<_>>()
+    };
+    let notices = told("/orders/{id}/refund", "none");
+    assert!(notices.len() == 1 && notices[0].contains("hapax.toml:9:15: "), "{notices:?}");
+    assert!(notices[0].contains("/orders/{id}/refund"), "{notices:?}");
+    assert!(told("/orders", "none").is_empty());
+    assert!(told("/orders/{id}/refund", "raw").is_empty());
+}

@@ -91,6 +91,13 @@ async fn a_failed_request_is_a_warning_that_names_the_service_and_the_cause_o2()
             assert!(method == "GET" || line.contains(event), "{does}: {line}");
         }
     }
+    // What the service says about its outcome and nobody can read is not passed over (H4).
+    edge.post("/odd", "unread", "", "status=503;outcome=soon").await;
+    let line_of_unread = line(&edge, "POST", "/odd", "Idempotency-Outcome is not one of").await;
+    assert!(
+        line_of_unread.contains("WARN") && line_of_unread.contains("outcome-unknown"),
+        "{line_of_unread}"
+    );
     // Nobody is to blame for a retry, nor for an answer of another kind.
     edge.post("/odd", "status-500", "", "").await;
     edge.send(ALICE, "GET /charges", &[("x-do", "status=404")], "").await;

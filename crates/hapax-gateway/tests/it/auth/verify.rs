@@ -79,6 +79,19 @@ async fn an_answer_is_remembered_and_not_for_ever_a7() {
 }
 
 #[tokio::test]
+async fn a_refusal_is_remembered_no_longer_than_any_answer_a7() {
+    let service = Outside::start().await;
+    service.say(200, json!({ "valid": false, "code": "DISABLED" }));
+    let mut settings = settings(&service);
+    settings.verify.as_mut().unwrap().remember = Duration::from_millis(500);
+    let authenticator = open(&settings).await;
+    assert!(is_invalid(&ask(&authenticator, "some_key").await));
+    service.say(200, valid());
+    later(Duration::from_millis(500)).await;
+    assert!(ask(&authenticator, "some_key").await.is_ok());
+}
+
+#[tokio::test]
 async fn a_key_is_not_remembered_beyond_its_own_expiry_a7() {
     let mut says = valid();
     says["expires"] = json!(in_seconds(20) * 1000);

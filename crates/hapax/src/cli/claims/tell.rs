@@ -122,7 +122,7 @@ fn state(claim: &Value) -> String {
         "lapsed" => "its process went silent while the work may have been running",
         "failed" => "the call failed after the work may have been reached",
         "stated" => "the work itself said that nobody can know",
-        "paused" => "its retries were used up, and its route pauses then",
+        "paused" => "no attempt worked, none may follow, and its upstream pauses then",
         _ => "for a reason that this hapax does not know",
     };
     format!("{state} since {}: {why}", when(&text(doubt, "since")))

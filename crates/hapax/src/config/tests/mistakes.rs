@@ -315,6 +315,22 @@ fn keys_from_fingerprints_are_for_accepted_routes_that_state_their_rerun_h9() {
 }
 
 #[test]
+fn a_window_that_is_over_before_the_work_must_have_ended_is_refused_h9() {
+    let accepted =
+        |more: &str| with_route(&format!("policy = \"ACCEPTED\"\nkey_from = \"fingerprint\"\n{more}"));
+    for window in ["1s", "15m"] {
+        let text = accepted(&format!("rerun = \"unsafe\"\nwindow = \"{window}\""));
+        one(&text, "11:10", &["may be over before", "`give_up` (15m)", "make `window` longer"]);
+    }
+    loaded(&accepted("rerun = \"unsafe\"\nwindow = \"16m\""));
+    // Where running again is safe, the call ends with the wait of its caller.
+    one(&accepted("rerun = \"safe\"\nwindow = \"10s\""), "11:10", &["`give_up` (10s)"]);
+    loaded(&accepted("rerun = \"safe\"\nwindow = \"11s\""));
+    // The default window, too.
+    one(&accepted("rerun = \"unsafe\"\ngive_up = \"1h\""), "9:12", &["`window` (1h)", "`give_up` (1h)"]);
+}
+
+#[test]
 fn a_route_without_keys_has_nothing_to_say_about_them_p1() {
     let text = with_route("policy = \"PROHIBITED\"\nretention = \"1h\"\ntimeout = \"1s\"");
     let told = told(&Folder::new(&[]), &text);
@@ -381,12 +397,12 @@ fn algorithms_must_fit_the_kind_of_keys_a1() {
         (
             "algorithms = [\"ES256\"]\njwks_file = \"none.json\"",
             "3:13",
-            "no key for the configured algorithms",
+            "no usable key for the configured algorithms",
         ),
         (
             "algorithms = [\"RS256\"]\njwks_file = \"jwks.json\"",
             "3:13",
-            "no key for the configured algorithms",
+            "no usable key for the configured algorithms",
         ),
         ("algorithms = [\"ES256\"]\njwks_url = \"i.example\"", "3:12", "http:// or https://"),
         (

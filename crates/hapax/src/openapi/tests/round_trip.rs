@@ -24,7 +24,7 @@ fn sayings() -> Vec<Vec<Value>> {
             json!({"policy": "REQUIRED_B"}),
             json!({"policy": "ACCEPTED"}),
             json!({"policy": "ACCEPTED", "key-from": "fingerprint", "rerun": "unsafe"}),
-            json!({"policy": "ACCEPTED", "key-from": "fingerprint", "rerun": "unsafe", "window": "90s"}),
+            json!({"policy": "ACCEPTED", "key-from": "fingerprint", "rerun": "unsafe", "window": "90m"}),
         ],
         vec![
             json!({}),
@@ -52,7 +52,7 @@ fn sayings() -> Vec<Vec<Value>> {
             json!({"timeout": "30s"}),
             json!({"give-up": "20m"}),
             json!({"max-run": "2h"}),
-            json!({"timeout": "1500ms", "give-up": "1h", "max-run": "61m"}),
+            json!({"timeout": "1500ms", "give-up": "59m", "max-run": "61m"}),
         ],
         vec![
             json!({}),

@@ -41,5 +41,12 @@ fn a_header_that_stays_at_the_edge_makes_no_request_another_one_k1_k7() {
         let field = format!("fingerprint_headers = [\"X-Kind\", \"{name}\"]");
         in_route(&field, 1, &[name, "never reaches the service"]);
     }
-    assert_eq!(rule("fingerprint_headers = [\"Authorization\", \"Host\"]").recipe.headers().len(), 2);
+    assert_eq!(rule("fingerprint_headers = [\"X-Kind\", \"Host\"]").recipe.headers().len(), 2);
+}
+
+#[test]
+fn a_header_that_does_not_go_on_as_it_came_makes_no_request_another_one_h3_k7() {
+    let field = |name: &str| format!("fingerprint_headers = [\"X-Kind\", \"{name}\"]");
+    in_route(&field("Authorization"), 1, &["\"Authorization\" is renewed", "remove it", "scope"]);
+    in_route(&field("accept-encoding"), 1, &["\"accept-encoding\" never reaches the service", "remove it"]);
 }
