@@ -22,3 +22,14 @@ pub(crate) const ANSWER: usize = 64 << 20;
 pub(crate) const INTENT_NAME: usize = 512;
 /// Intents that wait in one journal.
 pub(crate) const INTENTS: usize = 100_000;
+
+// What the code relies on between two bounds.
+
+const _: () = assert!(BASE_DELAY.as_millis() <= MAX_DELAY.as_millis(), "pauses grow up to the longest");
+const _: () = assert!(JITTER >= 0.0 && JITTER < 1.0, "a pause is never negative");
+const _: () = assert!(
+    ATTEMPT.as_millis() * (MAX_ATTEMPTS as u128) + BASE_DELAY.as_millis() * ((1 << MAX_ATTEMPTS) - 1)
+        < DEADLINE.as_millis(),
+    "the deadline leaves room for all attempts and the pauses between them"
+);
+const _: () = assert!(DEADLINE.as_millis() < LONGEST_DEADLINE.as_millis(), "the default is a deadline");

@@ -72,3 +72,27 @@ pub const MAX_LANE_TICKETS: usize = 1024;
 
 /// Most records in one page of a listing.
 pub const MAX_PAGE: usize = 1000;
+
+// What the code relies on between two bounds.
+
+const _: () = assert!(MAX_HEADER_KEY_CHARS <= MAX_KEY_BYTES, "every key that a header may carry is a key");
+const _: () = assert!(
+    "t-".len()
+        + 2 * (MAX_SLUG_CHARS + 1)
+        + "tenant_member:".len()
+        + MAX_SUBJECT_ID_CHARS
+        + 1
+        + MAX_HEADER_KEY_CHARS
+        <= MAX_NAMESPACED_CHARS,
+    "the longest namespace has room for the longest key of a header"
+);
+const _: () = assert!(
+    (MAX_INCARNATION << EPOCH_COUNTER_BITS) | MAX_EPOCH_COUNTER <= i64::MAX as u64,
+    "a packed epoch fits a signed 64-bit integer, as databases have it"
+);
+const _: () =
+    assert!(MAX_LEAVES <= MAX_LEAVES_COMPARED, "every leaf that was kept can be found in the new body");
+const _: () = assert!(
+    MAX_POINTERS_TOLD <= MAX_LEAVES_COMPARED,
+    "a list of differences can be full before the comparison ends"
+);

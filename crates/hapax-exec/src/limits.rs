@@ -63,3 +63,34 @@ pub const SPOOL_WRITERS: usize = 8;
 
 /// Nobody is writing a file in the spool any more that has not been touched for so long.
 pub const SPOOL_WRITING_FOR: Duration = Duration::from_secs(60 * 60);
+
+// What the code relies on between two bounds.
+
+const _: () = assert!(ASKS >= 2, "an attempt that was spent can ask again");
+const _: () = assert!(TERM_PART_LEFT >= 2, "a session that was just renewed has enough of its term left");
+const _: () =
+    assert!(COME_BACK.as_millis() < ATTACH.as_millis(), "a caller may wait here for longer than elsewhere");
+const _: () = assert!(grows(SILENCE_PAUSE) && grows(OWED_PAUSE), "pauses grow from the first to the longest");
+const _: () = assert!(SILENCE_PAUSE.1.as_millis() < ATTACH.as_millis(), "a waiter looks more than once");
+const _: () =
+    assert!(OWED_PAUSE.1.as_millis() <= OWED_PAUSE_FAULTY.as_millis(), "a faulty ledger is asked less often");
+const _: () =
+    assert!(OWED_PAUSE_FAULTY.as_millis() < OWED_FOR.as_millis(), "a faulty ledger is asked more than once");
+const _: () = assert!(
+    UNWANTED_DAMAGED_FOR.as_millis() < OWED_FOR.as_millis(),
+    "a damaged claim that no caller wants is given up before other reports"
+);
+const _: () = assert!(
+    OWED_FOR.as_millis() <= hapax_core::limits::TOMBSTONE_KEPT.as_millis(),
+    "a report that is still owed finds the tombstone of its claim"
+);
+const _: () = assert!(SPOOL_WRITERS <= SPOOL_FILES, "all writers may have a file");
+const _: () = assert!(
+    SPOOL_AFTER.as_millis() < SPOOL_WRITING_FOR.as_millis(),
+    "a file that is being written is not taken for an abandoned one"
+);
+
+/// Whether the longest pause is longer than the first one.
+const fn grows(pauses: (Duration, Duration)) -> bool {
+    pauses.0.as_nanos() < pauses.1.as_nanos()
+}

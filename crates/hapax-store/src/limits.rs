@@ -236,3 +236,88 @@ pub const MAX_URL_BYTES: usize = 4_096;
 
 /// Held claims that an embedded store's writer keeps in memory, so that their settle need not read them.
 pub const HELD_IN_MEMORY: usize = 16_384;
+
+// What the code relies on between two bounds.
+
+const _: () = assert!(RENEWALS_PER_TERM >= 2, "one renewal may be lost before a session lapses");
+const _: () = assert!(BATCH <= QUEUE, "a batch comes out of the queue");
+const _: () = assert!(
+    2 * TABLE_BEAT.as_millis() <= TABLE_VALIDITY.as_millis(),
+    "one beat may be lost before a memory table is silent"
+);
+const _: () = assert!(
+    TABLE_VALIDITY.as_millis() < INVALIDATIONS_KEPT.as_millis(),
+    "a table that is valid has heard of every invalidation"
+);
+const _: () = assert!(
+    TABLE_VALIDITY.as_millis() < SESSION_TERM.as_millis(),
+    "a table lives no longer than its session"
+);
+const _: () =
+    assert!(SESSION_TERM.as_millis() < SESSION_KEPT.as_millis(), "a session's row outlives its term");
+const _: () = assert!(
+    SWEEP_EVERY.as_millis() <= hapax_core::limits::UNTIL_SWEPT.as_millis(),
+    "a lapse is written down by the time that an operator asks again"
+);
+const _: () =
+    assert!(SWEEP_EVERY.as_millis() <= SWEEP_PAUSE.as_millis(), "the sweeper's pause has a least and a most");
+const _: () = assert!(
+    2 * SWEEP_EVERY.as_millis() < SWEEP_TURN_AHEAD.as_millis(),
+    "a turn to sweep, which lasts for two rounds, is not taken for one before a clock was set back"
+);
+const _: () = assert!(VISIT_AFTER.as_millis() < SESSION_TERM.as_millis(), "a lapsed grant is visited");
+const _: () = assert!(hapax_core::limits::MAX_PAGE <= PAGE_SCAN, "a page can be full");
+const _: () = assert!(CLOCK_GAINS > 1, "a clock that was set back goes on");
+
+const _: () = assert!(
+    BATCH as u64 <= EPOCH_BLOCK / 2,
+    "what is reserved of the epochs lasts for one more batch, whatever it grants"
+);
+const _: () = assert!(
+    EPOCH_BLOCK < hapax_core::limits::MAX_EPOCH_COUNTER,
+    "a block is a part of an incarnation's epochs"
+);
+const _: () =
+    assert!(SIEVE_ENTRIES * SIEVE_BITS / 8 <= SIEVE_BYTES, "the smallest sieve is within the bound of all");
+const _: () = assert!(PAGE_SIZE.is_power_of_two() && PAGE_SIZE <= 65_536, "SQLite has such pages");
+const _: () = assert!(
+    WAL_BYTES < WAL_TURN_BYTES && 2 * WAL_TURN_BYTES < WAL_HARD_BYTES,
+    "the log is copied, then turned, and only then does the writer wait"
+);
+const _: () = assert!(WAL_TURN_BYTES <= WAL_KEPT_BYTES, "a log that turns in time keeps its file");
+const _: () = assert!(
+    SPACE_TO_OPEN <= BALLAST_BYTES,
+    "giving up the ballast makes room to open a store on a full disk"
+);
+const _: () = assert!(
+    SPACE_TO_OPEN + LARGEST_OUTCOME as u64 * SPACE_TIMES <= SPACE_RESERVE,
+    "a store that grants claims has room to be opened again and to settle one"
+);
+const _: () =
+    assert!(SPACE_LEAST_HELD <= LARGEST_OUTCOME as u64, "the least outcome is not larger than the largest");
+const _: () =
+    assert!(FILE_PATIENCE.as_millis() < PATIENCE.as_millis(), "a locked file is told before patience ends");
+const _: () = assert!(HELD_IN_MEMORY >= BATCH, "what one batch grants is in memory when it is settled");
+
+const _: () = assert!(LARGEST_OUTCOME <= BATCH_BYTES, "outcomes of the usual bound can share a statement");
+const _: () =
+    assert!(CONNECT_WITHIN.as_millis() <= PATIENCE.as_millis(), "a connection can be had within patience");
+const _: () =
+    assert!(PATIENCE.as_millis() < SESSION_TERM.as_millis(), "an outage that is sat out costs no lease");
+const _: () =
+    assert!(REPLY_WITHIN.as_millis() < MIGRATE_WITHIN.as_millis(), "a migration has longer than a command");
+const _: () = assert!(LINGER.as_millis() < PATIENCE.as_millis() / 100, "lingering is no part of patience");
+const _: () = assert!(
+    grows_within(RECONNECT_PAUSE, PATIENCE) && grows_within(BUSY_PAUSE, PATIENCE),
+    "pauses grow, and there are several within patience"
+);
+const _: () =
+    assert!(WATCH_GRACE.as_millis() < POLL_EVERY.as_millis(), "a new watch is announced before it is polled");
+const _: () =
+    assert!(64 < NOTIFY_BYTES && NOTIFY_BYTES < 8_000, "PostgreSQL takes a payload with at least one claim");
+const _: () = assert!(GRANTS_KNOWN >= BATCH * BATCHES_IN_FLIGHT, "what is being granted is remembered");
+
+/// Whether pauses grow and the longest one fits several times into `whole`.
+const fn grows_within(pauses: (Duration, Duration), whole: Duration) -> bool {
+    pauses.0.as_nanos() < pauses.1.as_nanos() && 2 * pauses.1.as_nanos() < whole.as_nanos()
+}

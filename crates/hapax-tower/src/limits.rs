@@ -22,3 +22,25 @@ pub(crate) const POINTERS: usize = 32;
 pub(crate) const PREFERRED_WAIT: Duration = Duration::from_secs(600);
 /// What a caller whose attempt failed is told to wait.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+// What the code relies on between two bounds.
+
+const _: () = assert!(TIMEOUT.as_millis() <= GIVE_UP.as_millis(), "a call outlives its caller's wait");
+const _: () = assert!(
+    GIVE_UP.as_millis() <= hapax_core::limits::DEFAULT_MAX_RUN.as_millis(),
+    "an attempt is renewed until its call is given up"
+);
+const _: () =
+    assert!(GIVE_UP.as_millis() < RETENTION.as_millis(), "an outcome is kept for longer than a call takes");
+const _: () =
+    assert!(ATTACH.as_millis() <= PREFERRED_WAIT.as_millis(), "a caller may ask for the usual wait");
+const _: () = assert!(
+    hapax_exec::limits::SPOOL_AFTER.as_millis() < RECORDING.as_millis(),
+    "an outcome is in the spool before its caller gives up"
+);
+const _: () = assert!(
+    KEPT_RESPONSE as u64 * hapax_exec::limits::SPOOL_WRITERS as u64 <= hapax_exec::limits::SPOOL_BYTES,
+    "the spool has room for the longest answers, as many as are written at once"
+);
+const _: () =
+    assert!(POINTERS <= hapax_core::limits::MAX_POINTERS_TOLD, "a mismatch lists no more than it is told");

@@ -204,3 +204,96 @@ pub(crate) mod range {
     pub(crate) const ATTEMPTS: RangeInclusive<i64> = 1..=10;
     pub(crate) const TENANT: RangeInclusive<i64> = 0..=u32::MAX as i64;
 }
+
+// What the code relies on between two bounds, also of the crates below.
+
+const _: () = assert!(
+    SETTLED_BODY_BYTES.div_ceil(3) * 4 + REASON_BYTES + NAME_BYTES < ADMIN_BODY_BYTES,
+    "the longest answer that an operator states fits into a request, in base64"
+);
+const _: () = assert!(PAGE <= hapax_core::limits::MAX_PAGE, "the usual page is a page");
+const _: () = assert!(ERASE_PAGE <= hapax_core::limits::MAX_PAGE, "what is erased at once is a page");
+const _: () = assert!(
+    ADMIN_HEADER_TIMEOUT.as_millis() + ADMIN_BODY_TIMEOUT.as_millis() < ADMIN_CONNECTION_LIFE.as_millis(),
+    "a slow request can come to its end"
+);
+const _: () = assert!(
+    LOOK_EVERY_AWAY.as_millis() <= LOOK_EVERY.as_millis(),
+    "a ledger that is away is asked more often"
+);
+const _: () = assert!(
+    hapax_store::limits::PATIENCE.as_millis() < LEDGER_ANSWERS.as_millis(),
+    "the store gives up first, and so says why"
+);
+const _: () = assert!(
+    2 * hapax_store::limits::PATIENCE.as_millis() < LEDGER_SETTLES.as_millis(),
+    "a store that tries an outcome twice gives up first"
+);
+const _: () = assert!(
+    LEDGER_ANSWERS.as_millis() + LEDGER_SETTLES.as_millis() < REMOTE_ANSWER.as_millis(),
+    "a command hears from a server whose ledger is away"
+);
+const _: () = assert!(
+    hapax_exec::limits::SPOOL_AFTER.as_millis() < hapax_store::limits::PATIENCE.as_millis(),
+    "an outcome is in the spool before the store gives it up"
+);
+const _: () = assert!(
+    hapax_store::limits::RENEWALS_PER_TERM * hapax_exec::limits::TERM_PART_LEFT
+        >= hapax_store::limits::RENEWALS_PER_TERM + hapax_exec::limits::TERM_PART_LEFT,
+    "between two renewals that came in time, work can start without another one"
+);
+const _: () = assert!(
+    hapax_store::limits::SPACE_RESERVE + hapax_store::limits::BALLAST_BYTES < DISK_WANTED,
+    "a disk is told to be short before the store refuses claims"
+);
+const _: () = assert!(FILES_NEEDED < FILES_WANTED, "a warning comes before a failure");
+const _: () = assert!(
+    DOCTOR_NOTIFY.as_millis() < DOCTOR_WAIT.as_millis(),
+    "a lost notification is told apart from a silent server"
+);
+const _: () = assert!(
+    PROBE_HEAD_START.as_millis() <= PROBE_HEAD_START_MOST.as_millis(),
+    "the head start has a least and a most"
+);
+const _: () =
+    assert!(PROBE_TIMEOUT.end().as_millis() < PROBE_TIME.as_millis(), "a probe outlives one answer");
+const _: () =
+    assert!(PROBE_LONG_KEY > hapax_core::limits::MAX_KEY_BYTES, "the key is too long for hapax, too");
+const _: () = assert!(SEAL_BYTES as u64 * 2 <= SECRET_BYTES, "a key in hex fits into its file");
+const _: () =
+    assert!(LOG_GAPS_EVERY.as_millis() > LOG_PAUSE.as_millis(), "a log is tried before its gaps are told");
+
+const _: () = assert!(within(LEASE, range::LEASE), "the default lease may be configured");
+const _: () = assert!(
+    LEASE.as_millis() == hapax_store::limits::SESSION_TERM.as_millis(),
+    "the program's lease is the store's"
+);
+const _: () = assert!(
+    range::LEASE.end().as_millis() < hapax_store::limits::SESSION_KEPT.as_millis(),
+    "the row of a session outlives the longest lease"
+);
+const _: () = assert!(
+    CLOCK_DIFFERENCE.as_millis() < LEASE.as_millis(),
+    "clocks that differ are told before a lease is in danger"
+);
+const _: () = assert!(within(INTERACTIVE, range::RETENTION), "the default class may be configured");
+const _: () =
+    assert!(within(SETTLED_RETENTION, range::RETENTION), "an operator's retention may be configured");
+const _: () = assert!(within(WINDOW, range::WINDOW), "the default window may be configured");
+const _: () = assert!(within(LEEWAY, range::LEEWAY), "the default leeway may be configured");
+const _: () = assert!(within(REMEMBER, range::REMEMBER), "the default memory may be configured");
+const _: () = assert!(within(VERIFY_TIMEOUT, range::TIMEOUT), "the default wait may be configured");
+const _: () = assert!(within(CORS_MAX_AGE, range::CORS_MAX_AGE), "the default age may be configured");
+const _: () = assert!(
+    range::TIMEOUT.end().as_millis() <= range::GIVE_UP.end().as_millis(),
+    "a `give_up` that is not shorter than any `timeout` can be configured"
+);
+const _: () = assert!(
+    range::GIVE_UP.end().as_millis() <= range::MAX_RUN.end().as_millis(),
+    "a `max_run` that is not shorter than any `give_up` can be configured"
+);
+
+/// Whether a default is within what can be configured.
+const fn within(default: Duration, range: RangeInclusive<Duration>) -> bool {
+    range.start().as_nanos() <= default.as_nanos() && default.as_nanos() <= range.end().as_nanos()
+}
