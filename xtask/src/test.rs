@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use crate::postgres::{BIN_DIR_VAR, Programs, Server, URL_VAR};
-use crate::{debian, process, tidy, workspace};
+use crate::{debian, deny, process, tidy, workspace};
 use count::{Count, Runner};
 
 /// What every test that needs a server has in its path, by convention.
@@ -32,9 +32,12 @@ fn skips() -> impl Iterator<Item = &'static str> {
     left_out().flat_map(|word| ["--skip", word])
 }
 
-/// Run every check and every test: format, clippy, each crate alone, tests on a private PostgreSQL, doc tests, tidy.
+/// Run every check and every test: format, clippy, rustdoc, dependencies, each crate alone, tests on a private PostgreSQL, doc tests, tidy.
 ///
-/// Installs what is missing (rustfmt, clippy, PostgreSQL, peers from npm and for Python), starts a private PostgreSQL on a free
+/// The dependencies' licences, sources and versions are checked; advisories are left to `cargo xtask deny`, because they need the
+/// network and change from day to day.
+///
+/// Installs what is missing (rustfmt, clippy, cargo-deny, PostgreSQL, peers from npm and for Python), starts a private PostgreSQL on a free
 /// port, and stops and deletes it at the end. The tests run with cargo-nextest where it is installed and with `cargo test` otherwise.
 /// The last line is "N passed, N failed"; the exit code is 0 only if every step passed and tests did run.
 #[derive(Debug, clap::Args)]
@@ -65,6 +68,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         all_well(&mut clippy, "mend what it names")
     });
     if !args.quick && args.runner_args.is_empty() {
+        steps.run("rustdoc", || all_well(&mut rustdoc(), "mend what it names"));
+        steps.run("dependencies", deny::check_without_advisories);
         steps.run("each crate alone", alone::check);
     }
 
@@ -88,6 +93,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         steps.run("tidy", tidy::check_checkout);
     }
     Ok(steps.finish(&count))
+}
+
+/// Every page of the documentation, with links that lead somewhere.
+fn rustdoc() -> Command {
+    let mut doc = workspace::cargo();
+    doc.args(["doc", "--workspace", "--no-deps", "--all-features"]).env("RUSTDOCFLAGS", "-D warnings");
+    doc
 }
 
 /// What tests need beside themselves.

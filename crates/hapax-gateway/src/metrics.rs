@@ -1,7 +1,7 @@
 //! What is counted (O1): the names and labels are fixed, dashboards rest on them.
 //!
 //! Tenants and projects are told apart up to a bound; the rest is counted as `_other`, so that no caller can make the set of
-//! labels grow without end. A request finds its [`Counters`] once, whatever is counted about it then.
+//! labels grow without end. A request finds its `Counters` once, whatever is counted about it then.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;

@@ -1,19 +1,19 @@
 //! The store for many instances: a PostgreSQL database (B1).
 //!
 //! `step` decides, PostgreSQL keeps. Two transitions are so frequent that SQL makes them for a whole batch at
-//! once: absent → held and held → settled ([`batch`]). Everything else locks one row, lets `step` decide and
-//! writes ([`change`]).
+//! once: absent → held and held → settled (`batch`). Everything else locks one row, lets `step` decide and
+//! writes (`change`).
 //!
 //! The store has threads with a runtime of their own, and everything is done there. Handles reach them through
-//! bounded queues, and answers come back one by one. Claims and settles have two threads ([`batch`]), each with one
-//! connection and one batch in flight; [`answer`] tells everybody what a batch came to. They are no tasks of one thread because
+//! bounded queues, and answers come back one by one. Claims and settles have two threads (`batch`), each with one
+//! connection and one batch in flight; `answer` tells everybody what a batch came to. They are no tasks of one thread because
 //! the kernel, which places whom it wakes by whoever wakes it, then kept both servers' processes on one core while the other
 //! was idle. What runs on the third thread, each with its own connection or connections:
 //!
-//! * [`desk`]: transactions for everything else, among them [`change`], [`sweep`], [`list`], journals, lanes,
+//! * `desk`: transactions for everything else, among them `change`, `sweep`, `list`, journals, lanes,
 //!   registry;
-//! * [`read`]: reading claims, many at once; [`watchers`]: notifying and listening;
-//! * [`session`]: the session's heartbeat, ahead of everything.
+//! * `read`: reading claims, many at once; `watchers`: notifying and listening;
+//! * `session`: the session's heartbeat, ahead of everything.
 //!
 //! [`guard`](guard()) is the one function that runs elsewhere: inside a transaction of the application's own
 //! (L16).
