@@ -16,6 +16,9 @@ pub const COME_BACK: Duration = Duration::from_secs(1);
 /// Before work starts, this part of the session's term must be left, or the session is renewed first (L4).
 pub const TERM_PART_LEFT: u32 = 3;
 
+/// How often a lease is renewed before its work begins: each time the process was stopped for longer than the lease lasts (L4).
+pub const RENEWALS: u32 = 4;
+
 /// How often one call asks for a grant: a spent attempt asks again, a waiter may as well (`on_release`).
 pub const ASKS: u32 = 16;
 

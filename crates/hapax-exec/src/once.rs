@@ -261,22 +261,29 @@ impl<L: Ledger> Executor<L> {
         }
     }
 
-    /// Just before the work starts: is enough of the lease left, on a clock that counts suspend? Else renew first (L4).
+    /// Just before the work starts: is enough of the lease left, on a clock that counts suspend? Else renew first, and look again:
+    /// the process may have been stopped while the answer was on its way (L4).
     ///
     /// A session that lapsed and was renewed since the claim was sent has enough left, too, but others may have acted in
     /// between: then only the ledger knows whose the claim is. Work that must be given up by now does not begin.
     async fn is_sure_of(&self, held: &mut Held<L>) -> Result<bool, Error> {
-        if held.is_out_of_time() {
-            return Ok(false);
+        for _ in 0..limits::RENEWALS {
+            if held.is_out_of_time() {
+                return Ok(false);
+            }
+            let session = self.ledger.session();
+            let unbroken = boot_time() < held.unbroken_until;
+            if unbroken && session.left >= session.term / limits::TERM_PART_LEFT {
+                return Ok(true);
+            }
+            let sent = boot_time();
+            let renewed = held.lease.report(&self.ledger, Report::Renew, Vec::new()).await;
+            match renewed.map_err(|error| held.untouched(error.into()))? {
+                Ending::Renewed { .. } => held.renewed(sent, session.term),
+                _ => return Ok(false),
+            }
         }
-        let session = self.ledger.session();
-        let unbroken = boot_time() < held.unbroken_until;
-        if unbroken && session.left >= session.term / limits::TERM_PART_LEFT {
-            return Ok(true);
-        }
-        let renewed = held.lease.report(&self.ledger, Report::Renew, Vec::new()).await;
-        let renewed = renewed.map_err(|error| held.untouched(error.into()))?;
-        Ok(matches!(renewed, Ending::Renewed { .. }))
+        Ok(false)
     }
 
     /// Reports how the work ended.
@@ -444,6 +451,11 @@ impl<L: Ledger> Held<L> {
         (!give_up.is_zero()).then(|| give_up.saturating_sub(boot_time().saturating_sub(self.asked_at)))
     }
 
+    /// The ledger has confirmed the lease. That is certain only from when it was asked for, and only until `max_run` ends.
+    fn renewed(&mut self, sent: Duration, term: Duration) {
+        self.unbroken_until = (sent + term).min(self.asked_at + self.call.terms.max_run);
+    }
+
     fn is_out_of_time(&self) -> bool {
         self.time_left().is_some_and(|left| left.is_zero())
     }
@@ -506,24 +518,50 @@ pub(crate) fn done(kept: Kept, how: How) -> Done {
     Done { value: kept.outcome, how, operation_id, keep_until }
 }
 
-/// Runs the work. A panic, or the end of its time, leaves it unknown whether the work was done.
+/// Runs the work. A panic, or the end of its time, leaves it unknown whether the work was done. Work whose time is over is not
+/// polled any more, however long the process was stopped in between.
 async fn run(
-    work: Pin<&mut impl Future<Output = std::thread::Result<Ended>>>,
+    mut work: Pin<&mut impl Future<Output = std::thread::Result<Ended>>>,
     time_left: Option<Duration>,
     given_up_as: Option<Doubt>,
 ) -> Ended {
     let ended = match time_left {
         None => work.await,
-        Some(left) => match tokio::time::timeout(left, work).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                let cause = "it took too long and was given up".into();
-                return match given_up_as {
-                    Some(doubt) => Ended::Doubt(doubt, cause),
-                    None => Ended::Unknown(cause),
-                };
+        Some(left) => {
+            let until = boot_time() + left;
+            let mut begun = false;
+            let mut clock = pin!(None);
+            let polled = std::future::poll_fn(|cx| {
+                if boot_time() >= until {
+                    return Poll::Ready(None);
+                }
+                begun = true;
+                if let Poll::Ready(ended) = work.as_mut().poll(cx) {
+                    return Poll::Ready(Some(ended));
+                }
+                if clock.is_none() {
+                    clock.set(Some(tokio::time::sleep(until.saturating_sub(boot_time()))));
+                }
+                match clock.as_mut().as_pin_mut() {
+                    Some(clock) => clock.poll(cx).map(|()| None),
+                    None => Poll::Pending,
+                }
+            });
+            let ended = polled.await;
+            match (ended, begun) {
+                (Some(ended), _) => ended,
+                (None, false) => {
+                    return Ended::NotRun("the time of the call was over before the work began".into());
+                }
+                (None, true) => {
+                    let cause = "it took too long and was given up".into();
+                    return match given_up_as {
+                        Some(doubt) => Ended::Doubt(doubt, cause),
+                        None => Ended::Unknown(cause),
+                    };
+                }
             }
-        },
+        }
     };
     ended.unwrap_or_else(|panic| Ended::Unknown(format!("the work panicked: {}", panic_message(&panic))))
 }

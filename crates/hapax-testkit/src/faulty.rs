@@ -38,6 +38,7 @@ struct Faults {
     after_claim: Mutex<Option<Meanwhile>>,
     after_peek: Mutex<Option<Meanwhile>>,
     before_report: Mutex<Option<Meanwhile>>,
+    after_report: Mutex<Option<Meanwhile>>,
 }
 
 /// What happens while somebody is not looking.
@@ -90,12 +91,12 @@ impl<L: Ledger> Faulty<L> {
         self.faults.last_reports.store(number, Ordering::SeqCst);
     }
 
-    /// Lets the session look as if its term were over, as after a suspend.
+    /// Lets the session look as if its term were over, as after a suspend, until it is renewed.
     pub fn set_no_time_left(&self, none: bool) {
         self.set_time_left(none.then_some(Duration::ZERO));
     }
 
-    /// Lets the session look as if this much of its term were left; `None`: as much as is.
+    /// Lets the session look as if this much of its term were left until it is renewed; `None`: as much as is.
     pub fn set_time_left(&self, left: Option<Duration>) {
         *lock(&self.faults.time_left) = left;
     }
@@ -125,6 +126,15 @@ impl<L: Ledger> Faulty<L> {
         Fut: Future<Output = ()> + Send + 'static,
     {
         *lock(&self.faults.before_report) = Some(Box::new(|| Box::pin(meanwhile())));
+    }
+
+    /// The next report is carried out, then this happens, and only then is it answered.
+    pub fn after_next_report<F, Fut>(&self, meanwhile: F)
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        *lock(&self.faults.after_report) = Some(Box::new(|| Box::pin(meanwhile())));
     }
 
     /// How many claims were asked for.
@@ -210,6 +220,10 @@ impl<L: Ledger> Ledger for Faulty<L> {
             return Err(Error::internal("the ledger refused a report"));
         }
         let ending = self.ledger.report(claim, epoch, report, events).await;
+        if let Ok(Ending::Renewed { .. }) = ending {
+            self.set_time_left(None);
+        }
+        happen(&self.faults.after_report).await;
         if take(&self.faults.last_reports) && self.faults.last_reports.load(Ordering::SeqCst) == 0 {
             self.set_away(true);
         }

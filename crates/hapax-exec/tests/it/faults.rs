@@ -1,5 +1,7 @@
 //! When the ledger is away or its answers get lost: L5, L13, L14, L4.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
@@ -8,6 +10,9 @@ use hapax_core::{
     Verdict, View,
 };
 use hapax_exec::{Ended, Executor, How};
+use hapax_store::Options;
+use hapax_store::memory::Memory;
+use hapax_testkit::faulty::Faulty;
 
 use crate::{Effects, call, claim_id, eventually, executor, identity};
 
@@ -157,7 +162,7 @@ async fn whoever_lost_the_lease_answers_from_the_ledger() {
     let counted = effects.clone();
     let done = executor
         .once(call("zombie"), |attempt| async move {
-            counted.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            counted.0.fetch_add(1, Ordering::SeqCst);
             // Meanwhile the claim lapses, and an operator settles it by hand.
             let (id, epoch) = (attempt.claim.unwrap(), attempt.epoch.unwrap());
             let doubt = Report::Doubt(hapax_core::Doubt::Lapsed);
@@ -187,6 +192,7 @@ async fn a_lease_with_too_little_left_is_renewed_before_anything_runs() {
     let done = executor.once(call("renewed"), effects.then(Ended::succeeded("paid"))).await.unwrap();
     assert_eq!((done.how, effects.count()), (How::Executed, 1));
     // The renewal cannot be had: then nothing runs, and the claim is given back.
+    ledger.set_no_time_left(true);
     ledger.lose_reports(1);
     let error = executor.once(call("stuck"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
     assert_eq!((error.code(), effects.count()), ("ledger-unavailable", 1));
@@ -212,7 +218,7 @@ async fn a_lease_of_which_less_than_a_third_is_left_is_renewed_although_it_lives
         let back = ledger.clone();
         let counted = effects.clone();
         let work = |_| async move {
-            counted.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            counted.0.fetch_add(1, Ordering::SeqCst);
             back.lose_reports(0);
             Ended::succeeded("paid")
         };
@@ -249,10 +255,72 @@ async fn a_session_that_lapsed_and_came_back_is_not_enough_to_begin() {
 }
 
 #[tokio::test]
+async fn a_process_that_was_stopped_after_its_lease_was_renewed_looks_again_l4() {
+    // The renewal is confirmed; before the work begins the process is stopped for longer than lease and give-up last. An operator
+    // releases the doubt without force, and another process runs the work. The first one must not begin any more.
+    let options = Options { term: Duration::from_millis(200), heartbeat: false, ..Options::default() };
+    let memory = Memory::open(options);
+    let (ledger, effects) = (Faulty::new(memory.clone()), Effects::default());
+    let executor = Executor::new(ledger.clone());
+    let give_up = Duration::from_millis(400);
+    ledger.set_no_time_left(true);
+    let counted = effects.clone();
+    ledger.after_next_report(move || async move {
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        let other = memory.join();
+        let id = claim_id("stopped");
+        let seen = other.record(id).await.unwrap().unwrap().claim.epoch;
+        let verb = hapax_core::Verb::Release { force: false };
+        let decision = hapax_core::Decision { seen, verb, actor: "ann".into(), reason: "it is dead".into() };
+        let released = other.decide(id, decision).await.unwrap();
+        assert!(matches!(released, hapax_core::Operated::Done(_)), "{released:?}");
+        let other = Executor::new(other);
+        let call = call("stopped").give_up(give_up);
+        other.once(call, counted.then(Ended::succeeded("the other's"))).await.unwrap();
+    });
+    let call = call("stopped").give_up(give_up);
+    let _ = executor.once(call, effects.then(Ended::succeeded("the late one's"))).await;
+    assert_eq!(effects.count(), 1, "the work ran twice after an unforced release");
+}
+
+#[tokio::test]
+async fn a_renewal_counts_from_when_it_was_sent_and_not_from_its_answer_l4() {
+    // The answer takes longer than the term: by then the lease has ended, and another renewal is needed.
+    let options = Options { term: Duration::from_millis(200), heartbeat: false, ..Options::default() };
+    let (ledger, effects) = (Faulty::new(Memory::open(options)), Effects::default());
+    ledger.set_no_time_left(true);
+    ledger.after_next_report(|| tokio::time::sleep(Duration::from_millis(300)));
+    let done = Executor::new(ledger.clone()).once(call("slow"), effects.then(Ended::succeeded("paid"))).await;
+    // The second renewal was in time, or was refused because the lease had been acted on; nothing began in between.
+    assert_eq!(ledger.reports(), 3, "renewed twice and settled: {done:?}");
+    assert_eq!(effects.count(), 1);
+}
+
+#[tokio::test]
+async fn work_is_not_polled_once_its_time_is_over_l8() {
+    let (executor, _) = executor();
+    let polled = Arc::new(AtomicUsize::new(0));
+    let counting = polled.clone();
+    let work = |_| {
+        std::future::poll_fn(move |cx| {
+            if counting.fetch_add(1, Ordering::SeqCst) == 0 {
+                // The thread is stopped for longer than the call has, and the work could go on at once.
+                std::thread::sleep(Duration::from_millis(60));
+                cx.waker().wake_by_ref();
+            }
+            std::task::Poll::<Ended>::Pending
+        })
+    };
+    let call = call("overslept").give_up(Duration::from_millis(50));
+    let error = executor.once(call, work).await.unwrap_err();
+    assert_eq!((error.code(), polled.load(Ordering::SeqCst)), ("outcome-unknown", 1));
+}
+
+#[tokio::test]
 async fn work_whose_time_is_over_does_not_begin() {
     let ((executor, ledger), effects) = (executor(), Effects::default());
-    ledger.after_next_claim(|| tokio::time::sleep(std::time::Duration::from_millis(30)));
-    let call = call("late").give_up(std::time::Duration::from_millis(20));
+    ledger.after_next_claim(|| tokio::time::sleep(Duration::from_millis(30)));
+    let call = call("late").give_up(Duration::from_millis(20));
     let error = executor.once(call, effects.then(Ended::succeeded("paid"))).await.unwrap_err();
     assert_eq!((error.code(), error.executed(), effects.count()), ("attempt-failed", Executed::No, 0));
 }
@@ -261,8 +329,8 @@ async fn work_whose_time_is_over_does_not_begin() {
 async fn work_whose_max_run_was_over_before_it_began_does_not_begin_l4() {
     // The session has its whole term left, but the lease ended with `max_run`, and others may have acted on that.
     let ((executor, ledger), effects) = (executor(), Effects::default());
-    ledger.after_next_claim(|| tokio::time::sleep(std::time::Duration::from_millis(30)));
-    let call = call("overrun").max_run(std::time::Duration::from_millis(20));
+    ledger.after_next_claim(|| tokio::time::sleep(Duration::from_millis(30)));
+    let call = call("overrun").max_run(Duration::from_millis(20));
     let error = executor.once(call, effects.then(Ended::succeeded("paid"))).await.unwrap_err();
     assert_eq!((error.code(), error.executed(), effects.count()), ("attempt-failed", Executed::No, 0));
 }
