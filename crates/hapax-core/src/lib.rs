@@ -3,6 +3,7 @@
 //! This crate does no I/O, asks no clock and knows no runtime: whatever it needs to know is an argument. Start with
 //! [`claim`], where [`step`] decides every transition of a claim.
 
+pub mod advice;
 pub mod claim;
 pub mod error;
 pub mod fingerprint;
@@ -19,7 +20,9 @@ pub mod port;
 pub mod registry;
 pub mod scope;
 pub mod time;
+pub mod turn;
 
+pub use advice::{Advice, Effect};
 pub use claim::{
     Answer, Ask, Change, Claim, Command, Decision, Doubt, Doubted, Ending, Grant, Now, Operated, Ran, Report,
     Rerun, SetAnswer, Sign, State, StateName, Swept, Terms, Verb, Verdict, View, step,

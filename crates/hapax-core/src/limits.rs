@@ -55,6 +55,15 @@ pub const MAX_INCARNATION: u64 = 0x7fff;
 /// How long one attempt may be renewed unless its terms say otherwise (L4).
 pub const DEFAULT_MAX_RUN: Duration = Duration::from_secs(60 * 60);
 
+/// How often one call asks for a claim: a spent attempt asks again, a waiter may as well.
+pub const ASKS: u8 = 16;
+
+/// How often a lease is renewed before its work begins: each time the process was stopped for longer than the lease lasts (L4).
+pub const RENEWALS: u8 = 4;
+
+/// Before work begins, this part of the session's term must be left, or the lease is renewed first (L4).
+pub const TERM_PART_LEFT: u32 = 3;
+
 /// How long a doubt is left alone after somebody asked and nobody knew (L6).
 pub const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
