@@ -7,10 +7,10 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use serde::Serialize;
-use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::client::Client;
+use crate::clock;
 use crate::decide;
 use crate::error::{Error, Kind, Sent};
 use crate::intent::Intent;
@@ -152,7 +152,7 @@ impl CallBuilder {
         let ends = decide::ends(self.deadline);
         let mut sent = Sent { key: key.map(|key| key.to_string()), repeatable, ..Sent::nothing() };
         loop {
-            let left = ends.saturating_duration_since(Instant::now());
+            let left = ends.saturating_duration_since(clock::now());
             sent.attempts += 1;
             let ended = self.attempt(&sent, left).await;
             let (again, told, what) = match &ended {
@@ -169,7 +169,7 @@ impl CallBuilder {
                     (error.kind() == Kind::Network, None, "no answer".to_owned())
                 }
             };
-            let left = ends.saturating_duration_since(Instant::now());
+            let left = ends.saturating_duration_since(clock::now());
             let pause = again.then(|| decide::pause(&policy, sent.attempts, told, left)).flatten();
             let Some(pause) = pause else {
                 return match ended {

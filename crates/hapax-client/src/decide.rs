@@ -1,7 +1,7 @@
 //! What an attempt's end means: is it the answer, is there another attempt, or is it an error (C2, C3, C4)? The client and the
 //! middleware ask the same questions here.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::Executed;
@@ -9,6 +9,7 @@ use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Instant;
 
 use crate::client::Plain409;
+use crate::clock;
 use crate::error::{Error, Kind};
 use crate::limits;
 use crate::policy::RetryPolicy;
@@ -67,7 +68,7 @@ pub(crate) fn is_retryable(status: StatusCode, code: Option<&str>, plain: Plain4
 
 /// When a call that begins now is over, whatever was tried until then.
 pub(crate) fn ends(deadline: Duration) -> Instant {
-    Instant::now() + deadline.min(limits::LONGEST_DEADLINE)
+    clock::now() + deadline.min(limits::LONGEST_DEADLINE)
 }
 
 /// How long to wait before the next attempt; `None` if there is none. What a server asks for goes before what was planned,
@@ -83,7 +84,7 @@ pub(crate) fn pause(
     }
     let wish = answered
         .filter(|(status, _)| matches!(status.as_u16(), 409 | 429 | 503))
-        .and_then(|(_, headers)| retry_after::read(headers, SystemTime::now()));
+        .and_then(|(_, headers)| retry_after::read(headers, clock::time_of_day()));
     let pause = wish.unwrap_or_else(|| policy.delay(attempt, fastrand::f64()));
     (pause < left).then_some(pause)
 }
@@ -124,7 +125,7 @@ pub(crate) fn error_of(
         Kind::Server => "the server failed",
         _ => "the server refused the request",
     };
-    let wish = retry_after::read(headers, SystemTime::now());
+    let wish = retry_after::read(headers, clock::time_of_day());
     let request_id = request_id(headers);
     let error =
         Error::new(kind, message).answered(status.as_u16(), said.code, request_id, body.clone(), wish);

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock;
 use crate::error::Error;
 use crate::key::IdempotencyKey;
 use crate::limits;
@@ -65,7 +66,7 @@ impl Journal {
                 return Err(Error::invalid("too many intents wait in this key journal"));
             }
             let key = IdempotencyKey::fresh();
-            let written_ms = milliseconds(SystemTime::now());
+            let written_ms = milliseconds(clock::time_of_day());
             let kept = Kept { version: 1, name: name.to_owned(), key: key.to_string(), written_ms };
             let text = serde_json::to_string(&kept).map_err(|error| Error::invalid(error.to_string()))?;
             match self.write(&file, text.as_bytes()) {
@@ -139,7 +140,7 @@ impl Intent {
     /// # }
     /// ```
     pub fn age(&self) -> Option<Duration> {
-        SystemTime::now().duration_since(self.written?).ok()
+        clock::time_of_day().duration_since(self.written?).ok()
     }
 
     /// It was done, or need not be done any more: from now on the name stands for something new.

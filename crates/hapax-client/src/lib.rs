@@ -18,6 +18,7 @@
 mod answer;
 mod call;
 mod client;
+mod clock;
 mod decide;
 mod error;
 mod intent;

@@ -17,10 +17,10 @@ use hapax_core::Executed;
 use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode};
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
-use tokio::time::Instant;
 
 use crate::call::KEY;
 use crate::client::Plain409;
+use crate::clock;
 use crate::decide;
 use crate::error::{Error, Kind, Sent};
 use crate::key::IdempotencyKey;
@@ -104,7 +104,7 @@ impl Middleware for SafeRetries {
                 Err(too_late(Sent { key, repeatable: may_repeat, attempts: attempt, showed }))
             });
             let Some(again) = again else { return answered.map(|(response, _)| response) };
-            let left = ends.saturating_duration_since(Instant::now());
+            let left = ends.saturating_duration_since(clock::now());
             let (pause, answered) = match answered {
                 Ok((response, retryable)) => {
                     let told = Some((response.status(), response.headers()));

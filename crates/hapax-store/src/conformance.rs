@@ -118,7 +118,7 @@ macro_rules! conformance_tests {
     };
     (@each $name:ident, $harness:expr; $($module:ident::$check:ident,)*) => {
         mod $name {
-            #[allow(unused_imports)]
+            #[allow(unused_imports, reason = "a harness may name nothing of its module")]
             use super::*;
             $(
                 #[test]

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod cli;
+mod clock;
 pub mod config;
 pub mod demo;
 mod limits;

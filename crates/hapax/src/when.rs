@@ -1,15 +1,17 @@
 //! Times as people and JSON write them: UTC (`2026-11-15T22:52:49.000000Z`), spans (`250ms`, `30s`, `15m`, `24h`, `7d`) and
 //! ages. The rules know only numbers; a calendar is needed where somebody reads.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use hapax_core::{Error, Retention, Timestamp};
+
+use crate::clock;
 
 const DAY: i64 = 24 * 60 * 60;
 
 /// This machine's time of day.
 pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::ZERO.after(since)
 }
 

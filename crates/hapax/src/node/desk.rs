@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use hapax_core::{Kind, Page, Timestamp};
+use hapax_core::{Kind, Page};
 use hapax_gateway::auth::api_key::{self, NewApiKey};
 use hapax_gateway::settings::Level;
 use hapax_store::Store;
 
 use crate::admin::{KeyDesk, KeyInfo, KeyLevel, KeyMade, NewKey, Reply};
+use crate::when;
 
 /// The keys in a store's registry.
 pub(crate) struct RegistryDesk {
@@ -25,11 +26,6 @@ impl RegistryDesk {
     }
 }
 
-fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
-}
-
 impl KeyDesk for RegistryDesk {
     fn create(&self, new: NewKey) -> Reply<'_, KeyMade> {
         Box::pin(async move {
@@ -41,7 +37,7 @@ impl KeyDesk for RegistryDesk {
             let NewKey { tenant, project, subject, label, expires, .. } = new;
             let label = label.unwrap_or_default();
             let new = NewApiKey { tenant, project, subject, level, expires_at: expires, label };
-            let created = api_key::create(&self.store, new, now()).await?;
+            let created = api_key::create(&self.store, new, when::now()).await?;
             Ok(KeyMade { id: created.id, key: created.key })
         })
     }
@@ -71,7 +67,7 @@ impl KeyDesk for RegistryDesk {
 
     fn revoke(&self, id: String) -> Reply<'_, bool> {
         Box::pin(async move {
-            match api_key::revoke(&self.store, &id, now()).await {
+            match api_key::revoke(&self.store, &id, when::now()).await {
                 Ok(_) => Ok(true),
                 Err(error) if error.kind() == Kind::Invalid => Ok(false),
                 Err(error) => Err(error),

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::{Certificate, Request, Url, redirect, retry};
 
 use super::answer::Answer;
-use crate::limits;
+use crate::{clock, limits};
 
 /// The header that is probed.
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -99,7 +99,7 @@ impl Client {
             builder = builder.tls_certs_only(trusted);
         }
         let http = builder.build().map_err(|error| why(&error))?;
-        let ends = Instant::now() + limits::PROBE_TIME;
+        let ends = clock::now() + limits::PROBE_TIME;
         Ok(Client {
             http,
             url,
@@ -151,14 +151,14 @@ impl Client {
     }
 
     async fn exchange(&self, request: Request) -> Got {
-        let left = self.ends.saturating_duration_since(Instant::now());
+        let left = self.ends.saturating_duration_since(clock::now());
         let taken = self.sent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sent| {
             (sent < self.at_most && !left.is_zero()).then_some(sent + 1)
         });
         if taken.is_err() {
             return Err(NoAnswer::Spent);
         }
-        let sent = Instant::now();
+        let sent = clock::now();
         match tokio::time::timeout(self.timeout.min(left), self.read(request, sent)).await {
             Ok(got) => got,
             Err(_) => Err(lost("it took too long; --timeout waits longer")),
@@ -182,7 +182,7 @@ impl Client {
             headers: std::mem::take(response.headers_mut()),
             body: body.freeze(),
             sent,
-            came: Instant::now(),
+            came: clock::now(),
         })
     }
 }

@@ -15,6 +15,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row};
 
 use super::{Check, doubts};
 use crate::cli::Failed;
+use crate::clock;
 use crate::limits;
 
 /// Why a check could not be made.
@@ -189,7 +190,7 @@ fn standby(names: &str, attached: i64, synchronous: i64) -> Check {
 }
 
 async fn clock(client: &Client) -> Result<Check, Trouble> {
-    let before = SystemTime::now();
+    let before = clock::time_of_day();
     let row = client.query_one("SELECT clock_timestamp()", &[]).await?;
     let taken = before.elapsed().unwrap_or_default();
     let theirs: SystemTime = row.try_get(0)?;
