@@ -5,18 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use hapax_core::{Error, Ledger, Registry};
-use hapax_tower::{Body, Code, Protect};
+use hapax_http::Refusal;
+use hapax_http::listener::{self, Drained, Handler, Peer, Running};
+use hapax_http::tls::Certificates;
+use hapax_tower::{Body, Protect};
 use http::{Request, Response};
 
-use crate::accept::{self, Drained, Handler, Peer, Running};
 use crate::admit::Admission;
 use crate::auth::Authenticator;
+use crate::engine;
 use crate::metrics::Metrics;
 use crate::route::Table;
 use crate::settings::Settings;
 use crate::stack::{Plan, Shared, Stack};
-use crate::tls::Certificates;
 use crate::upstream::Incoming;
 
 /// A running gateway.
@@ -30,7 +33,8 @@ pub struct Gateway<L, R> {
 impl<L: Ledger, R: Registry> Gateway<L, R> {
     /// Starts to listen and to serve. `protect` holds the claims, `registry` the API keys.
     pub async fn start(settings: Settings, protect: Protect<L>, registry: R) -> Result<Self, Error> {
-        let certificates = settings.edge.tls.as_ref().map(Certificates::load).transpose()?;
+        let certificates =
+            settings.edge.tls.as_ref().map(Certificates::load).transpose().map_err(engine::error)?;
         let auth = Arc::new(Authenticator::open(&settings.auth, registry).await?);
         let edge = settings.edge.clone();
         let protect = protect.docs(edge.docs.clone());
@@ -38,12 +42,14 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         let shared = Arc::new(Shared {
             plan: ArcSwap::from_pointee(plan),
             protect,
+            docs: edge.docs.as_str().into(),
             admission: Arc::default(),
             metrics: Arc::default(),
         });
         let tls = certificates.as_ref().map(Certificates::server_config);
         let each = shared.clone();
-        let running = accept::start(&edge, tls, move |thread| Stack::new(each.clone(), thread.tasks))?;
+        let make = move |thread: listener::Thread| Stack::new(each.clone(), thread.tasks);
+        let running = listener::start(&edge.listener(), tls, make).map_err(engine::error)?;
         Ok(Gateway { shared, address: running.address(), running: Mutex::new(Some(running)), certificates })
     }
 
@@ -69,7 +75,7 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         let table = Table::new(&settings)?;
         let auth = Arc::new(self.shared.plan.load_full().auth.reopen(&settings.auth).await?);
         if let Some(certificates) = &self.certificates {
-            certificates.reload()?;
+            certificates.reload().map_err(engine::error)?;
         }
         self.shared.plan.store(Arc::new(Plan { table, settings, auth }));
         Ok(())
@@ -106,13 +112,13 @@ impl<L: Ledger, R: Registry> Handler for Stack<L, R> {
 
     fn handle(
         self: Arc<Self>,
-        request: Request<accept::Incoming>,
+        request: Request<listener::Incoming>,
         peer: Peer,
     ) -> impl Future<Output = Response<Body<Incoming>>> + Send + 'static {
         Stack::answer_any(self, request, peer)
     }
 
-    fn refused(&self, peer: Peer, code: Code) {
-        self.note_refused(peer, code);
+    fn refuse(&self, peer: Peer, refusal: Refusal) -> Response<Bytes> {
+        Stack::refuse(self, peer, refusal)
     }
 }

@@ -3,14 +3,12 @@
 //! `stack.rs` is the path of one request, read from top to bottom. Everything it needs is in [`settings`], as meant: whoever
 //! starts a gateway has read and checked a configuration. What happens under a key is `hapax-tower`'s affair.
 
-pub mod accept;
 pub mod admit;
 pub mod auth;
 mod cors;
+mod engine;
 mod forward;
 pub mod gateway;
-mod head;
-mod http1;
 mod limits;
 pub mod metrics;
 pub mod pages;
@@ -20,11 +18,8 @@ mod recall;
 mod record;
 mod route;
 pub mod settings;
-mod socket;
 mod stack;
-pub mod tls;
-mod tunnel;
-mod upload;
-pub mod upstream;
+mod upstream;
 
 pub use gateway::Gateway;
+pub use hapax_http::tls;

@@ -6,17 +6,18 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hapax_core::Scope;
 use hapax_exec::How;
+use hapax_http::upload::{Pace, Upload};
+use hapax_http::{listener, tunnel};
 use hapax_tower::{Answered, Body, Code, Event, Problem};
 use http::{Method, Request, StatusCode, request};
 
 use crate::forward::{self, Came};
 use crate::settings::{Edge, Route};
 use crate::stack::Answer;
-use crate::upload::{Pace, Upload};
 use crate::upstream::{Connected, Failed, FailedKind, Outgoing, Pool, Reached};
-use crate::{accept, tunnel};
 
 /// How a request gets to its service.
 enum Way {
@@ -30,7 +31,7 @@ pub(crate) async fn pass(
     edge: &Edge,
     route: &Route,
     mut head: request::Parts,
-    mut body: accept::Incoming,
+    mut body: listener::Incoming,
     came: &Came,
     scope: &Scope,
     pool: Pool,
@@ -42,7 +43,7 @@ pub(crate) async fn pass(
         Some(whole) => (Outgoing::from(whole), None),
         None => {
             let pace = Pace::new();
-            (Outgoing::stream(Upload::new(body, edge, pace.clone())), Some(pace))
+            (Outgoing::stream(Upload::new(body, edge.pacing(), pace.clone())), Some(pace))
         }
     };
     if let Some(upgrade) = &upgrade {
@@ -72,7 +73,12 @@ pub(crate) async fn pass(
                 pool.send_on(connected, request).await.map(|response| response.map(Body::stream))
             }
             // Rare, and far larger than any other call.
-            Way::Upgrade(upgrade) => Box::pin(upgrade.carry_out(pool, request)).await,
+            Way::Upgrade(upgrade) => {
+                let sent = Box::pin(upgrade.carry_out(&pool, request)).await;
+                sent.map(|response| {
+                    response.map(|body| body.map_or_else(|| Body::whole(Bytes::new()), Body::stream))
+                })
+            }
         }
     };
     let sent = tokio::select! {

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hapax_core::Error;
+use hapax_http::head;
 use hapax_tower::Code;
 use http::Method;
 use matchit::Router;
 
 use crate::settings::{Route, Settings};
-use crate::{head, limits, pages};
+use crate::{limits, pages};
 
 /// What a request is for.
 #[derive(Clone, Debug)]

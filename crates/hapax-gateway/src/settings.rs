@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_core::Policy;
+use hapax_http::settings::{Listener, Pacing, Service};
 use hapax_tower::Rule;
 use http::Method;
 use ipnet::IpNet;
 
 use crate::limits;
+
+pub use hapax_http::settings::Tls;
 
 /// Everything that a gateway can be told. A reload changes it, but for what is said to stay.
 #[derive(Clone, Debug)]
@@ -70,15 +73,17 @@ pub struct Edge {
 impl Edge {
     /// The defaults, listening here.
     pub fn new(listen: SocketAddr) -> Self {
+        let Listener { listen, threads, header_timeout, idle_timeout, max_connections } =
+            Listener::new(listen);
         Edge {
             listen,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads,
             tls: None,
             drain_timeout: limits::DRAIN,
-            header_timeout: limits::HEADER_TIMEOUT,
-            body_rate: limits::BODY_RATE,
-            idle_timeout: limits::IDLE,
-            max_connections: limits::CONNECTIONS,
+            header_timeout,
+            body_rate: Pacing::default().rate,
+            idle_timeout,
+            max_connections,
             max_buffered: limits::BUFFERED,
             max_detached: limits::DETACHED,
             operations_prefix: "/operations".into(),
@@ -86,15 +91,22 @@ impl Edge {
             cors: None,
         }
     }
-}
 
-/// Files with a certificate chain and its key, both PEM. Read again on reload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificate chain.
-    pub cert: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
+    /// What the engine's listener is told.
+    pub(crate) fn listener(&self) -> Listener {
+        Listener {
+            listen: self.listen,
+            threads: self.threads,
+            header_timeout: self.header_timeout,
+            idle_timeout: self.idle_timeout,
+            max_connections: self.max_connections,
+        }
+    }
+
+    /// How slowly a body may come.
+    pub(crate) fn pacing(&self) -> Pacing {
+        Pacing { patience: self.header_timeout, rate: self.body_rate }
+    }
 }
 
 /// What browsers of other origins may do (P7).
@@ -143,19 +155,34 @@ pub struct Upstream {
 impl Upstream {
     /// The defaults, for a plain service here.
     pub fn new(name: &str, host: &str, port: u16) -> Self {
+        let service = Service::new(name, host, port);
         Upstream {
-            name: name.into(),
-            https: false,
-            host: host.into(),
+            name: service.name,
+            https: service.https,
+            host: service.host,
             port,
             base: String::new(),
             timeout: limits::TIMEOUT,
-            connect_timeout: limits::CONNECT,
+            connect_timeout: service.connect_timeout,
             key: UpstreamKey::Namespaced,
             retry: Retrying::default(),
-            max_connections: limits::UPSTREAM_CONNECTIONS,
-            idle_timeout: limits::UPSTREAM_IDLE,
-            ca: None,
+            max_connections: service.max_connections,
+            idle_timeout: service.idle_timeout,
+            ca: service.ca,
+        }
+    }
+
+    /// What the engine's pool is told.
+    pub(crate) fn service(&self) -> Service {
+        Service {
+            name: self.name.clone(),
+            https: self.https,
+            host: self.host.clone(),
+            port: self.port,
+            connect_timeout: self.connect_timeout,
+            max_connections: self.max_connections,
+            idle_timeout: self.idle_timeout,
+            ca: self.ca.clone(),
         }
     }
 }

@@ -11,6 +11,8 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use hapax_core::{Identity, Key, Ledger, Registry, Scope, View, Width};
 use hapax_exec::How;
+use hapax_http::listener::{self, Peer, Tasks};
+use hapax_http::{Refusal, head};
 use hapax_tower::answer::IGNORED;
 use hapax_tower::judge::{Said, said};
 use hapax_tower::key::{self, Found};
@@ -20,7 +22,6 @@ use http::header::{ALLOW, HeaderValue};
 use http::{Method, Request, Response, StatusCode, request};
 use http_body_util::BodyExt as _;
 
-use crate::accept::{Peer, Tasks};
 use crate::admit::{Admission, Admitted};
 use crate::auth::Authenticator;
 use crate::forward::{self, Came, Inbound};
@@ -28,7 +29,7 @@ use crate::metrics::{Counters, Metrics};
 use crate::route::{NoMatch, Table, Target};
 use crate::settings::{OnExhausted, Route, Settings, TenantLimits, Upstream};
 use crate::upstream::{Incoming, Outgoing, Pool};
-use crate::{accept, head, limits, pages, pass, read, recall};
+use crate::{engine, limits, pages, pass, read, recall};
 
 /// The answer to one request.
 pub(crate) type Answer = Answered<Incoming>;
@@ -44,6 +45,8 @@ pub(crate) struct Plan<R> {
 pub(crate) struct Shared<L, R> {
     pub(crate) plan: ArcSwap<Plan<R>>,
     pub(crate) protect: Protect<L>,
+    /// Where the pages about problem codes are.
+    pub(crate) docs: Arc<str>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -88,7 +91,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
     /// Answers one request, whatever it is.
     pub(crate) async fn answer_any(
         self: Arc<Self>,
-        request: Request<accept::Incoming>,
+        request: Request<listener::Incoming>,
         peer: Peer,
     ) -> Response<Body<Incoming>> {
         let plan = self.shared.plan.load_full();
@@ -110,15 +113,20 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         response
     }
 
-    /// Counts and logs what was refused before there was a request to answer.
-    pub(crate) fn note_refused(&self, peer: Peer, code: Code) {
-        self.shared.record_refused(peer.addr, code);
+    /// Answers what the engine refuses. What was refused before there was a request to answer is counted and logged.
+    pub(crate) fn refuse(&self, peer: Peer, refusal: Refusal) -> Response<Bytes> {
+        let panicked = refusal == Refusal::Panicked;
+        let problem = engine::problem(refusal);
+        if !panicked {
+            self.shared.record_refused(peer.addr, problem.code());
+        }
+        problem.response(&self.shared.docs)
     }
 
     async fn answer(
         &self,
         plan: &Arc<Plan<R>>,
-        request: Request<accept::Incoming>,
+        request: Request<listener::Incoming>,
         tls: bool,
         seen: &mut Seen,
     ) -> Result<Answer, Problem> {
@@ -128,7 +136,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
 
         // 1. Accept: a head that can be read in exactly one way.
         let (mut head, body) = request.into_parts();
-        let host = head::check(&mut head)?;
+        let host = head::check(&mut head).map_err(engine::problem)?;
 
         // 2. Route: exactly one, or none.
         let target = match plan.table.find(&head.method, head.uri.path()) {

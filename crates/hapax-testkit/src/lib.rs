@@ -4,6 +4,7 @@
 //! - [`faulty`]: a ledger that is away, or whose answers get lost, on command.
 //! - [`lines`]: what one test's thread logs.
 //! - [`port`]: a port that is nobody else's while no server listens on it.
+//! - [`raw`]: bare sockets, for tests that care about every byte.
 //! - [`upstream`]: a count of effects that survives the crash of everybody who causes them.
 //! - [`scenario`]: behaviour as text; the same file drives the rules alone, every store and everything above them.
 //! - [`model`]: the protocol, checked exhaustively in a small world.
@@ -16,6 +17,7 @@ pub mod faulty;
 pub mod lines;
 pub mod model;
 pub mod port;
+pub mod raw;
 pub mod scenario;
 pub mod simulation;
 pub mod upstream;

@@ -11,7 +11,7 @@ use super::tree::Tree;
 /// Who may use whom: "may use" is transitive, so only the next step down is written here.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("hapax", &["hapax-gateway", "hapax-agent", "hapax-store", "hapax-client"]),
-    ("hapax-gateway", &["hapax-tower"]),
+    ("hapax-gateway", &["hapax-tower", "hapax-http"]),
     ("hapax-tower", &["hapax-exec"]),
     ("hapax-agent", &["hapax-exec"]),
     ("hapax-exec", &["hapax-core"]),
@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hapax-client", &["hapax-core"]),
     ("hapax-testkit", &["hapax-core"]),
     ("hapax-core", &[]),
+    ("hapax-http", &[]),
 ];
 /// Who else may be used by tests.
 const TESTS_MAY_USE: &[(&str, &str)] =

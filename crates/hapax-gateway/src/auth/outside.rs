@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::Error;
+use hapax_http::tls;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Request, StatusCode, Uri};
@@ -19,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::tls;
+use crate::engine;
 
 /// Where a service is, and how much of it is put up with.
 pub(super) struct Outside {
@@ -36,7 +37,7 @@ pub(super) struct Outside {
 impl Outside {
     /// Reads the URL. The system's certificates are believed where it is `https`.
     pub(super) fn new(url: &str, longest_wait: Duration, longest_body: usize) -> Result<Self, Error> {
-        Self::with_roots(url, longest_wait, longest_body, || tls::client_config(None))
+        Self::with_roots(url, longest_wait, longest_body, || tls::client_config(None).map_err(engine::error))
     }
 
     fn with_roots(
@@ -193,7 +194,7 @@ mod tests {
         let (port, folder) = secure_server().await;
         let ask = async |host: &str, believed: bool| {
             let file = folder.path().join("cert.pem");
-            let roots = || tls::client_config(believed.then_some(file.as_path()));
+            let roots = || tls::client_config(believed.then_some(file.as_path())).map_err(engine::error);
             let url = format!("https://{host}:{port}/");
             Outside::with_roots(&url, PATIENCE, 100, roots).unwrap().get().await
         };

@@ -8,8 +8,8 @@ use hapax_exec::Executor;
 use hapax_gateway::settings::UpstreamKey;
 use hapax_store::{Options, Store};
 use hapax_testkit::faulty::Faulty;
+use hapax_testkit::raw::PATIENCE;
 
-use crate::raw::PATIENCE;
 use crate::world::{Got, Service, World, change_rule};
 
 #[tokio::test]
@@ -39,8 +39,8 @@ async fn a_retry_gets_the_first_status_line_h3() {
     for _ in 0..2 {
         let mut stream = world.connect().await;
         let request = world.request("POST /charges", &world.alice, &[("idempotency-key", "k-1")], "{}");
-        crate::raw::write(&mut stream, &request).await;
-        lines.push(crate::raw::head(&mut stream).await.lines().next().unwrap().to_owned());
+        hapax_testkit::raw::write(&mut stream, &request).await;
+        lines.push(hapax_testkit::raw::head(&mut stream).await.lines().next().unwrap().to_owned());
     }
     assert_eq!(lines, ["HTTP/1.1 201 Created"; 2], "the service itself says Whatever");
 }

@@ -1,6 +1,7 @@
 //! Callers of the whole edge that speak HTTP/2: a key's life, and what HTTP/2 could smuggle into HTTP/1.1 behind.
 
 use bytes::Bytes;
+use hapax_testkit::raw::{self, PATIENCE};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -9,7 +10,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use crate::raw::{self, PATIENCE};
 use crate::world::{World, change_rule};
 
 pub(crate) type Sender = SendRequest<Full<Bytes>>;

@@ -52,7 +52,7 @@ fn certificate(stream: &TlsStream<TcpStream>) -> Vec<u8> {
 async fn charge_over_http1(world: &World, stream: &mut TlsStream<TcpStream>, key: &str) -> String {
     let request = world.request("POST /charges", &world.alice, &[("idempotency-key", key)], "{}");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut head = crate::raw::head(stream).await;
+    let mut head = hapax_testkit::raw::head(stream).await;
     let length = head.split("content-length: ").nth(1).unwrap().lines().next().unwrap().parse().unwrap();
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.unwrap();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::raw;
+use hapax_testkit::raw;
+
 use crate::world::{World, change_rule};
 
 /// Everything that a caller could pretend to be hapax with.

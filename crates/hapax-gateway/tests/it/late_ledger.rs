@@ -73,6 +73,6 @@ async fn a_caller_waits_no_longer_for_the_ledger_than_for_the_service_h5_l14() {
             assert_eq!(again.code(), "attempt-failed", "{}", again.text());
         }
     };
-    let again = tokio::time::timeout(crate::raw::PATIENCE, again).await.expect("the key is free");
+    let again = tokio::time::timeout(hapax_testkit::raw::PATIENCE, again).await.expect("the key is free");
     assert_eq!((again.is_replay(), world.service.count()), (false, 1));
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax_gateway::settings::Upstream;
+use hapax_testkit::raw;
 use hapax_tower::{Keep, Rule};
 
-use crate::raw;
 use crate::world::{World, change_rule};
 
 const KEY: &str = "idempotency-key";

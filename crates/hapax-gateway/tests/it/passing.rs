@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_gateway::settings::{Settings, Upstream};
+use hapax_testkit::raw::{self, PATIENCE, exactly, head, rest, write};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::raw::{self, PATIENCE, exactly, head, rest, write};
 use crate::world::World;
 
 /// An edge before a service that the test plays itself.
@@ -117,7 +117,7 @@ async fn a_tunnel_whose_peer_has_vanished_comes_to_its_end_h11() {
     let clients = (world.gateway.address().port(), port(client.local_addr()));
     let services = (port(service.peer_addr()), port(service.local_addr()));
     for (local, remote) in [clients, services] {
-        crate::accept::until("the kernel looks after it", || is_watched(local, remote)).await;
+        hapax_testkit::raw::until("the kernel looks after it", || is_watched(local, remote)).await;
     }
 }
 
@@ -136,7 +136,7 @@ async fn an_answer_whose_reader_or_writer_has_vanished_comes_to_its_end_h11() {
     let clients = (world.gateway.address().port(), port(client.local_addr()));
     let services = (port(service.peer_addr()), port(service.local_addr()));
     for (local, remote) in [clients, services] {
-        crate::accept::until("the kernel looks after it", || is_watched(local, remote)).await;
+        hapax_testkit::raw::until("the kernel looks after it", || is_watched(local, remote)).await;
     }
 }
 

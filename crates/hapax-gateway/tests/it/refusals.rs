@@ -7,9 +7,9 @@ use std::time::Duration;
 use hapax_core::Policy;
 use hapax_exec::Attach;
 use hapax_gateway::settings::{Route, Settings};
+use hapax_testkit::raw;
 use hapax_tower::{Keep, Rule};
 
-use crate::raw;
 use crate::world::{Got, World, change_rule};
 
 /// Codes after which the same request may be sent again.
@@ -336,4 +336,22 @@ async fn nobody_is_told_of_a_refusal_that_was_not_kept_that_the_work_was_done_h2
         assert_eq!((&said["first_status"], &said["executed"]), (&status.into(), &executed.into()));
         assert!(!said["title"].as_str().unwrap().contains("done"), "{said}");
     }
+}
+
+#[tokio::test]
+async fn what_the_engine_cannot_read_is_a_problem_like_any_other_h2() {
+    let world = World::start().await;
+    for (bad, status, code) in [
+        ("GET / HTTP/1.1\nhost: a\n\n", 400, "request-malformed"),
+        ("GET / HTTP/1.1\r\nhost : a\r\n\r\n", 400, "request-malformed"),
+        ("hello\r\n\r\n", 400, "request-malformed"),
+        ("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip\r\n\r\n", 400, "request-malformed"),
+        (&format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}", "x".repeat(40_000)), 431, "head-too-large"),
+    ] {
+        let got = world.send(bad.to_owned()).await.unwrap();
+        assert_eq!(got.header("content-type"), Some("application/problem+json"), "{bad:?}");
+        assert_eq!(got.header("connection"), Some("close"), "{bad:?}");
+        check(&world, &got, status, code).await;
+    }
+    assert_eq!(world.service.count(), 0);
 }

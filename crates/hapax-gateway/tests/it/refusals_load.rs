@@ -11,14 +11,13 @@ use hapax_gateway::settings::Upstream;
 use hapax_store::{Options, Store};
 use hapax_testkit::faulty::Faulty;
 use hapax_testkit::port::Port;
+use hapax_testkit::raw::{self, PATIENCE, until};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::accept::until;
 use crate::edge_h2;
-use crate::raw::{self, PATIENCE};
 use crate::refusals::check;
 use crate::world::client::read_answer;
 use crate::world::{Service, World, change_rule};

@@ -82,7 +82,7 @@ async fn another_edge_on_the_same_store_hands_out_the_same_answer_l9() {
     let (here, there) = tokio::join!(first.ask("POST /raw", &first.alice, &key, "x"), waits);
     assert_eq!((here.status, here.text()), (201, "answer 1 to x".into()));
     assert_eq!(here.without_marks(), there.without_marks());
-    assert!(first.gateway.drain(crate::raw::PATIENCE).await);
+    assert!(first.gateway.drain(hapax_testkit::raw::PATIENCE).await);
     let again = second.ask("POST /raw", &first.alice, &key[..1], "x").await;
     assert_eq!((again.is_replay(), first.service.count()), (true, 1));
 }

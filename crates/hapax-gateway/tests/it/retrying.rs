@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use hapax_core::{Decision, Doubt, Filter, Inspect as _, Operated, Record, Rerun, State, StateName, Verb};
 use hapax_gateway::settings::{OnExhausted, Retrying, Upstream};
 use hapax_testkit::port::Port;
+use hapax_testkit::raw::{self, until};
 
-use crate::accept::until;
-use crate::raw;
 use crate::world::{Got, Service, World, change_rule};
 
 const KEY: &str = "idempotency-key";

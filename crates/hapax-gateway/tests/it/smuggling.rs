@@ -232,7 +232,7 @@ async fn a_body_that_lies_about_its_length_ends_nobodys_request_but_its_own_h11(
         let mut stream = world.connect().await;
         tokio::io::AsyncWriteExt::write_all(&mut stream, format!("{long}hello").as_bytes()).await.unwrap();
         tokio::io::AsyncWriteExt::shutdown(&mut stream).await.unwrap();
-        crate::raw::rest(&mut stream).await;
+        hapax_testkit::raw::rest(&mut stream).await;
         assert_eq!(world.service.count(), before, "{route}: half a body is no request");
         // What is beyond the length is read as what it is: no request.
         let keyed = [("idempotency-key", "k-short"), ("content-length", "2")];
@@ -270,11 +270,11 @@ async fn one_bad_request_in_a_pipeline_ends_it_and_the_ones_before_are_done_h11(
     let good = world.request("POST /raw", &world.alice, &[("idempotency-key", "k-1")], "hello");
     let later = world.request("POST /raw", &world.alice, &[("idempotency-key", "k-2")], "hello");
     let mut stream = world.connect().await;
-    crate::raw::write(&mut stream, &good).await;
+    hapax_testkit::raw::write(&mut stream, &good).await;
     let first = crate::world::client::read_answer(&mut stream, false).await.unwrap();
     assert_eq!(first.status, 201);
     let bad = "POST /raw HTTP/1.1\r\nhost: edge.example\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n";
-    crate::raw::write(&mut stream, &format!("{bad}{later}")).await;
-    assert!(crate::raw::rest(&mut stream).await.starts_with("HTTP/1.1 400"));
+    hapax_testkit::raw::write(&mut stream, &format!("{bad}{later}")).await;
+    assert!(hapax_testkit::raw::rest(&mut stream).await.starts_with("HTTP/1.1 400"));
     assert_eq!(world.service.count(), 1);
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use hapax_gateway::settings::{Route, Settings, Upstream};
 use hapax_testkit::port::Port;
+use hapax_testkit::raw;
 use http::Method;
 use serde_json::json;
 
-use crate::raw;
 use crate::world::{Got, World};
 
 /// Time enough for whatever happens at once, and not for what never does.

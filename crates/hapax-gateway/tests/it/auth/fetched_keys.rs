@@ -1,9 +1,9 @@
 //! Keys at a JWKS URL (A1): fetched when needed, seldom, once for many, and kept while the issuer is away.
 
+use hapax_testkit::raw::{PATIENCE, until};
+
 use super::outside::Outside;
 use super::*;
-use crate::accept::until;
-use crate::raw::PATIENCE;
 
 const PAUSE: Duration = Duration::from_secs(5);
 

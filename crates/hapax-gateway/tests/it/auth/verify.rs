@@ -2,10 +2,10 @@
 
 use hapax_gateway::settings::VerifyService;
 use hapax_testkit::port::Port;
+use hapax_testkit::raw::PATIENCE;
 
 use super::outside::Outside;
 use super::*;
-use crate::raw::PATIENCE;
 
 fn settings(service: &Outside) -> Auth {
     let verify = VerifyService {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hapax_testkit::raw::PATIENCE;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::World;
-use crate::raw::PATIENCE;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,10 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use hapax_testkit::raw::until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-
-use crate::accept::until;
 
 /// What arrived.
 #[derive(Clone, Debug)]
