@@ -19,7 +19,6 @@ use clap::{Parser, Subcommand};
 
 use crate::config::recipes::RecipeError;
 use crate::demo;
-use crate::node::RegistryDesk;
 
 /// Makes a request happen once: a retried request gets the first answer back, and the work does not run again.
 #[derive(Debug, Parser)]
@@ -112,7 +111,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Claims(command) => runtime.block_on(claims::run(command)),
-        Command::Keys(command) => runtime.block_on(keys::run(command, Some(RegistryDesk::open))),
+        Command::Keys(command) => runtime.block_on(keys::run(command)),
         Command::Retention(command) => runtime.block_on(retention::run(command)),
         Command::Doctor(args) => runtime.block_on(doctor::run(args)),
         Command::Serve(args) => runtime.block_on(serve::run(args)),

@@ -12,16 +12,16 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use hapax_core::{Error, Policy, Project, Recipe, Subject, Tenant};
-use hapax_gateway::auth::api_key;
+use hapax_gateway::auth::api_key::{self, NewApiKey};
 use hapax_gateway::settings::{Auth, Edge, Level, Route, Settings, TenantLimits, Upstream};
 use hapax_store::{Options, Store};
 use hapax_tower::Rule;
 use http::Method;
 use tokio::net::TcpListener;
 
-use crate::admin::{AdminTokens, KeyDesk as _, KeyLevel, NewKey, Role};
+use crate::admin::{AdminTokens, Role, create_key, revoke_key};
 use crate::cli::{Failed, store};
-use crate::node::{Classes, Node, Parts, RegistryDesk};
+use crate::node::{Classes, Node, Parts};
 use crate::signals::Signals;
 use service::Service;
 
@@ -109,9 +109,8 @@ pub(crate) struct Caller {
 
 /// Two subjects of one tenant, and one of another; the keys of an earlier demo stop working.
 async fn callers(store: &Store) -> Result<Vec<Caller>, Error> {
-    let desk = RegistryDesk::new(store.clone());
     for old in api_key::list(store, None, usize::MAX).await?.items.iter().filter(|key| key.label == LABEL) {
-        desk.revoke(old.id.clone()).await?;
+        revoke_key(store, &old.id).await?;
     }
     let people = [
         ("ALICE", "user:alice of the tenant acme", "acme", "user:alice"),
@@ -120,15 +119,15 @@ async fn callers(store: &Store) -> Result<Vec<Caller>, Error> {
     ];
     let mut callers = Vec::new();
     for (variable, who, tenant, subject) in people {
-        let new = NewKey {
+        let new = NewApiKey {
             tenant: Tenant::new(tenant)?,
             project: Some(Project::new("shop")?),
             subject: Subject::from_credential_text(subject)?,
-            level: KeyLevel::Project,
-            label: Some(LABEL.into()),
-            expires: None,
+            level: Level::Project,
+            label: LABEL.into(),
+            expires_at: None,
         };
-        callers.push(Caller { variable, who, key: desk.create(new).await?.key });
+        callers.push(Caller { variable, who, key: create_key(store, new).await?.key });
     }
     Ok(callers)
 }

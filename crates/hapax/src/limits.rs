@@ -3,37 +3,35 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-// The admin listener.
+// Listeners that serve an API.
 
 /// Connections at a time; further ones wait to be accepted.
-pub(crate) const ADMIN_CONNECTIONS: usize = 256;
+pub(crate) const API_CONNECTIONS: usize = 256;
 /// The longest time for the head of a request, and the longest silence between two requests.
-pub(crate) const ADMIN_HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const API_HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest head of a request, in bytes.
-pub(crate) const ADMIN_HEAD_BYTES: usize = 32 * 1024;
+pub(crate) const API_HEAD_BYTES: usize = 32 * 1024;
 /// The most header fields of a request.
-pub(crate) const ADMIN_HEAD_FIELDS: usize = 64;
+pub(crate) const API_HEAD_FIELDS: usize = 64;
 /// The longest body of a request: an answer of 1 MiB in base64, and what goes with it.
-pub(crate) const ADMIN_BODY_BYTES: usize = 2 * 1024 * 1024;
+pub(crate) const API_BODY_BYTES: usize = 2 * 1024 * 1024;
 /// The longest time for the body of a request.
-pub(crate) const ADMIN_BODY_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const API_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest life of a connection, so that one that reads nothing does not stay.
-pub(crate) const ADMIN_CONNECTION_LIFE: Duration = Duration::from_secs(5 * 60);
+pub(crate) const API_CONNECTION_LIFE: Duration = Duration::from_secs(5 * 60);
 /// How long running requests are waited for when the process ends.
-pub(crate) const ADMIN_DRAIN: Duration = Duration::from_secs(5);
+pub(crate) const API_DRAIN: Duration = Duration::from_secs(5);
 /// The pause after a connection could not be accepted, such as when no file descriptor is left.
-pub(crate) const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Tokens that one listener knows.
+pub(crate) const API_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Tokens that the admin listener knows.
 pub(crate) const ADMIN_TOKENS: usize = 64;
 
 /// Records in a page unless the question says otherwise.
 pub(crate) const PAGE: usize = 50;
 /// Claims that one request to erase a subject's answers looks at.
 pub(crate) const ERASE_PAGE: usize = 200;
-/// The longest reason of a decision, in bytes.
-pub(crate) const REASON_BYTES: usize = 1024;
-/// The longest name of somebody who decides, or label of a key, in bytes.
-pub(crate) const NAME_BYTES: usize = 128;
+// What callers are told in the API's description, too.
+pub(crate) use hapax_api::limits::{NAME_BYTES, REASON_BYTES};
 /// Header fields of an answer that an operator states.
 pub(crate) const SETTLED_FIELDS: usize = 64;
 /// The longest answer that an operator states, in bytes.
@@ -208,13 +206,13 @@ pub(crate) mod range {
 // What the code relies on between two bounds, also of the crates below.
 
 const _: () = assert!(
-    SETTLED_BODY_BYTES.div_ceil(3) * 4 + REASON_BYTES + NAME_BYTES < ADMIN_BODY_BYTES,
+    SETTLED_BODY_BYTES.div_ceil(3) * 4 + REASON_BYTES + NAME_BYTES < API_BODY_BYTES,
     "the longest answer that an operator states fits into a request, in base64"
 );
 const _: () = assert!(PAGE <= hapax_core::limits::MAX_PAGE, "the usual page is a page");
 const _: () = assert!(ERASE_PAGE <= hapax_core::limits::MAX_PAGE, "what is erased at once is a page");
 const _: () = assert!(
-    ADMIN_HEADER_TIMEOUT.as_millis() + ADMIN_BODY_TIMEOUT.as_millis() < ADMIN_CONNECTION_LIFE.as_millis(),
+    API_HEADER_TIMEOUT.as_millis() + API_BODY_TIMEOUT.as_millis() < API_CONNECTION_LIFE.as_millis(),
     "a slow request can come to its end"
 );
 const _: () = assert!(

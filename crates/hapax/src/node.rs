@@ -3,7 +3,6 @@
 //! `hapax serve` and `hapax demo` start the same node; they differ in where its settings come from and in what they print.
 
 mod answers;
-mod desk;
 mod keeping;
 mod ledger;
 mod secrets;
@@ -14,7 +13,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_core::{Identity, Retention};
 use hapax_exec::{Executor, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
@@ -24,33 +22,34 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::admin::{self, AdminState, AdminTokens, Readiness};
+use crate::admin::{self, AdminState, AdminTokens};
 use crate::cli::Failed;
+use crate::listen::connections;
 use crate::log;
 
 pub(crate) use answers::KeptAnswers;
-pub(crate) use desk::RegistryDesk;
-pub(crate) use keeping::Classes;
-use keeping::{Keeping, Known};
-use ledger::Health;
+pub use keeping::Classes;
+use keeping::Known;
+pub(crate) use keeping::{Keeping, SetTo};
+pub(crate) use ledger::Health;
 pub(crate) use secrets::{opens, secret_id};
 
 /// What a node is made of.
-pub(crate) struct Parts {
+pub struct Parts {
     /// Where outcomes go while the ledger is away (L15).
-    pub(crate) spool: PathBuf,
+    pub spool: PathBuf,
     /// What outcomes are sealed with (B9).
-    pub(crate) seal: Option<Arc<Seal>>,
+    pub seal: Option<Arc<Seal>>,
     /// What the edge does.
-    pub(crate) settings: Settings,
+    pub settings: Settings,
     /// For how long classes of outcomes are kept.
-    pub(crate) classes: Classes,
+    pub classes: Classes,
     /// The admin listener and who may use it.
-    pub(crate) admin: (SocketAddr, AdminTokens),
+    pub admin: (SocketAddr, AdminTokens),
 }
 
 /// A running node.
-pub(crate) struct Node {
+pub struct Node {
     store: Store,
     gateway: Arc<Gateway<Store, Store>>,
     admin_address: SocketAddr,
@@ -63,7 +62,7 @@ pub(crate) struct Node {
 
 impl Node {
     /// Settles what an earlier process left, before anything is accepted (L15); then listens.
-    pub(crate) async fn start(store: Store, parts: Parts) -> Result<Self, Failed> {
+    pub async fn start(store: Store, parts: Parts) -> Result<Self, Failed> {
         let (address, tokens) = parts.admin;
         let listener = TcpListener::bind(address).await.map_err(|error| {
             Failed::unavailable(format!("the admin listener cannot have {address}: {error}"))
@@ -79,9 +78,16 @@ impl Node {
         let gateway = Arc::new(Gateway::start(known.settings(), protect, store.clone()).await?);
         let keeping = Arc::new(Keeping::new(store.clone(), gateway.clone(), known));
         let health = Arc::new(Health::default());
-        let state = admin_state(&store, tokens.clone(), &gateway, parts.seal, &keeping, &health);
+        let state = AdminState {
+            store: store.clone(),
+            gateway: gateway.clone(),
+            keeping: keeping.clone(),
+            health: health.clone(),
+            answers: KeptAnswers::new(parts.seal),
+        };
+        let router = admin::router(state, tokens.clone())?;
         let (admin_stop, stopped) = oneshot::channel();
-        let admin = tokio::spawn(admin::serve(listener, state, async {
+        let admin = tokio::spawn(connections::serve(listener, router, async {
             // The node is gone: then there is nothing to serve either.
             let _ = stopped.await;
         }));
@@ -93,12 +99,12 @@ impl Node {
     }
 
     /// Where the edge listens.
-    pub(crate) fn edge(&self) -> SocketAddr {
+    pub fn edge(&self) -> SocketAddr {
         self.gateway.address()
     }
 
     /// Where operators are served.
-    pub(crate) fn admin(&self) -> SocketAddr {
+    pub fn admin(&self) -> SocketAddr {
         self.admin_address
     }
 
@@ -125,7 +131,7 @@ impl Node {
     }
 
     /// Takes nothing new, finishes what is running, and closes the store. Says whether everything came to its end.
-    pub(crate) async fn drain(self) -> Result<bool, Failed> {
+    pub async fn drain(self) -> Result<bool, Failed> {
         let within = self.drain_timeout();
         self.watching.abort();
         let _ = self.watching.await;
@@ -136,45 +142,4 @@ impl Node {
         self.store.close().await?;
         Ok(clean)
     }
-}
-
-fn admin_state(
-    store: &Store,
-    tokens: AdminTokens,
-    gateway: &Arc<Gateway<Store, Store>>,
-    seal: Option<Arc<Seal>>,
-    keeping: &Arc<Keeping>,
-    health: &Arc<Health>,
-) -> AdminState {
-    let keys = Arc::new(RegistryDesk::new(store.clone()));
-    let mut state = AdminState::new(store.clone(), tokens, keys, Arc::new(KeptAnswers::new(seal)));
-    state.retentions = keeping.clone();
-    let settings = keeping.settings();
-    let (routes, kept) = (settings.subscribe(), settings.subscribe());
-    state.retention = Arc::new(move |identity| retention(&kept.borrow(), identity));
-    state.routes = Arc::new(move || watch::routes(&routes.borrow()));
-    state.docs = settings.borrow().edge.docs.clone();
-    let counting = gateway.clone();
-    state.metrics = Arc::new(move || {
-        let metrics = counting.metrics();
-        metrics.set_log_lines_dropped(log::left_out());
-        metrics.render()
-    });
-    let (admitting, health) = (gateway.admission().clone(), health.clone());
-    state.ready = Arc::new(move || {
-        let ending = admitting.is_draining().then(|| "this instance is about to end".to_owned());
-        Readiness { reasons: ending.into_iter().chain(health.in_the_way()).collect() }
-    });
-    state
-}
-
-/// How long what somebody else than the service says about a claim is kept: as the service's own answer would be, also where the
-/// claim was opened under a former name of its operation (K6).
-fn retention(settings: &Settings, identity: &Identity) -> Retention {
-    let operation = identity.operation().as_str();
-    let rules = || settings.routes.iter().filter_map(|route| route.rule.as_ref());
-    let present = rules().find(|rule| rule.operation.as_str() == operation);
-    present
-        .or_else(|| rules().find(|rule| rule.width_under(operation).is_some()))
-        .map_or(Retention::For(crate::limits::SETTLED_RETENTION), |rule| rule.retention_of(identity.source()))
 }

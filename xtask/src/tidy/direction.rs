@@ -10,12 +10,13 @@ use super::tree::Tree;
 
 /// Who may use whom: "may use" is transitive, so only the next step down is written here.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("hapax", &["hapax-gateway", "hapax-agent", "hapax-store", "hapax-client"]),
+    ("hapax", &["hapax-gateway", "hapax-agent", "hapax-store", "hapax-api", "hapax-client"]),
     ("hapax-gateway", &["hapax-tower", "hapax-http"]),
     ("hapax-tower", &["hapax-exec"]),
     ("hapax-agent", &["hapax-exec"]),
     ("hapax-exec", &["hapax-core"]),
     ("hapax-store", &["hapax-core"]),
+    ("hapax-api", &["hapax-core"]),
     ("hapax-client", &["hapax-core"]),
     ("hapax-testkit", &["hapax-core"]),
     ("hapax-core", &[]),
@@ -180,6 +181,7 @@ mod tests {
             ("hapax-exec", "[dependencies]\nledger.workspace = true"),
             ("hapax-exec", "[dependencies]\nhapax-testkit = { path = \"t\" }"),
             ("hapax-client", "[dev-dependencies]\nhapax-gateway = { path = \"x\" }"),
+            ("hapax-api", "[dependencies]\nhapax-tower = { path = \"x\" }"),
             (
                 "hapax-tower",
                 "[target.'cfg(unix)'.dependencies]\nwhatever = { path = \"x\", package = \"hapax-store\" }",

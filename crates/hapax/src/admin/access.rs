@@ -3,35 +3,20 @@
 //! Only digests of the tokens are held. A token is compared with every known one in constant time, so that neither a
 //! prefix nor the number of a token can be found out by measuring.
 
+use std::future::{Future, ready};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
+use hapax_api::Role;
 use hapax_core::Error;
 use hapax_tower::{Code, Problem};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::request::Parts;
 
-use super::refusal::Refusal;
 use crate::limits;
-
-/// What a token allows; operating includes reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// To look.
-    Read,
-    /// To look and to decide.
-    Operate,
-}
-
-impl Role {
-    /// As it is written everywhere.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Role::Read => "read",
-            Role::Operate => "operate",
-        }
-    }
-}
+use crate::listen::mount::Authenticator;
+use crate::listen::refusal::Refusal;
 
 /// The tokens of one admin listener. Without any, only the paths that need none can be used. Clones stay the same tokens, also
 /// when they are replaced.
@@ -40,16 +25,27 @@ pub struct AdminTokens(Arc<RwLock<Arc<[Token]>>>);
 
 #[derive(Clone)]
 struct Token {
-    who: Who,
+    operator: Operator,
     digest: [u8; 32],
 }
 
 /// Whose token it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Who {
+pub(crate) struct Operator {
     /// The token's name, which the audit shows.
     pub(super) name: String,
     pub(super) role: Role,
+}
+
+impl Operator {
+    /// Refuses an operator who has less than this role.
+    pub(super) fn needs(&self, role: Role) -> Result<(), Refusal> {
+        if self.role >= role {
+            return Ok(());
+        }
+        let detail = format!("the token {:?} has the role {}; this needs {role}", self.name, self.role);
+        Err(Problem::new(Code::Forbidden).detail(detail).into())
+    }
 }
 
 impl AdminTokens {
@@ -68,7 +64,7 @@ impl AdminTokens {
         if known.len() >= limits::ADMIN_TOKENS {
             return Err(Error::invalid("there are more admin tokens than one listener takes"));
         }
-        let new = Token { who: Who { name: name.into(), role }, digest: sha256(token.as_bytes()) };
+        let new = Token { operator: Operator { name: name.into(), role }, digest: sha256(token.as_bytes()) };
         if known.iter().any(|known| known.digest == new.digest) {
             return Err(Error::invalid("two admin tokens are the same: give each its own")
                 .with_detail(format_args!("the token {name:?}")));
@@ -86,32 +82,36 @@ impl AdminTokens {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whose token this is. Looks at all of them, whichever it is.
-    fn who(&self, presented: &[u8]) -> Option<Who> {
+    /// Whose token this is. Looks at all of them, also after one was found.
+    fn operator(&self, presented: &[u8]) -> Option<Operator> {
         let presented = sha256(presented);
         let same = |token: &Token| verify_slices_are_equal(&token.digest, &presented).is_ok();
         let known = self.known();
         let found =
-            known.iter().fold(None, |found, token| if same(token) { Some(&token.who) } else { found });
+            known.iter().fold(None, |found, token| if same(token) { Some(&token.operator) } else { found });
         found.cloned()
     }
 
-    /// Lets in whoever has a token of at least this role.
-    pub(super) fn admit(&self, headers: &HeaderMap, needed: Role) -> Result<Who, Refusal> {
-        let known = bearer(headers).and_then(|token| self.who(token));
-        let who = known.ok_or_else(|| unauthenticated(self.known().is_empty()))?;
-        if who.role < needed {
-            let detail =
-                format!("the token {:?} has the role {}; this needs operate", who.name, who.role.as_str());
-            return Err(Problem::new(Code::Forbidden).detail(detail).into());
-        }
-        Ok(who)
+    fn of(&self, headers: &HeaderMap) -> Result<Operator, Refusal> {
+        let known = bearer(headers).and_then(|token| self.operator(token));
+        known.ok_or_else(|| unauthenticated(self.known().is_empty()))
+    }
+}
+
+/// An operator has a token of at least the role that is needed.
+impl Authenticator for AdminTokens {
+    type Need = Role;
+    type Caller = Operator;
+
+    fn admit(&self, request: &Parts, needs: Role) -> impl Future<Output = Result<Operator, Refusal>> + Send {
+        let known = self.of(&request.headers);
+        ready(known.and_then(|operator| operator.needs(needs).map(|()| operator)))
     }
 }
 
 impl std::fmt::Debug for AdminTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.known().iter().map(|token| &token.who)).finish()
+        f.debug_list().entries(self.known().iter().map(|token| &token.operator)).finish()
     }
 }
 
@@ -164,10 +164,10 @@ mod tests {
         let tokens = AdminTokens::default().with("ops", Role::Read, "old").unwrap();
         let elsewhere = tokens.clone();
         tokens.replace(&AdminTokens::default().with("ops", Role::Operate, "new").unwrap());
-        assert_eq!(elsewhere.who(b"old"), None);
-        assert_eq!(elsewhere.who(b"new"), Some(Who { name: "ops".into(), role: Role::Operate }));
+        assert_eq!(elsewhere.operator(b"old"), None);
+        assert_eq!(elsewhere.operator(b"new"), Some(Operator { name: "ops".into(), role: Role::Operate }));
         tokens.replace(&AdminTokens::default());
-        assert_eq!(elsewhere.who(b"new"), None);
+        assert_eq!(elsewhere.operator(b"new"), None);
     }
 
     #[test]

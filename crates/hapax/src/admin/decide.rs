@@ -3,138 +3,94 @@
 //! Every decision names the epoch that was seen and a reason. Whether it is carried out, the rules decide; where not, the
 //! operator is told what the claim is now.
 
-use std::collections::BTreeMap;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use hapax_core::{ClaimId, Decision, Epoch, Error, Inspect as _, Operated, Outcome, Record, StateName, Verb};
+use hapax_api::{
+    Claim, ConflictCode, Decide, Decided, Done, HeaderValues, Headers, Resolve, Settle, operations as op,
+};
+use hapax_core::{ClaimId, Decision, Error, Inspect as _, Operated, Outcome, Record, StateName, Verb};
+use hapax_tower::Answer;
 use hapax_tower::answer::{is_hop_by_hop, is_ours};
-use http::Response;
+use http::StatusCode;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::endpoints::{Asked, Ran, ok};
-use super::refusal::{Conflict, ConflictCode, Refusal};
-use super::{AdminState, HttpAnswer, claims, view};
+use super::access::Operator;
+use super::{AdminState, claims, view};
 use crate::limits;
+use crate::listen::mount::Asked;
+use crate::listen::refusal::{Conflict, Refusal};
 use crate::when::{now, parse_retention, utc};
 
-/// What every decision says.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Plain {
-    epoch: String,
-    reason: String,
-    #[serde(default)]
-    by: Option<String>,
+pub(super) async fn resolve(
+    state: AdminState,
+    operator: Operator,
+    asked: Asked<op::ResolveClaim>,
+) -> Result<Decided, Refusal> {
+    let Resolve { epoch, reason, by, release, force, settle } = asked.body;
+    let record = claims::find(&state, &asked.id).await?;
+    let verb = match (release, settle) {
+        (true, None) => Verb::Release { force },
+        (false, Some(_)) if force => return Err(Refusal::malformed("force belongs to release")),
+        (false, Some(settle)) => settled(&state, &record, settle)?,
+        _ => return Err(Refusal::malformed("say either \"release\": true or \"settle\": {…}")),
+    };
+    decide(&state, &operator, record, Decide { epoch, reason, by }, verb).await
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Resolving {
-    epoch: String,
-    reason: String,
-    #[serde(default)]
-    by: Option<String>,
-    #[serde(default)]
-    release: bool,
-    #[serde(default)]
-    force: bool,
-    #[serde(default)]
-    settle: Option<Settling>,
+pub(super) async fn reopen(
+    state: AdminState,
+    operator: Operator,
+    asked: Asked<op::ReopenClaim>,
+) -> Result<Decided, Refusal> {
+    plainly(&state, &operator, &asked.id, asked.body, Verb::Reopen).await
 }
 
-/// The answer that callers are to get.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Settling {
-    status: u16,
-    #[serde(default)]
-    headers: BTreeMap<String, Values>,
-    #[serde(default)]
-    body_base64: String,
-    #[serde(default)]
-    retention: Option<String>,
+pub(super) async fn purge(
+    state: AdminState,
+    operator: Operator,
+    asked: Asked<op::PurgeClaim>,
+) -> Result<Decided, Refusal> {
+    plainly(&state, &operator, &asked.id, asked.body, Verb::Purge).await
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Values {
-    One(String),
-    Many(Vec<String>),
+pub(super) async fn erase(
+    state: AdminState,
+    operator: Operator,
+    asked: Asked<op::EraseClaim>,
+) -> Result<Decided, Refusal> {
+    plainly(&state, &operator, &asked.id, asked.body, Verb::Erase).await
 }
 
-pub(super) fn resolve(state: AdminState, asked: Asked) -> Ran {
-    Box::pin(async move {
-        let resolving: Resolving = asked.json()?;
-        let record = claims::find(&state, &asked.id).await?;
-        let verb = match (resolving.release, resolving.settle) {
-            (true, None) => Verb::Release { force: resolving.force },
-            (false, Some(_)) if resolving.force => {
-                return Err(Refusal::malformed("force belongs to release"));
-            }
-            (false, Some(settling)) => settled(&state, &record, settling)?,
-            _ => return Err(Refusal::malformed("say either \"release\": true or \"settle\": {…}")),
-        };
-        let plain = Plain { epoch: resolving.epoch, reason: resolving.reason, by: resolving.by };
-        decide(&state, &asked, record, plain, verb).await
-    })
-}
-
-pub(super) fn reopen(state: AdminState, asked: Asked) -> Ran {
-    plainly(state, asked, Verb::Reopen)
-}
-
-pub(super) fn purge(state: AdminState, asked: Asked) -> Ran {
-    plainly(state, asked, Verb::Purge)
-}
-
-pub(super) fn erase(state: AdminState, asked: Asked) -> Ran {
-    plainly(state, asked, Verb::Erase)
-}
-
-fn plainly(state: AdminState, asked: Asked, verb: Verb) -> Ran {
-    Box::pin(async move {
-        let plain: Plain = asked.json()?;
-        let record = claims::find(&state, &asked.id).await?;
-        decide(&state, &asked, record, plain, verb).await
-    })
+async fn plainly(
+    state: &AdminState,
+    operator: &Operator,
+    id: &str,
+    asked: Decide,
+    verb: Verb,
+) -> Result<Decided, Refusal> {
+    decide(state, operator, claims::find(state, id).await?, asked, verb).await
 }
 
 async fn decide(
     state: &AdminState,
-    asked: &Asked,
+    operator: &Operator,
     record: Record,
-    plain: Plain,
+    asked: Decide,
     verb: Verb,
-) -> Result<Response<Bytes>, Refusal> {
-    let actor = actor(&asked.who.name, plain.by.as_deref())?;
-    let decision =
-        Decision { seen: plain.epoch.parse()?, verb, actor: actor.clone(), reason: reason(plain.reason)? };
-    let (id, word) = (record.identity.claim_id(), decision.verb.as_str());
+) -> Result<Decided, Refusal> {
+    let actor = actor(&operator.name, asked.by.as_deref())?;
+    let (seen, reason) = (asked.epoch.as_str().parse()?, reason(asked.reason)?);
+    let (id, done) = (record.identity.claim_id(), Done::from(&verb));
+    let decision = Decision { seen, verb, actor: actor.clone(), reason };
     let operated = state.store.decide(id, decision).await?;
     if let Operated::Done(epoch) = operated {
-        tracing::info!(operation_id = %record.claim.operation_id, verb = word, actor, "an operator decided");
-        return done(state, &record, id, word, epoch).await;
+        let operation_id = record.claim.operation_id;
+        tracing::info!(%operation_id, verb = done.as_str(), actor, "an operator decided");
+        let claim = as_it_is(state, id).await?;
+        return Ok(Decided { operation_id: operation_id.into(), done, epoch: epoch.map(Into::into), claim });
     }
-    Err(not_done(state, &record, id, operated, word).await?)
-}
-
-async fn done(
-    state: &AdminState,
-    record: &Record,
-    id: ClaimId,
-    word: &str,
-    epoch: Option<Epoch>,
-) -> Result<Response<Bytes>, Refusal> {
-    ok(&json!({
-        "operation_id": record.claim.operation_id.to_string(),
-        "done": word,
-        "epoch": epoch.map(|epoch| epoch.to_string()),
-        "claim": as_it_is(state, id).await?,
-    }))
+    Err(not_done(state, &record, id, operated, done).await?)
 }
 
 /// Somebody else, or time, was faster; or the rules say no.
@@ -143,7 +99,7 @@ async fn not_done(
     record: &Record,
     id: ClaimId,
     operated: Operated,
-    word: &str,
+    done: Done,
 ) -> Result<Refusal, Refusal> {
     let mut retry_after = None;
     let (code, detail) = match operated {
@@ -153,7 +109,7 @@ async fn not_done(
                 "the claim has epoch {epoch} now: somebody else decided, or it was granted again; look again"
             ),
         ),
-        Operated::NotApplicable(state) => (ConflictCode::NotApplicable, fitting(word, state)),
+        Operated::NotApplicable(state) => (ConflictCode::NotApplicable, fitting(done, state)),
         Operated::MayStillRun { until } => {
             retry_after = Some(until.since(now()));
             let until = utc(until).unwrap_or_else(|| "the end of time".into());
@@ -175,19 +131,19 @@ async fn not_done(
     Ok(Refusal::Conflict(Box::new(conflict)))
 }
 
-async fn as_it_is(state: &AdminState, id: ClaimId) -> Result<Value, Error> {
-    Ok(state.store.record(id).await?.as_ref().map(view::claim).unwrap_or(Value::Null))
+async fn as_it_is(state: &AdminState, id: ClaimId) -> Result<Option<Claim>, Error> {
+    Ok(state.store.record(id).await?.as_ref().map(view::claim))
 }
 
 /// What can be done instead.
-fn fitting(word: &str, state: StateName) -> String {
+fn fitting(done: Done, state: StateName) -> String {
     let instead = match state {
         StateName::Held => "it runs: wait until it has ended",
         StateName::Settled => "it can be reopened, purged or erased",
         StateName::InDoubt => "it can be resolved: released or settled",
         StateName::Released => "it is free already: the next request with its key runs",
     };
-    format!("{word} does not fit a claim that is {}; {instead}", state.as_str())
+    format!("{done} does not fit a claim that is {}; {instead}", state.as_str())
 }
 
 /// The token's name, and whom its user says to be.
@@ -210,10 +166,10 @@ pub(super) fn reason(reason: String) -> Result<String, Error> {
 }
 
 /// The outcome that an operator states.
-fn settled(state: &AdminState, record: &Record, settling: Settling) -> Result<Verb, Error> {
-    if !(200..=599).contains(&settling.status) {
-        return Err(Error::invalid("an answer has a status from 200 to 599"));
-    }
+fn settled(state: &AdminState, record: &Record, settling: Settle) -> Result<Verb, Error> {
+    let status =
+        StatusCode::from_u16(settling.status).ok().filter(|status| (200..=599).contains(&status.as_u16()));
+    let status = status.ok_or_else(|| Error::invalid("an answer has a status from 200 to 599"))?;
     let body = STANDARD.decode(&settling.body_base64).map_err(|error| {
         Error::invalid("body_base64 is not base64 (RFC 4648, with padding)").with_detail(error)
     })?;
@@ -227,12 +183,11 @@ fn settled(state: &AdminState, record: &Record, settling: Settling) -> Result<Ve
     }
     let retention = match &settling.retention {
         Some(text) => parse_retention(text)?,
-        None => (state.retention)(&record.identity),
+        None => state.keeping.retention_of(&record.identity),
     };
-    let answer =
-        HttpAnswer { status: settling.status, headers: headers(settling.headers)?, body: Bytes::from(body) };
-    let kept = state.answers.encode(&record.identity.claim_id(), &answer)?;
-    let outcome = if answer.status < 400 { Outcome::Succeeded(kept) } else { Outcome::Refused(kept) };
+    let answer = Answer { status, headers: headers(settling.headers)?, body: Some(Bytes::from(body)) };
+    let kept = state.answers.encode(&record.identity.claim_id(), &answer);
+    let outcome = if status.as_u16() < 400 { Outcome::Succeeded(kept) } else { Outcome::Refused(kept) };
     Ok(Verb::Settle(outcome, retention))
 }
 
@@ -241,7 +196,7 @@ fn is_kept(name: &HeaderName) -> bool {
     !is_hop_by_hop(name) && !is_ours(name) && *name != SET_COOKIE && *name != CONTENT_LENGTH
 }
 
-fn headers(stated: BTreeMap<String, Values>) -> Result<HeaderMap, Error> {
+fn headers(stated: Headers) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
     for (name, values) in stated {
         let bad = |why: &str| Error::invalid(format!("the header {name:?} cannot be kept: {why}"));
@@ -250,8 +205,8 @@ fn headers(stated: BTreeMap<String, Values>) -> Result<HeaderMap, Error> {
             return Err(bad("an answer that is handed out again does not have it"));
         }
         let values = match values {
-            Values::One(value) => vec![value],
-            Values::Many(values) => values,
+            HeaderValues::One(value) => vec![value],
+            HeaderValues::Many(values) => values,
         };
         for value in values {
             let value = HeaderValue::try_from(value).map_err(|_| bad("its value has control characters"))?;

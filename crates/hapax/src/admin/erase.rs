@@ -4,36 +4,19 @@
 //! `next`. Keys stay used up, and what was reopened stays free. What runs or is in doubt has no answer yet: it is counted, and
 //! left for another time. What cannot be read is named: nobody can say whose it is, or erase it.
 
-use bytes::Bytes;
+use hapax_api::{ErasedSubject, operations as op};
 use hapax_core::{
     Decision, Error, Filter, Inspect as _, Operated, Outcome, Project, Record, State, Subject, Tenant, Verb,
 };
 use hapax_store::Store;
-use http::Response;
-use serde::Deserialize;
-use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::AdminState;
+use super::access::Operator;
 use super::decide::{actor, reason};
-use super::endpoints::{Asked, Ran, ok};
-use super::refusal::Refusal;
-use super::view;
+use super::{AdminState, view};
 use crate::limits;
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Erasing {
-    tenant: String,
-    subject: String,
-    #[serde(default)]
-    project: Option<String>,
-    reason: String,
-    #[serde(default)]
-    by: Option<String>,
-    #[serde(default)]
-    after: Option<String>,
-}
+use crate::listen::mount::Asked;
+use crate::listen::refusal::Refusal;
 
 /// What became of the claims of one page.
 #[derive(Debug, Default)]
@@ -42,17 +25,17 @@ struct Counted {
     left: u64,
 }
 
-pub(super) fn subject(state: AdminState, asked: Asked) -> Ran {
-    Box::pin(async move { page(&state, &asked).await })
-}
-
-async fn page(state: &AdminState, asked: &Asked) -> Result<Response<Bytes>, Refusal> {
-    let erasing: Erasing = asked.json()?;
+pub(super) async fn subject(
+    state: AdminState,
+    operator: Operator,
+    asked: Asked<op::EraseSubject>,
+) -> Result<ErasedSubject, Refusal> {
+    let erasing = asked.body;
     // A slip of the pen must not look like a subject for whom nothing is kept.
     let tenant = Tenant::new(&erasing.tenant)?;
     let subject = Subject::parse(&erasing.subject)?;
     let project = erasing.project.map(Project::new).transpose()?;
-    let (actor, reason) = (actor(&asked.who.name, erasing.by.as_deref())?, reason(erasing.reason)?);
+    let (actor, reason) = (actor(&operator.name, erasing.by.as_deref())?, reason(erasing.reason)?);
     let filter = Filter {
         tenant: Some(tenant.as_str().to_owned()),
         project: project.map(|project| project.as_str().to_owned()),
@@ -68,7 +51,7 @@ async fn page(state: &AdminState, asked: &Asked) -> Result<Response<Bytes>, Refu
         "an operator erased a subject's answers"
     );
     let damaged = view::damaged(&found.damaged);
-    ok(&json!({"erased": counted.erased, "left": counted.left, "next": found.next, "damaged": damaged}))
+    Ok(ErasedSubject { erased: counted.erased, left: counted.left, next: found.next, damaged })
 }
 
 /// All at once: each waits until every other instance has forgotten the answer (B7). What was erased has another epoch and

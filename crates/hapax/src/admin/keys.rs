@@ -1,209 +1,115 @@
-//! API keys: made, listed and revoked by operators (A2).
+//! API keys: made, listed and revoked by operators (A2), over HTTP and for `hapax keys --store`.
 //!
-//! How keys are kept and checked is the gateway's affair. Here is what operators say about them, and the [`KeyDesk`] that
-//! carries it out.
+//! How keys are kept and checked is the gateway's affair.
 
-use std::future::Future;
-use std::pin::Pin;
+use hapax_api::{Key, KeyMade, Keys, KeysQuery, Level, NewKey, Revoked, operations as op};
+use hapax_core::{Error, Kind, Project, Subject, Tenant, Timestamp};
+use hapax_gateway::auth::api_key::{self, ApiKey, NewApiKey};
+use hapax_gateway::settings;
+use hapax_store::Store;
 
-use hapax_core::{Error, Page, Project, Subject, Tenant, Timestamp};
-use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
-
+use super::access::Operator;
 use super::claims::page_size;
-use super::endpoints::{Asked, Ran, answer, ok};
-use super::refusal::Refusal;
 use super::{AdminState, view};
 use crate::limits;
+use crate::listen::mount::Asked;
+use crate::listen::refusal::Refusal;
 use crate::when::{now, parse_span, parse_utc};
 
-/// What a desk answers, later.
-pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
-
-/// The registry of API keys, as operators see it.
-pub trait KeyDesk: Send + Sync {
-    /// Makes a key. It is told once and kept only as a digest.
-    fn create(&self, new: NewKey) -> Reply<'_, KeyMade>;
-
-    /// Lists keys in the order of their ids, after the given one.
-    fn list(&self, after: Option<String>, limit: usize) -> Reply<'_, Page<KeyInfo>>;
-
-    /// Revokes a key; `false` when there is none of this id.
-    fn revoke(&self, id: String) -> Reply<'_, bool>;
-}
-
-/// A key that is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewKey {
-    /// Whose.
-    pub tenant: Tenant,
-    /// In which project; without it no project's routes can be reached.
-    pub project: Option<Project>,
-    /// As whom it acts.
-    pub subject: Subject,
-    /// How far it reaches.
-    pub level: KeyLevel,
-    /// What it is for, for people.
-    pub label: Option<String>,
-    /// When it ends; without it, when it is revoked.
-    pub expires: Option<Timestamp>,
-}
-
-/// How far a key reaches (A6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KeyLevel {
-    /// Routes of its project.
-    #[default]
-    Project,
-    /// Routes of its tenant, too.
-    Tenant,
-    /// Routes of the platform, too.
-    Platform,
-}
-
-impl KeyLevel {
-    /// As it is written everywhere.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            KeyLevel::Project => "project",
-            KeyLevel::Tenant => "tenant",
-            KeyLevel::Platform => "platform",
-        }
+/// Checks a key that is asked for.
+pub(crate) fn checked(asked: &NewKey) -> Result<NewApiKey, Error> {
+    let level = asked.level.unwrap_or(Level::Project);
+    if level == Level::Project && asked.project.is_none() {
+        return Err(Error::invalid("name the project: a key of level project without one reaches nothing"));
     }
-
-    /// Reads what [`KeyLevel::as_str`] gives.
-    pub fn parse(text: &str) -> Result<Self, Error> {
-        let all = [KeyLevel::Project, KeyLevel::Tenant, KeyLevel::Platform];
-        let known = all.into_iter().find(|level| level.as_str() == text);
-        known.ok_or_else(|| Error::invalid("a key's level is project, tenant or platform"))
+    let label = asked.label.clone().unwrap_or_default();
+    if label.len() > limits::NAME_BYTES || label.chars().any(char::is_control) {
+        return Err(Error::invalid("a key's label has at most 128 printable bytes"));
     }
-}
-
-/// A key that was made.
-#[derive(Clone, PartialEq, Eq)]
-pub struct KeyMade {
-    /// Its public id, to list and revoke it by.
-    pub id: String,
-    /// The key itself.
-    pub key: String,
-}
-
-impl std::fmt::Debug for KeyMade {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeyMade").field("id", &self.id).finish_non_exhaustive()
+    let expires_at = asked.expires.as_deref().map(parse_expires).transpose()?;
+    if expires_at.is_some_and(|expires| expires <= now()) {
+        return Err(Error::invalid("the key would have expired already"));
     }
-}
-
-/// A key as it is listed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyInfo {
-    /// Its public id.
-    pub id: String,
-    /// What was asked for.
-    pub key: NewKey,
-    /// When it was made.
-    pub created: Timestamp,
-}
-
-/// What `POST /v1/keys` and `hapax keys create` say.
-#[derive(Clone, Debug, Default, Deserialize, serde::Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Asking {
-    /// Whose.
-    pub tenant: String,
-    /// In which project.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<String>,
-    /// As whom: `service:ci`.
-    pub subject: String,
-    /// How far it reaches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<String>,
-    /// What it is for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-    /// A time in UTC, or a span from now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires: Option<String>,
-}
-
-impl Asking {
-    /// Checks it.
-    pub fn checked(self) -> Result<NewKey, Error> {
-        let level = self.level.as_deref().map(KeyLevel::parse).transpose()?.unwrap_or_default();
-        if level == KeyLevel::Project && self.project.is_none() {
-            return Err(Error::invalid(
-                "name the project: a key of level project without one reaches nothing",
-            ));
-        }
-        let label = self.label.as_ref();
-        if label.is_some_and(|label| label.len() > limits::NAME_BYTES || label.chars().any(char::is_control))
-        {
-            return Err(Error::invalid("a key's label has at most 128 printable bytes"));
-        }
-        let expires = self.expires.as_deref().map(parse_expires).transpose()?;
-        if expires.is_some_and(|expires| expires <= now()) {
-            return Err(Error::invalid("the key would have expired already"));
-        }
-        Ok(NewKey {
-            tenant: Tenant::new(self.tenant)?,
-            project: self.project.map(Project::new).transpose()?,
-            subject: Subject::from_credential_text(&self.subject)?,
-            level,
-            label: self.label,
-            expires,
-        })
-    }
+    Ok(NewApiKey {
+        tenant: Tenant::new(&asked.tenant)?,
+        project: asked.project.as_ref().map(Project::new).transpose()?,
+        subject: Subject::from_credential_text(&asked.subject)?,
+        level: match level {
+            Level::Project => settings::Level::Project,
+            Level::Tenant => settings::Level::Tenant,
+            Level::Platform => settings::Level::Platform,
+        },
+        expires_at,
+        label,
+    })
 }
 
 fn parse_expires(text: &str) -> Result<Timestamp, Error> {
     if text.ends_with('Z') { parse_utc(text) } else { parse_span(text).map(|span| now().after(span)) }
 }
 
-/// A key as JSON.
-pub(crate) fn info(info: &KeyInfo) -> Value {
-    json!({
-        "id": info.id,
-        "tenant": info.key.tenant.as_str(),
-        "project": info.key.project.as_ref().map(Project::as_str),
-        "subject": info.key.subject.as_str(),
-        "level": info.key.level.as_str(),
-        "label": info.key.label,
-        "created_at": view::time(Some(info.created)),
-        "expires_at": view::time(info.key.expires),
-    })
+/// Makes a key. It is told once and kept only as a digest.
+pub(crate) async fn create(store: &Store, new: NewApiKey) -> Result<KeyMade, Error> {
+    let created = api_key::create(store, new, now()).await?;
+    Ok(KeyMade { id: created.id, key: created.key })
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Pages {
-    limit: Option<usize>,
-    after: Option<String>,
+/// One page of the keys that were not revoked.
+pub(crate) async fn page(store: &Store, query: &KeysQuery) -> Result<Keys, Error> {
+    let page = api_key::list(store, query.after.as_deref(), page_size(query.limit)?).await?;
+    let in_use = page.items.into_iter().filter(|key| key.revoked_at.is_none());
+    Ok(Keys { keys: in_use.map(shown).collect(), next: page.next })
 }
 
-pub(super) fn get_list(state: AdminState, asked: Asked) -> Ran {
-    Box::pin(async move {
-        let pages: Pages = asked.query()?;
-        let page = state.keys.list(pages.after, page_size(pages.limit)?).await?;
-        let keys: Vec<_> = page.items.iter().map(info).collect();
-        ok(&json!({"keys": keys, "next": page.next}))
-    })
+/// Revokes a key; `false` when there is none of this id. Said again, it is revoked still.
+pub(crate) async fn revoke(store: &Store, id: &str) -> Result<bool, Error> {
+    match api_key::revoke(store, id, now()).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == Kind::Invalid => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
-pub(super) fn create(state: AdminState, asked: Asked) -> Ran {
-    Box::pin(async move {
-        let asking: Asking = asked.json()?;
-        let made = state.keys.create(asking.checked()?).await?;
-        answer(StatusCode::CREATED, &json!({"id": made.id, "key": made.key}))
-    })
+fn shown(key: ApiKey) -> Key {
+    Key {
+        id: key.id,
+        tenant: key.tenant.as_str().to_owned(),
+        project: key.project.map(|project| project.as_str().to_owned()),
+        subject: key.subject.as_str().to_owned(),
+        level: match key.level {
+            settings::Level::Project => Level::Project,
+            settings::Level::Tenant => Level::Tenant,
+            settings::Level::Platform => Level::Platform,
+        },
+        label: Some(key.label).filter(|label| !label.is_empty()),
+        created_at: view::time(key.created_at),
+        expires_at: key.expires_at.and_then(view::moment),
+    }
 }
 
-pub(super) fn revoke(state: AdminState, asked: Asked) -> Ran {
-    Box::pin(async move {
-        match state.keys.revoke(asked.id.clone()).await? {
-            true => ok(&json!({"id": asked.id, "revoked": true})),
-            false => Err(Refusal::not_found(format!("there is no key {}", asked.id))),
-        }
-    })
+pub(super) async fn get_list(
+    state: AdminState,
+    _: Operator,
+    asked: Asked<op::ListKeys>,
+) -> Result<Keys, Refusal> {
+    Ok(page(&state.store, &asked.query).await?)
+}
+
+pub(super) async fn post(
+    state: AdminState,
+    _: Operator,
+    asked: Asked<op::CreateKey>,
+) -> Result<KeyMade, Refusal> {
+    Ok(create(&state.store, checked(&asked.body)?).await?)
+}
+
+pub(super) async fn delete(
+    state: AdminState,
+    _: Operator,
+    asked: Asked<op::RevokeKey>,
+) -> Result<Revoked, Refusal> {
+    match revoke(&state.store, &asked.id).await? {
+        true => Ok(Revoked { id: asked.id, revoked: true }),
+        false => Err(Refusal::not_found(format!("there is no key {}", asked.id))),
+    }
 }

@@ -8,14 +8,14 @@ mod erase;
 mod source;
 mod tell;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args as ClapArgs, Subcommand};
+use hapax_api::{Claims, ClaimsQuery, CountsQuery, State, Time, operations as op};
 use hapax_core::OperationId;
 use hapax_core::limits::MAX_PAGE;
-use serde_json::{Value, json};
 
 use super::remote::Server;
 use super::{Failed, say};
-use crate::admin::Which;
 use crate::limits;
 use source::Source;
 
@@ -80,8 +80,8 @@ pub(crate) struct List {
     #[arg(long)]
     key: Option<String>,
     /// Only in this state.
-    #[arg(long, value_parser = ["held", "settled", "in_doubt", "released"])]
-    state: Option<String>,
+    #[arg(long, value_parser = PossibleValuesParser::new(State::ALL.iter().map(|state| state.as_str())).try_map(|text| text.parse::<State>()))]
+    state: Option<State>,
     /// Only first granted before this time, such as 2026-11-15T22:52:49Z.
     #[arg(long, value_name = "TIME")]
     opened_before: Option<String>,
@@ -126,22 +126,15 @@ pub(crate) async fn run(command: Command) -> Result<(), Failed> {
         Command::Show(show) => show.run().await,
         Command::Count(count) => count.run().await,
         Command::Resolve(resolve) => resolve.run().await,
-        Command::Reopen(plain) => plain.run("reopen").await,
-        Command::Purge(plain) => plain.run("purge").await,
+        Command::Reopen(plain) => plain.run::<op::ReopenClaim>().await,
+        Command::Purge(plain) => plain.run::<op::PurgeClaim>().await,
         Command::Erase(erase) => erase.run().await,
     }
 }
 
 /// An operation id. What is none is told here: as a part of a path it would ask for something else.
-fn checked(id: &str) -> Result<String, Failed> {
-    Ok(id.parse::<OperationId>()?.to_string())
-}
-
-impl Shelf {
-    fn which(self) -> Which {
-        let Shelf { tenant, project, operation } = self;
-        Which { tenant, project, operation, ..Which::default() }
-    }
+fn checked(id: &str) -> Result<OperationId, Failed> {
+    Ok(id.parse()?)
 }
 
 impl List {
@@ -149,58 +142,54 @@ impl List {
         if self.limit == 0 {
             return Err(Failed::misuse("--limit 0 lists nothing"));
         }
-        let which = Which {
+        let Shelf { tenant, project, operation } = self.shelf;
+        let query = ClaimsQuery {
+            tenant,
+            project,
+            operation,
             subject: self.subject,
             key: self.key,
             state: self.state,
-            opened_before: self.opened_before,
+            opened_before: self.opened_before.map(Time::from),
             age: self.age,
+            limit: None,
             after: self.after,
-            ..self.shelf.which()
         };
         let source = Source::open(&self.place.server, self.place.store.as_deref()).await?;
-        let Gathered { claims, damaged, next } = gathered(&source, which.clone(), self.limit).await?;
+        let found = gathered(&source, query.clone(), self.limit).await?;
         source.close().await?;
         match self.place.json {
-            true => say::json(&json!({"claims": claims, "next": next, "damaged": damaged})),
+            true => say::json(&found),
             false => {
-                tell::list(&claims, next.as_deref(), &which)?;
-                tell::damaged(&damaged);
+                tell::list(&found, &query)?;
+                tell::damaged(&found.damaged);
                 Ok(())
             }
         }
     }
 }
 
-/// What a listing came to.
-struct Gathered {
-    claims: Vec<Value>,
-    damaged: Vec<Value>,
-    next: Option<String>,
-}
-
 /// Pages until there are enough claims, or no more. A page may be empty and still have a next one.
-async fn gathered(source: &Source, mut which: Which, limit: usize) -> Result<Gathered, Failed> {
-    let (mut claims, mut damaged) = (Vec::new(), Vec::new());
+async fn gathered(source: &Source, mut query: ClaimsQuery, limit: usize) -> Result<Claims, Failed> {
+    let mut all = Claims::default();
     for _ in 0..limits::REMOTE_PAGES {
-        which.limit = Some((limit - claims.len()).min(MAX_PAGE));
-        let mut page = source.list(&which).await?;
-        if let Value::Array(more) = page["claims"].take() {
-            claims.extend(more);
-        }
-        damaged.extend(tell::take_damaged(&mut page));
-        which.after = page["next"].as_str().map(str::to_owned);
-        if which.after.is_none() || claims.len() >= limit {
+        query.limit = Some((limit - all.claims.len()).min(MAX_PAGE));
+        let page = source.list(&query).await?;
+        all.claims.extend(page.claims);
+        all.damaged.extend(page.damaged);
+        query.after = page.next;
+        if query.after.is_none() || all.claims.len() >= limit {
             break;
         }
     }
-    Ok(Gathered { claims, damaged, next: which.after })
+    all.next = query.after;
+    Ok(all)
 }
 
 impl Show {
     async fn run(self) -> Result<(), Failed> {
         let source = Source::open(&self.place.server, self.place.store.as_deref()).await?;
-        let claim = source.show(&checked(&self.operation_id)?, self.outcome).await?;
+        let claim = source.show(checked(&self.operation_id)?, self.outcome).await?;
         source.close().await?;
         match self.place.json {
             true => say::json(&claim),
@@ -211,8 +200,9 @@ impl Show {
 
 impl Count {
     async fn run(self) -> Result<(), Failed> {
+        let Shelf { tenant, project, operation } = self.shelf;
         let source = Source::open(&self.place.server, self.place.store.as_deref()).await?;
-        let counts = source.count(&self.shelf.which()).await?;
+        let counts = source.count(&CountsQuery { tenant, project, operation }).await?;
         source.close().await?;
         match self.place.json {
             true => say::json(&counts),

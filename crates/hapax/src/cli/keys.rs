@@ -1,18 +1,14 @@
 //! `hapax keys`: make, list and revoke API keys (A2, M2), through a server or directly in a store that none has open.
 
-use std::sync::Arc;
-
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args as ClapArgs, Subcommand};
+use hapax_api::{Keys, KeysQuery, Level, NewKey, Nothing, Revoked, operations as op};
 use hapax_store::{Lifecycle as _, Store};
-use serde_json::{Value, json};
 
-use super::remote::{Remote, Server, encoded};
+use super::remote::{Remote, Server};
 use super::{Failed, say, store};
-use crate::admin::{Asking, KeyDesk, key_json};
+use crate::admin;
 use crate::limits;
-
-/// How a store's keys are reached; who keeps keys gives it.
-pub(crate) type OpenDesk = fn(Store) -> Arc<dyn KeyDesk>;
 
 /// What can be done with keys.
 #[derive(Debug, Subcommand)]
@@ -51,8 +47,8 @@ pub(crate) struct Create {
     #[arg(long)]
     subject: String,
     /// How far it reaches.
-    #[arg(long, value_parser = ["project", "tenant", "platform"])]
-    level: Option<String>,
+    #[arg(long, value_parser = PossibleValuesParser::new(Level::ALL.iter().map(|level| level.as_str())).try_map(|text| text.parse::<Level>()))]
+    level: Option<Level>,
     /// What it is for.
     #[arg(long)]
     label: Option<String>,
@@ -86,11 +82,11 @@ pub(crate) struct Revoke {
 }
 
 /// Runs `hapax keys`.
-pub(crate) async fn run(command: Command, open: Option<OpenDesk>) -> Result<(), Failed> {
+pub(crate) async fn run(command: Command) -> Result<(), Failed> {
     match command {
-        Command::Create(create) => create.run(open).await,
-        Command::List(list) => list.run(open).await,
-        Command::Revoke(revoke) => revoke.run(open).await,
+        Command::Create(create) => create.run().await,
+        Command::List(list) => list.run().await,
+        Command::Revoke(revoke) => revoke.run().await,
     }
 }
 
@@ -106,17 +102,14 @@ enum Access {
 }
 
 /// Where keys are reached.
-enum Desk {
+enum Source {
     Server(Remote),
-    Store(Store, Arc<dyn KeyDesk>),
+    Store(Store),
 }
 
 impl Place {
-    async fn open(&self, open: Option<OpenDesk>, access: Access) -> Result<Desk, Failed> {
-        let Some(url) = &self.store else { return Remote::new(&self.server).map(Desk::Server) };
-        let Some(open) = open else {
-            return Err(Failed::misuse("this hapax reaches keys through a server only: leave --store out"));
-        };
+    async fn open(&self, access: Access) -> Result<Source, Failed> {
+        let Some(url) = &self.store else { return Remote::new(&self.server).map(Source::Server) };
         if url == "memory:" {
             return Err(Failed::misuse("a memory store forgets the key when this command ends: use --admin"));
         }
@@ -127,80 +120,53 @@ impl Place {
             Access::Look | Access::Change => store::open_named(url, false).await,
             Access::Make => store::open_named(url, true).await,
         }?;
-        Ok(Desk::Store(store.clone(), open(store)))
+        Ok(Source::Store(store))
     }
 }
 
-impl Desk {
+impl Source {
     /// Pages until there are enough keys, or no more. A page may be empty and still have a next one.
-    async fn gathered(
-        &self,
-        mut after: Option<String>,
-        limit: usize,
-    ) -> Result<(Vec<Value>, Option<String>), Failed> {
-        let mut keys = Vec::new();
+    async fn gathered(&self, after: Option<String>, limit: usize) -> Result<Keys, Failed> {
+        let mut all = Keys { keys: Vec::new(), next: after };
         for _ in 0..limits::REMOTE_PAGES {
-            let (more, next) = self.page(after, limit - keys.len()).await?;
-            keys.extend(more);
-            after = next;
-            if after.is_none() || keys.len() >= limit {
+            let query = KeysQuery { limit: Some(limit - all.keys.len()), after: all.next.take() };
+            let page = match self {
+                Source::Server(remote) => remote.call::<op::ListKeys>("", &query, &Nothing {}).await?,
+                Source::Store(store) => admin::keys_page(store, &query).await?,
+            };
+            all.keys.extend(page.keys);
+            all.next = page.next;
+            if all.next.is_none() || all.keys.len() >= limit {
                 break;
             }
         }
-        Ok((keys, after))
-    }
-
-    async fn page(
-        &self,
-        after: Option<String>,
-        limit: usize,
-    ) -> Result<(Vec<Value>, Option<String>), Failed> {
-        match self {
-            Desk::Server(remote) => {
-                let mut query = vec![("limit", limit.to_string())];
-                query.extend(after.map(|after| ("after", after)));
-                let mut page = remote.get("/v1/keys", &query, &["keys", "next"]).await?;
-                let next = page["next"].as_str().map(str::to_owned);
-                let keys = match page["keys"].take() {
-                    Value::Array(keys) => keys,
-                    _ => Vec::new(),
-                };
-                Ok((keys, next))
-            }
-            Desk::Store(_, keys) => {
-                let page = keys.list(after, limit).await?;
-                Ok((page.items.iter().map(key_json).collect(), page.next))
-            }
-        }
+        Ok(all)
     }
 
     async fn close(self) -> Result<(), Failed> {
         match self {
-            Desk::Store(store, _) => Ok(store.close().await?),
-            Desk::Server(_) => Ok(()),
+            Source::Store(store) => Ok(store.close().await?),
+            Source::Server(_) => Ok(()),
         }
     }
 }
 
 impl Create {
-    async fn run(self, open: Option<OpenDesk>) -> Result<(), Failed> {
+    async fn run(self) -> Result<(), Failed> {
         let Create { tenant, project, subject, level, label, expires, place } = self;
-        let asking = Asking { tenant, project, subject, level, label, expires };
+        let asked = NewKey { tenant, project, subject, level, label, expires };
         // Before anything is asked: a mistake is told the same way whether or not a server is there.
-        let new = asking.clone().checked()?;
-        let desk = place.open(open, Access::Make).await?;
-        let made = match &desk {
-            Desk::Server(remote) => remote.post("/v1/keys", &json!(asking), &["id", "key"]).await?,
-            Desk::Store(_, keys) => {
-                let made = keys.create(new).await?;
-                json!({"id": made.id, "key": made.key})
-            }
+        let new = admin::checked_key(&asked)?;
+        let source = place.open(Access::Make).await?;
+        let made = match &source {
+            Source::Server(remote) => remote.call::<op::CreateKey>("", &Nothing {}, &asked).await?,
+            Source::Store(store) => admin::create_key(store, new).await?,
         };
-        desk.close().await?;
-        let id = say::text(&made, "id");
+        source.close().await?;
+        let id = &made.id;
         let told = match place.json {
             true => say::json(&made),
-            false => say::data(say::text(&made, "key")),
+            false => say::data(&made.key),
         };
         told.map_err(|failed| {
             failed
@@ -214,14 +180,13 @@ impl Create {
 }
 
 impl List {
-    async fn run(self, open: Option<OpenDesk>) -> Result<(), Failed> {
+    async fn run(self) -> Result<(), Failed> {
         if !(1..=hapax_core::limits::MAX_PAGE).contains(&self.limit) {
             return Err(Failed::misuse("--limit takes 1 to 1000"));
         }
-        let desk = self.place.open(open, Access::Look).await?;
-        let (keys, next) = desk.gathered(self.after.clone(), self.limit).await?;
-        let page = json!({"keys": keys, "next": next});
-        desk.close().await?;
+        let source = self.place.open(Access::Look).await?;
+        let page = source.gathered(self.after.clone(), self.limit).await?;
+        source.close().await?;
         match self.place.json {
             true => say::json(&page),
             false => tell(&page, self.after.as_deref()),
@@ -229,21 +194,29 @@ impl List {
     }
 }
 
-fn tell(page: &Value, after: Option<&str>) -> Result<(), Failed> {
-    let names = ["id", "tenant", "project", "subject", "level", "expires_at", "label"];
-    let keys = page["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if let (true, Some(after)) = (keys.is_empty(), after) {
+fn tell(page: &Keys, after: Option<&str>) -> Result<(), Failed> {
+    if let (true, Some(after)) = (page.keys.is_empty(), after) {
         say::note(format!("no keys after {}", say::clean(after)));
         return Ok(());
     }
-    if keys.is_empty() {
+    if page.keys.is_empty() {
         say::note("no keys yet; `hapax keys create --tenant T --project P --subject service:ci` makes one");
         return Ok(());
     }
-    let rows: Vec<_> =
-        keys.iter().map(|key| names.iter().map(|name| say::text(key, name)).collect()).collect();
+    let rows = page.keys.iter().map(|key| {
+        vec![
+            key.id.clone(),
+            key.tenant.clone(),
+            key.project.clone().unwrap_or_default(),
+            key.subject.clone(),
+            key.level.to_string(),
+            key.expires_at.as_ref().map(ToString::to_string).unwrap_or_default(),
+            key.label.clone().unwrap_or_default(),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
     say::data(say::table(&["ID", "TENANT", "PROJECT", "SUBJECT", "LEVEL", "EXPIRES", "LABEL"], &rows))?;
-    if let Some(next) = page["next"].as_str() {
+    if let Some(next) = &page.next {
         say::note(format!("there are more: --after {next}"));
     }
     Ok(())
@@ -255,23 +228,23 @@ fn id_of(text: &str) -> &str {
 }
 
 impl Revoke {
-    async fn run(mut self, open: Option<OpenDesk>) -> Result<(), Failed> {
+    async fn run(mut self) -> Result<(), Failed> {
         self.id.truncate(id_of(&self.id).len());
         if self.id.is_empty() {
             return Err(Failed::misuse("name the key by its id, as `hapax keys list` shows it"));
         }
-        let desk = self.place.open(open, Access::Change).await?;
-        let revoked = match &desk {
-            Desk::Server(remote) => {
-                remote.delete(&format!("/v1/keys/{}", encoded(&self.id)), &[], &["id", "revoked"]).await?
+        let source = self.place.open(Access::Change).await?;
+        let revoked = match &source {
+            Source::Server(remote) => {
+                remote.call::<op::RevokeKey>(&self.id, &Nothing {}, &Nothing {}).await?
             }
-            Desk::Store(_, keys) => match keys.revoke(self.id.clone()).await? {
-                true => json!({"id": self.id, "revoked": true}),
-                false => json!({"id": self.id, "revoked": false}),
-            },
+            Source::Store(store) => {
+                let revoked = admin::revoke_key(store, &self.id).await?;
+                Revoked { id: self.id.clone(), revoked }
+            }
         };
-        desk.close().await?;
-        if revoked["revoked"] == false {
+        source.close().await?;
+        if !revoked.revoked {
             return Err(Failed::no(format!("there is no key {}", self.id)));
         }
         let told = match self.place.json {
@@ -289,7 +262,6 @@ mod tests {
     use hapax_store::embedded::Embedded;
 
     use super::*;
-    use crate::admin::tests::NoKeys;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -297,12 +269,8 @@ mod tests {
         command: Command,
     }
 
-    async fn list(store: &str, open: Option<OpenDesk>) -> Result<(), Failed> {
-        run(Line::parse_from(["keys", "list", "--store", store]).command, open).await
-    }
-
-    fn desk(_: Store) -> Arc<dyn KeyDesk> {
-        Arc::new(NoKeys)
+    async fn list(store: &str) -> Result<(), Failed> {
+        run(Line::parse_from(["keys", "list", "--store", store]).command).await
     }
 
     #[tokio::test]
@@ -310,15 +278,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("embedded:{}", folder.path().display());
         drop(Embedded::open(folder.path(), Options::default()).unwrap());
-        list(&url, Some(desk)).await.unwrap();
-        list(&url, Some(desk)).await.unwrap();
+        list(&url).await.unwrap();
+        list(&url).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_store_that_a_server_has_open_is_left_to_the_server_b8() {
         let folder = tempfile::tempdir().unwrap();
         let _server = Embedded::open(folder.path(), Options::default()).unwrap();
-        let failed = list(&format!("embedded:{}", folder.path().display()), Some(desk)).await.unwrap_err();
+        let failed = list(&format!("embedded:{}", folder.path().display())).await.unwrap_err();
         assert_eq!(failed.code, 3);
         assert!(
             failed.message.contains("another process") && failed.message.contains("--admin"),
@@ -328,7 +296,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_that_would_forget_the_key_is_refused_b1() {
-        assert_eq!(list("memory:", Some(desk)).await.unwrap_err().code, 2);
-        assert_eq!(list("sqlite:x", Some(desk)).await.unwrap_err().code, 2);
+        assert_eq!(list("memory:").await.unwrap_err().code, 2);
+        assert_eq!(list("sqlite:x").await.unwrap_err().code, 2);
     }
 }

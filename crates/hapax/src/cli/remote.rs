@@ -5,18 +5,21 @@
 
 use bytes::Bytes;
 use clap::Args as ClapArgs;
+use hapax_api::{Method, Operation, Problem};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{Method, Request, Uri};
+use http::{Request, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Failed;
-use crate::admin::LISTENER;
 use crate::limits;
+use crate::listen::mount::LISTENER;
 
 /// The environment variable with the token.
 pub(crate) const TOKEN: &str = "HAPAX_ADMIN_TOKEN";
@@ -69,58 +72,48 @@ impl Remote {
         })
     }
 
-    /// Asks with a query. What is answered has the members that are named last; so it is below.
-    pub(crate) async fn get(
+    /// Calls an operation. The variable part of its path is given first; empty where it has none. What is answered has all
+    /// that the operation promises.
+    pub(crate) async fn call<O>(
         &self,
-        path: &str,
-        query: &[(&str, String)],
-        promised: &[&str],
-    ) -> Result<Value, Failed> {
-        self.call(Method::GET, &asking(path, query), None, promised).await
+        id: &str,
+        query: &O::Query,
+        body: &O::Body,
+    ) -> Result<O::Answer, Failed>
+    where
+        O: Operation,
+        O::Answer: DeserializeOwned,
+    {
+        let path = path(O::PATH, id, query)?;
+        let body = match O::METHOD {
+            Method::Post => serde_json::to_vec(body).map_err(|error| unsendable(&error))?,
+            Method::Get | Method::Delete => Vec::new(),
+        };
+        let Answered { status, ours, bytes } = self.ask(O::METHOD.as_str(), &path, body).await?;
+        match status {
+            200..300 if ours => serde_json::from_slice(&bytes).map_err(|_| self.stranger(status)),
+            200..300 => Err(self.stranger(status)),
+            _ => match serde_json::from_slice::<Problem>(&bytes) {
+                Ok(problem) if ours => Err(self.refused(status, problem)),
+                _ => Err(self.stranger(status)),
+            },
+        }
     }
 
-    /// Sends JSON.
-    pub(crate) async fn post(&self, path: &str, body: &Value, promised: &[&str]) -> Result<Value, Failed> {
-        self.call(Method::POST, path, Some(body), promised).await
-    }
-
-    /// Deletes.
-    pub(crate) async fn delete(
-        &self,
-        path: &str,
-        query: &[(&str, String)],
-        promised: &[&str],
-    ) -> Result<Value, Failed> {
-        self.call(Method::DELETE, &asking(path, query), None, promised).await
-    }
-
-    async fn call(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-        promised: &[&str],
-    ) -> Result<Value, Failed> {
+    async fn ask(&self, method: &str, path: &str, body: Vec<u8>) -> Result<Answered, Failed> {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
             .header(HOST, &self.authority)
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
             .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(body.map(Value::to_string).unwrap_or_default())))
+            .body(Full::new(Bytes::from(body)))
             .map_err(|_| Failed::misuse(format!("{TOKEN} or --admin has characters that cannot be sent")))?;
         let stream = self.connect().await?;
-        let answered = timeout(limits::REMOTE_ANSWER, exchange(stream, request)).await;
-        let Answered { status, ours, bytes } = match answered {
-            Ok(Ok(answered)) => answered,
-            Ok(Err(error)) => return Err(self.lost(&error.to_string())),
-            Err(_) => return Err(self.lost("it took too long")),
-        };
-        let body = serde_json::from_slice::<Value>(&bytes).ok().filter(|_| ours);
-        match (status, body) {
-            (200..300, Some(body)) if promised.iter().all(|name| body.get(name).is_some()) => Ok(body),
-            (200..300, _) | (_, None) => Err(self.stranger(status)),
-            (_, Some(problem)) => Err(self.refused(status, &problem)),
+        match timeout(limits::REMOTE_ANSWER, exchange(stream, request)).await {
+            Ok(Ok(answered)) => Ok(answered),
+            Ok(Err(error)) => Err(self.lost(&error.to_string())),
+            Err(_) => Err(self.lost("it took too long")),
         }
     }
 
@@ -153,10 +146,8 @@ impl Remote {
         ))
     }
 
-    fn refused(&self, status: u16, problem: &Value) -> Failed {
-        let part = |name: &str| problem[name].as_str().unwrap_or_default();
-        let (title, detail) = (part("title"), part("detail"));
-        let told = if detail.is_empty() { title.to_owned() } else { detail.to_owned() };
+    fn refused(&self, status: u16, problem: Problem) -> Failed {
+        let told = problem.detail.filter(|detail| !detail.is_empty()).unwrap_or(problem.title);
         match status {
             401 => Failed::misuse(format!("{} does not know the token in {TOKEN}: {told}", self.url)),
             400 | 413 => Failed::misuse(told),
@@ -181,20 +172,37 @@ async fn exchange(
     let driver = tokio::spawn(connection);
     let response = sender.send_request(request).await?;
     let status = response.status().as_u16();
-    let ours = response.headers().get(&LISTENER.0) == Some(&LISTENER.1);
+    let ours = response.headers().get(LISTENER).is_some_and(|name| name == hapax_api::ADMIN.listener);
     let bytes = Limited::new(response.into_body(), limits::REMOTE_BYTES).collect().await?.to_bytes();
     driver.abort();
     Ok(Answered { status, ours, bytes })
 }
 
-/// A path with a query, if there is one.
-fn asking(path: &str, query: &[(&str, String)]) -> String {
-    let pairs: Vec<_> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-    if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
+/// A path with its variable part and its query, as far as it has them.
+fn path(template: &str, id: &str, query: &impl Serialize) -> Result<String, Failed> {
+    let path = match template.split_once('{').zip(template.split_once('}')) {
+        Some(((before, _), (_, after))) => format!("{before}{}{after}", encoded(id)),
+        None => template.to_owned(),
+    };
+    let members = match serde_json::to_value(query).map_err(|error| unsendable(&error))? {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    let pairs = members.into_iter().filter_map(|(name, value)| match value {
+        Value::Null => None,
+        Value::String(text) => Some(format!("{name}={}", encoded(&text))),
+        other => Some(format!("{name}={}", encoded(&other.to_string()))),
+    });
+    let pairs: Vec<_> = pairs.collect();
+    Ok(if pairs.is_empty() { path } else { format!("{path}?{}", pairs.join("&")) })
+}
+
+fn unsendable(error: &serde_json::Error) -> Failed {
+    Failed::misuse(format!("this cannot be sent: {error}"))
 }
 
 /// Text as a part of a query or of a path.
-pub(crate) fn encoded(text: &str) -> String {
+fn encoded(text: &str) -> String {
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let one = |byte: u8| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(one).collect()
@@ -203,6 +211,18 @@ pub(crate) fn encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_has_its_variable_part_and_what_the_query_says() {
+        let query = hapax_api::ClaimsQuery {
+            key: Some("a&b".into()),
+            state: Some(hapax_api::State::InDoubt),
+            limit: Some(2),
+            ..Default::default()
+        };
+        assert_eq!(path("/v1/claims", "", &query).unwrap(), "/v1/claims?key=a%26b&limit=2&state=in_doubt");
+        assert_eq!(path("/a/{b}/c", "x/y", &hapax_api::Nothing {}).unwrap(), "/a/x%2Fy/c");
+    }
 
     #[test]
     fn text_is_encoded_so_that_it_stays_one_part() {

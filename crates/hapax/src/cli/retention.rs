@@ -1,14 +1,11 @@
 //! `hapax retention`: how long outcomes are kept, looked at and changed while servers run (P5).
 
 use clap::{Args as ClapArgs, Subcommand};
-use serde_json::Value;
+use hapax_api::{Nothing, RetentionClass, SetRetention, UnsetRetention, operations as op};
 
 use super::claims::Why;
-use super::remote::{Remote, Server, encoded};
+use super::remote::{Remote, Server};
 use super::{Failed, say};
-
-/// What an answer about one class has.
-const CLASS: [&str; 3] = ["class", "retention", "configured"];
 
 /// What can be done about retention.
 #[derive(Debug, Subcommand)]
@@ -75,16 +72,16 @@ pub(crate) async fn run(command: Command) -> Result<(), Failed> {
 
 impl List {
     async fn run(self) -> Result<(), Failed> {
-        let told = Remote::new(&self.place.server)?.get("/v1/retention", &[], &["classes"]).await?;
+        let remote = Remote::new(&self.place.server)?;
+        let told = remote.call::<op::ListRetention>("", &Nothing {}, &Nothing {}).await?;
         if self.place.json {
             return say::json(&told);
         }
-        let classes = told["classes"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if classes.is_empty() {
+        if told.classes.is_empty() {
             say::note("this server has no classes of retention");
             return Ok(());
         }
-        let rows: Vec<_> = classes.iter().map(row).collect();
+        let rows: Vec<_> = told.classes.iter().map(row).collect();
         say::data(say::table(
             &["CLASS", "KEPT FOR", "CONFIGURED", "SET BY", "SET AT", "ROUTES", "REASON"],
             &rows,
@@ -92,44 +89,47 @@ impl List {
     }
 }
 
-fn row(class: &Value) -> Vec<String> {
-    let (set, routes) = (&class["set"], class["routes"].as_array().map_or(0, Vec::len));
+fn row(class: &RetentionClass) -> Vec<String> {
+    let set = class.set.as_ref();
     vec![
-        say::text(class, "class"),
-        say::text(class, "retention"),
-        say::text(class, "configured"),
-        say::text(set, "by"),
-        say::text(set, "at"),
-        routes.to_string(),
-        say::text(set, "reason"),
+        class.class.clone(),
+        class.retention.clone().unwrap_or_default(),
+        class.configured.clone().unwrap_or_default(),
+        set.map(|set| set.by.clone()).unwrap_or_default(),
+        set.map(|set| set.at.to_string()).unwrap_or_default(),
+        class.routes.len().to_string(),
+        set.map(|set| set.reason.clone()).unwrap_or_default(),
     ]
 }
 
 impl Set {
     async fn run(self) -> Result<(), Failed> {
-        let mut body = self.why.into_members();
-        body.insert("retention".into(), self.retention.into());
-        let path = format!("/v1/retention/{}", encoded(&self.class));
-        let told = Remote::new(&self.place.server)?.post(&path, &body.into(), &CLASS).await?;
+        let (reason, by) = self.why.into_parts();
+        let body = SetRetention { retention: self.retention, reason, by };
+        let remote = Remote::new(&self.place.server)?;
+        let told = remote.call::<op::SetRetention>(&self.class, &Nothing {}, &body).await?;
         self.place.tell(&told)
     }
 }
 
 impl Unset {
     async fn run(self) -> Result<(), Failed> {
-        let path = format!("/v1/retention/{}", encoded(&self.class));
-        let told = Remote::new(&self.place.server)?.delete(&path, &self.why.into_query(), &CLASS).await?;
+        let (reason, by) = self.why.into_parts();
+        let query = UnsetRetention { reason, by };
+        let remote = Remote::new(&self.place.server)?;
+        let told = remote.call::<op::UnsetRetention>(&self.class, &query, &Nothing {}).await?;
         self.place.tell(&told)
     }
 }
 
 impl Place {
-    fn tell(&self, class: &Value) -> Result<(), Failed> {
+    fn tell(&self, class: &RetentionClass) -> Result<(), Failed> {
         if self.json {
             return say::json(class);
         }
-        let text = |name| say::text(class, name);
-        say::data(format!("{}: {} (configured: {})", text("class"), text("retention"), text("configured")))?;
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (kept, configured) = (text(&class.retention), text(&class.configured));
+        say::data(format!("{}: {kept} (configured: {configured})", class.class))?;
         say::note(
             "it counts for outcomes recorded from now on; other servers on the store follow within seconds",
         );

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Write as _};
 
-use serde_json::Value;
+use serde::Serialize;
 
 use super::Failed;
 use crate::limits;
@@ -24,8 +24,9 @@ pub(crate) fn note(line: impl AsRef<str>) {
 }
 
 /// JSON as data.
-pub(crate) fn json(value: &Value) -> Result<(), Failed> {
-    data(format!("{value:#}"))
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Failed> {
+    let text = serde_json::to_string_pretty(value);
+    data(text.map_err(|error| Failed::unavailable(format!("the answer cannot be written as JSON: {error}")))?)
 }
 
 /// Rows under their headings, each column as wide as it must be.
@@ -58,15 +59,6 @@ fn shown(cell: &str) -> String {
     match clean.char_indices().nth(limits::COLUMN) {
         Some((end, _)) => format!("{}…", &clean[..end]),
         None => clean,
-    }
-}
-
-/// A member of an object as text; empty where it is not there.
-pub(crate) fn text(value: &Value, name: &str) -> String {
-    match &value[name] {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
     }
 }
 

@@ -6,16 +6,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hapax_api::{RetentionClass, RetentionSet};
 use hapax_core::claim::audit::Setting;
 use hapax_core::registry::{Document, DocumentId};
-use hapax_core::{Error, Inspect as _, Kind, Registry as _, Retention, Timestamp};
+use hapax_core::{Error, Identity, Inspect as _, Kind, Registry as _, Retention, Timestamp};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
 use hapax_store::Store;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 
-use crate::admin::{ClassInfo, Reply, RetentionDesk, SetInfo, SetTo};
+use crate::admin::view;
 use crate::config::{Config, parse_retention, retention_text};
 use crate::limits;
 
@@ -24,7 +25,7 @@ const KIND: &str = "retention";
 
 /// What a configuration says about classes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Classes {
+pub struct Classes {
     /// The class of routes that name none.
     default: String,
     spans: BTreeMap<String, Retention>,
@@ -50,6 +51,26 @@ struct Kept {
     reason: String,
 }
 
+/// What a class is to be set to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetTo {
+    /// How long outcomes are kept; `None` for as long as configured.
+    pub(crate) retention: Option<Retention>,
+    /// Who sets it.
+    pub(crate) by: String,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// What a class was set to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Set {
+    retention: Retention,
+    by: String,
+    reason: String,
+    at: Timestamp,
+}
+
 /// The settings of a node: those of its configuration, with what was set since.
 pub(crate) struct Keeping {
     store: Store,
@@ -64,7 +85,7 @@ pub(crate) struct Known {
     /// As the configuration has them.
     configured: Settings,
     classes: Classes,
-    set: BTreeMap<String, SetInfo>,
+    set: BTreeMap<String, Set>,
 }
 
 impl Known {
@@ -89,14 +110,21 @@ impl Known {
         settings
     }
 
-    fn info(&self, class: &str) -> ClassInfo {
+    fn shown(&self, class: &str) -> RetentionClass {
         let routes = self.configured.routes.iter().zip(&self.classes.of_routes);
         let its = routes.filter(|(_, of)| of.as_deref() == Some(class));
-        ClassInfo {
+        let (configured, set) = (self.classes.spans.get(class).copied(), self.set.get(class));
+        RetentionClass {
             class: class.to_owned(),
-            configured: self.classes.spans.get(class).copied(),
-            is_default: self.classes.default == class,
-            set: self.set.get(class).cloned(),
+            retention: set.map(|set| set.retention).or(configured).map(retention_text),
+            configured: configured.map(retention_text),
+            default: self.classes.default == class,
+            set: set.map(|set| RetentionSet {
+                retention: retention_text(set.retention),
+                by: set.by.clone(),
+                reason: set.reason.clone(),
+                at: view::time(set.at),
+            }),
             routes: its.map(|(route, _)| format!("{} {}", route.method, route.path)).collect(),
         }
     }
@@ -112,6 +140,18 @@ impl Keeping {
     /// The settings as they hold.
     pub(crate) fn settings(&self) -> &watch::Sender<Settings> {
         &self.settings
+    }
+
+    /// How long what an operator states about a claim is kept: as the service's own answer would be, also where the claim was
+    /// opened under a former name of its operation (K6).
+    pub(crate) fn retention_of(&self, identity: &Identity) -> Retention {
+        let settings = self.settings.borrow();
+        let operation = identity.operation().as_str();
+        let rules = || settings.routes.iter().filter_map(|route| route.rule.as_ref());
+        let present = rules().find(|rule| rule.operation.as_str() == operation);
+        present
+            .or_else(|| rules().find(|rule| rule.width_under(operation).is_some()))
+            .map_or(Retention::For(limits::SETTLED_RETENTION), |rule| rule.retention_of(identity.source()))
     }
 
     /// Goes on with another configuration. Where it cannot be used, nothing changes.
@@ -153,6 +193,28 @@ impl Keeping {
             // What cannot be asked now is asked again; until then everything stays as it is.
             let _ = self.follow().await;
         }
+    }
+
+    /// All classes that are configured here or were set.
+    pub(crate) async fn list(&self) -> Result<Vec<RetentionClass>, Error> {
+        self.follow().await?;
+        let known = self.known.lock().await;
+        let mut classes: Vec<&String> = known.classes.spans.keys().chain(known.set.keys()).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        Ok(classes.into_iter().map(|class| known.shown(class)).collect())
+    }
+
+    /// Sets a class, or takes back what was set, and writes down who wants it so. `None` when there is no such class.
+    pub(crate) async fn set(&self, class: &str, to: &SetTo) -> Result<Option<RetentionClass>, Error> {
+        let configured = self.known.lock().await.classes.spans.contains_key(class);
+        // What no configuration has any more can still be taken back.
+        if to.retention.is_some() && !configured {
+            return Ok(None);
+        }
+        let was_set = self.write(class, to).await?;
+        self.follow().await?;
+        Ok((configured || was_set).then_some(self.known.lock().await.shown(class)))
     }
 
     /// Writes what is set, with its audit event. Whether there was anything to do.
@@ -198,7 +260,7 @@ fn setting(class: &str, before: Option<Retention>, to: &SetTo) -> Setting {
 }
 
 /// Whoever reads a log must see why outcomes are kept for other times than the configuration says.
-fn tell(class: &str, configured: Option<&Retention>, set: Option<&SetInfo>) {
+fn tell(class: &str, configured: Option<&Retention>, set: Option<&Set>) {
     let Some(configured) = configured.copied().map(retention_text) else { return };
     match set {
         Some(set) => tracing::warn!(
@@ -221,7 +283,7 @@ fn render(to: &SetTo) -> Result<Option<bytes::Bytes>, Error> {
     Ok(Some(body.map_err(|error| Error::internal("a retention has no JSON").with_detail(error))?.into()))
 }
 
-async fn read(store: &Store) -> Result<BTreeMap<String, SetInfo>, Error> {
+async fn read(store: &Store) -> Result<BTreeMap<String, Set>, Error> {
     let mut set = BTreeMap::new();
     loop {
         let after = set.last_key_value().map(|(class, _): (&String, _)| class.clone());
@@ -235,36 +297,10 @@ async fn read(store: &Store) -> Result<BTreeMap<String, SetInfo>, Error> {
     }
 }
 
-fn parse(document: &Document) -> Result<SetInfo, Error> {
+fn parse(document: &Document) -> Result<Set, Error> {
     let corrupt = || Error::corrupt("what a retention was set to cannot be read from the registry");
     let kept: Kept = serde_json::from_slice(&document.body).map_err(|_| corrupt())?;
     let retention = parse_retention(&kept.retention).map_err(|_| corrupt())?;
     let at: Timestamp = document.updated_at;
-    Ok(SetInfo { retention, by: kept.by, reason: kept.reason, at })
-}
-
-impl RetentionDesk for Keeping {
-    fn list(&self) -> Reply<'_, Vec<ClassInfo>> {
-        Box::pin(async {
-            self.follow().await?;
-            let known = self.known.lock().await;
-            let mut classes: Vec<&String> = known.classes.spans.keys().chain(known.set.keys()).collect();
-            classes.sort_unstable();
-            classes.dedup();
-            Ok(classes.into_iter().map(|class| known.info(class)).collect())
-        })
-    }
-
-    fn set(&self, class: String, to: SetTo) -> Reply<'_, Option<ClassInfo>> {
-        Box::pin(async move {
-            let configured = self.known.lock().await.classes.spans.contains_key(&class);
-            // What no configuration has any more can still be taken back.
-            if to.retention.is_some() && !configured {
-                return Ok(None);
-            }
-            let was_set = self.write(&class, &to).await?;
-            self.follow().await?;
-            Ok((configured || was_set).then_some(self.known.lock().await.info(&class)))
-        })
-    }
+    Ok(Set { retention, by: kept.by, reason: kept.reason, at })
 }

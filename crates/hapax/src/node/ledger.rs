@@ -51,7 +51,7 @@ async fn in_time<T>(bound: Duration, asked: impl Future<Output = Result<T, Error
 
 /// What the ledger has answered lately.
 #[derive(Debug, Default)]
-pub(super) struct Health(Mutex<Option<Away>>);
+pub(crate) struct Health(Mutex<Option<Away>>);
 
 /// The ledger does not take claims.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Health {
     }
 
     /// Why this instance cannot serve; `None` where it can.
-    pub(super) fn in_the_way(&self) -> Option<String> {
+    pub(crate) fn in_the_way(&self) -> Option<String> {
         let away = self.away();
         let away = away.as_ref().filter(|away| away.failed >= limits::LEDGER_FAILURES)?;
         let since = when::utc(away.since).unwrap_or_default();

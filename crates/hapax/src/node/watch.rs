@@ -8,7 +8,6 @@ use hapax_core::{Filter, Inspect as _, StateName, Tenant};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
 use hapax_store::Store;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::ledger::{self, Health};
@@ -70,20 +69,4 @@ async fn by_tenant(store: &Store) -> Option<HashMap<Tenant, u64>> {
         }
     }
     Some(counted)
-}
-
-/// The routes, as operators see them.
-pub(super) fn routes(settings: &Settings) -> Value {
-    let routes = settings.routes.iter().map(|route| {
-        let rule = route.rule.as_ref();
-        json!({
-            "method": route.method.as_str(),
-            "path": &*route.path,
-            "policy": route.policy.as_str(),
-            "upstream": route.upstream.name,
-            "operation": rule.map(|rule| rule.operation.as_str()),
-            "scope": rule.map(|rule| rule.width.as_str()),
-        })
-    });
-    routes.collect()
 }

@@ -12,11 +12,18 @@ const ID: &str = "op_00000000000000000000000000000000";
 
 /// Every path that needs a token, with its method.
 fn guarded() -> Vec<(&'static str, String)> {
-    let mut paths: Vec<(&'static str, String)> =
-        ["/openapi.json", "/v1/claims", "/v1/claims/count", "/v1/keys", "/v1/audit", "/v1/routes"]
-            .into_iter()
-            .map(|path| ("GET", path.to_owned()))
-            .collect();
+    let mut paths: Vec<(&'static str, String)> = [
+        "/openapi.json",
+        "/v1/claims",
+        "/v1/claims/count",
+        "/v1/keys",
+        "/v1/retention",
+        "/v1/audit",
+        "/v1/routes",
+    ]
+    .into_iter()
+    .map(|path| ("GET", path.to_owned()))
+    .collect();
     paths.push(("GET", format!("/v1/claims/{ID}")));
     paths.extend(changing());
     paths
@@ -29,6 +36,9 @@ fn changing() -> Vec<(&'static str, String)> {
         .collect();
     paths.push(("POST", "/v1/keys".into()));
     paths.push(("DELETE", "/v1/keys/key_1".into()));
+    paths.push(("POST", "/v1/retention/critical".into()));
+    paths.push(("DELETE", "/v1/retention/critical?reason=r".into()));
+    paths.push(("POST", "/v1/claims/erase".into()));
     paths
 }
 
@@ -38,7 +48,7 @@ async fn without_a_token_only_health_readiness_and_metrics_answer_m1() {
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert_eq!(office.send("GET", path, "", "").await.status, 200, "{path}");
     }
-    assert!(office.send("GET", "/metrics", "", "").await.body.contains("up 1"));
+    assert!(office.send("GET", "/metrics", "", "").await.body.contains("hapax_ledger_up 1"));
     for (method, path) in guarded() {
         let answer = office.send(method, &path, "", "").await;
         assert_eq!((answer.status, answer.code().as_str()), (401, "unauthenticated"), "{method} {path}");
@@ -240,10 +250,16 @@ async fn keys_are_made_listed_and_revoked_a2() {
         assert_eq!((&first["subject"], &first["level"], &first["label"]), (&json!("service:ci"), &json!("project"), &json!("build")));
         let page = office.get("/v1/keys?limit=1").await.json();
         let rest = office.get(&format!("/v1/keys?limit=1&after={}", page["next"].as_str().unwrap())).await.json();
-        assert_eq!((rest["keys"].as_array().unwrap().len(), &rest["next"]), (1, &Value::Null));
+        assert_eq!(rest["keys"].as_array().unwrap().len(), 1);
+        // That the last page was the last one is known when another is asked for.
+        let end = office.get(&format!("/v1/keys?limit=1&after={}", rest["next"].as_str().unwrap())).await.json();
+        assert_eq!(end, json!({"keys": [], "next": null}));
         let path = format!("/v1/keys/{}", id.as_str().unwrap());
-        assert_eq!(office.send("DELETE", &path, OPERATOR, "").await.status, 200);
-        assert_eq!(office.send("DELETE", &path, OPERATOR, "").await.status, 404);
+        for said in ["first", "again"] {
+            let revoked = office.send("DELETE", &path, OPERATOR, "").await;
+            assert_eq!((revoked.status, revoked.json()), (200, json!({"id": id, "revoked": true})), "{said}");
+        }
+        assert_eq!(office.send("DELETE", "/v1/keys/hpx_0000000000000000", OPERATOR, "").await.status, 404);
         assert_eq!(office.get("/v1/keys").await.json()["keys"].as_array().unwrap().len(), 1);
     })
     .await;
@@ -276,9 +292,70 @@ async fn keys_that_could_not_work_are_refused_a2() {
 }
 
 #[tokio::test]
+async fn a_class_of_retention_is_listed_set_and_taken_back_p5() {
+    each(async |office| {
+        let class = async || office.get("/v1/retention").await.json()["classes"][0].clone();
+        let critical = class().await;
+        assert_eq!(
+            (&critical["class"], &critical["retention"], &critical["set"], &critical["routes"]),
+            (&json!("critical"), &json!("7d"), &Value::Null, &json!(["POST /payments"]))
+        );
+        let path = "/v1/retention/critical";
+        let set = office.post(path, json!({"retention": "2d", "reason": "audit", "by": "kim"})).await;
+        assert_eq!((set.status, &set.json()), (200, &class().await));
+        assert_eq!((&set.json()["retention"], &set.json()["set"]["by"]), (&json!("2d"), &json!("ops/kim")));
+        let event = office.get("/v1/audit?limit=1").await.json()["events"][0].clone();
+        assert_eq!((&event["setting"], &event["after"]), (&json!("retention/critical"), &json!("2d")));
+        let unset = office.send("DELETE", &format!("{path}?reason=done"), OPERATOR, "").await;
+        assert_eq!((unset.status, &unset.json()["retention"]), (200, &json!("7d")));
+        for (body, status) in [
+            (json!({"retention": "soon", "reason": "r"}), 400),
+            (json!({"retention": "2d"}), 400),
+            (json!({"retention": "2d", "reason": ""}), 400),
+        ] {
+            assert_eq!(office.post(path, body).await.status, status);
+        }
+        assert_eq!(office.send("DELETE", path, OPERATOR, "").await.status, 400, "no reason");
+        let absent = json!({"retention": "2d", "reason": "r"});
+        assert_eq!(office.post("/v1/retention/absent", absent).await.status, 404);
+        assert_eq!(class().await, critical);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_an_operator_states_is_kept_as_the_route_says_unless_it_is_said_otherwise_l8() {
+    each(async |office| {
+        let kept_for = async |key: &str, retention: Value| {
+            let id = office.doubt(key).await;
+            let mut settle = json!({"status": 201});
+            if retention.is_string() {
+                settle["retention"] = retention;
+            }
+            let epoch = office.claim(&id).await["epoch"].clone();
+            let body = json!({"epoch": epoch, "reason": "r", "settle": settle});
+            crate::retention_cli::kept_since(
+                &office.decide(&id, "resolve", body).await.json()["claim"],
+                "settled_at",
+            )
+        };
+        assert_eq!(kept_for("one", Value::Null).await, 7 * crate::retention_cli::DAY);
+        assert_eq!(kept_for("other", json!("2d")).await, 2 * crate::retention_cli::DAY);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn routes_and_the_description_are_served() {
     let office = Office::in_memory().await;
-    assert_eq!(office.get("/v1/routes").await.json()["routes"][0]["path"], "/payments");
+    let route = office.get("/v1/routes").await.json()["routes"][0].clone();
+    assert_eq!(
+        route,
+        json!({
+            "method": "POST", "path": "/payments", "policy": "REQUIRED_A", "upstream": "service",
+            "operation": "payments.create", "scope": "subject",
+        })
+    );
     assert_eq!(office.get("/openapi.json").await.json()["openapi"], "3.1.0");
 }
 
@@ -294,7 +371,7 @@ async fn a_request_that_is_being_answered_is_finished_before_the_listener_ends()
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&body.as_bytes()[..10]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    office.tell_to_stop();
+    let _stopping = office.tell_to_stop();
     let refused = async { while TcpStream::connect(&office.address).await.is_ok() {} };
     tokio::time::timeout(Duration::from_secs(30), refused).await.expect("nobody new gets in");
     stream.write_all(&body.as_bytes()[10..]).await.unwrap();
@@ -305,8 +382,9 @@ async fn a_request_that_is_being_answered_is_finished_before_the_listener_ends()
 
 #[tokio::test]
 async fn an_idle_connection_does_not_keep_the_listener_from_ending() {
-    let office = Office::in_memory().await;
+    let mut office = Office::in_memory().await;
     let _idle = TcpStream::connect(&office.address).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    tokio::time::timeout(Duration::from_secs(30), office.stop()).await.unwrap();
+    let stopping = office.tell_to_stop();
+    assert!(tokio::time::timeout(Duration::from_secs(30), stopping).await.unwrap().unwrap().unwrap());
 }

@@ -38,7 +38,9 @@ async fn a_key_is_made_in_the_fixed_form_listed_and_revoked_m2() {
     assert!(plain.out.starts_with("hpx_") && plain.out.lines().count() == 1, "{}", plain.out);
     assert!(plain.err.contains("not shown again"), "{}", plain.err);
     assert_eq!(run(&office, &["keys", "revoke", id]).await.code, 0);
-    assert_eq!(run(&office, &["keys", "revoke", id]).await.code, 1);
+    assert_eq!(run(&office, &["keys", "revoke", id]).await.code, 0, "said again, it is revoked still");
+    assert!(!run(&office, &["keys", "list"]).await.out.contains(id));
+    assert_eq!(run(&office, &["keys", "revoke", "hpx_0000000000000000"]).await.code, 1);
 }
 
 #[tokio::test]

@@ -1,42 +1,62 @@
-//! An admin listener on a real socket, with claims in every state to look at and to decide about.
+//! A node on a store that needs no server, asked over its admin listener, with claims in every state to look at and to decide
+//! about.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax::admin::{
-    AdminState, AdminTokens, AnswerCodec, HttpAnswer, KeyDesk, KeyInfo, KeyLevel, KeyMade, NewKey, Readiness,
-    Reply, Role, serve,
-};
-use hapax_core::registry::DocumentId;
+use hapax::admin::{AdminTokens, Role};
+use hapax::cli::Failed;
+use hapax::config;
+use hapax::node::{Classes, Node, Parts};
 use hapax_core::{
-    AttemptId, ClaimId, Error, Identity, Inspect as _, Key, Operation, OperationId, Page, Project,
-    Registry as _, Scope, Source, Subject, Tenant, Timestamp, Width,
+    Identity, Inspect as _, Key, Operation, OperationId, Project, Scope, Source, Subject, Tenant, Width,
 };
 use hapax_exec::{Attach, Call, Done, Ended, Executor};
 use hapax_store::embedded::Embedded;
 use hapax_store::memory::Memory;
 use hapax_store::{Options, Store};
-use serde_json::{Value, json};
+use http::StatusCode;
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::described;
 
+/// What the node is configured with; the store and the tokens are the test's.
+const CONFIGURATION: &str = r#"
+[edge]
+listen = "127.0.0.1:0"
+threads = 1
+[store]
+url = "memory:"
+[auth.api_keys]
+[retention]
+critical = "7d"
+[upstreams.service]
+url = "http://127.0.0.1:9"
+[[routes]]
+method = "POST"
+path = "/payments"
+operation = "payments.create"
+policy = "REQUIRED_A"
+upstream = "service"
+retention = "critical"
+"#;
+
 pub(crate) const READER: &str = "reader-0123456789";
 pub(crate) const OPERATOR: &str = "operator-0123456789";
 
-/// A running listener.
+/// A running node.
 pub(crate) struct Office {
     pub(crate) address: String,
     pub(crate) store: Store,
     pub(crate) executor: Executor<Store>,
-    stop: Option<oneshot::Sender<()>>,
-    serving: JoinHandle<std::io::Result<()>>,
-    folder: Option<TempDir>,
+    node: Option<Node>,
+    /// Where the configuration, the spool and an embedded store are.
+    folder: TempDir,
 }
 
 /// What came back.
@@ -77,49 +97,46 @@ pub(crate) async fn each(test: impl AsyncFn(&Office)) {
 
 impl Office {
     pub(crate) async fn in_memory() -> Office {
-        Self::on(Store::Memory(Memory::open(Options::default())), tokens(), None).await
+        Self::on(tempfile::tempdir().unwrap(), Store::Memory(Memory::open(Options::default())), tokens())
+            .await
     }
 
     /// One that nobody was given a token for.
     pub(crate) async fn without_tokens() -> Office {
-        Self::on(Store::Memory(Memory::open(Options::default())), AdminTokens::default(), None).await
+        let store = Store::Memory(Memory::open(Options::default()));
+        Self::on(tempfile::tempdir().unwrap(), store, AdminTokens::default()).await
     }
 
     pub(crate) async fn embedded() -> Office {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path().join("data"), Options::default()).unwrap();
-        Self::on(Store::Embedded(store), tokens(), Some(folder)).await
+        Self::on(folder, Store::Embedded(store), tokens()).await
     }
 
-    async fn on(store: Store, tokens: AdminTokens, folder: Option<TempDir>) -> Office {
-        let mut state =
-            AdminState::new(store.clone(), tokens, Arc::new(Registered(store.clone())), Arc::new(AsJson));
-        state.metrics = Arc::new(|| "# TYPE up gauge\nup 1\n# EOF\n".into());
-        state.ready = Arc::new(Readiness::default);
-        state.routes = Arc::new(|| json!([{"path": "/payments", "policy": "REQUIRED_A"}]));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(serve(listener, state, async {
-            let _ = stopped.await;
-        }));
+    async fn on(folder: TempDir, store: Store, tokens: AdminTokens) -> Office {
+        let file = folder.path().join("hapax.toml");
+        std::fs::write(&file, CONFIGURATION).unwrap();
+        let config = config::load(&file, &|_| None).unwrap();
+        let parts = Parts {
+            spool: folder.path().join("spool"),
+            seal: None,
+            settings: config.settings.clone(),
+            classes: Classes::from(&config),
+            admin: ("127.0.0.1:0".parse().unwrap(), tokens),
+        };
+        let node = Node::start(store.clone(), parts).await.unwrap();
         let executor = Executor::new(store.clone());
-        Office { address, store, executor, stop: Some(stop), serving, folder }
+        Office { address: node.admin().to_string(), store, executor, node: Some(node), folder }
     }
 
     /// Where the embedded store is.
     pub(crate) fn folder(&self) -> String {
-        self.folder.as_ref().unwrap().path().join("data").display().to_string()
+        self.folder.path().join("data").display().to_string()
     }
 
-    /// Tells the listener to end, and waits for it.
-    pub(crate) async fn stop(mut self) {
-        self.stop.take().unwrap().send(()).unwrap();
-        self.serving.await.unwrap().unwrap();
-    }
-
-    pub(crate) fn tell_to_stop(&mut self) {
-        self.stop.take().unwrap().send(()).unwrap();
+    /// Tells the node to end.
+    pub(crate) fn tell_to_stop(&mut self) -> JoinHandle<Result<bool, Failed>> {
+        tokio::spawn(self.node.take().unwrap().drain())
     }
 
     /// Sends a request as its bytes say, and reads to the end.
@@ -179,8 +196,9 @@ impl Office {
 
     /// A claim that is settled.
     pub(crate) async fn settled(&self, key: &str, body: &str) -> String {
-        let answer = HttpAnswer { status: 201, headers: Default::default(), body: body.to_owned().into() };
-        let kept = AsJson.encode(&ClaimId::from_bytes([0; 32]), &answer).unwrap();
+        let body = Some(Bytes::from(body.to_owned()));
+        let kept =
+            hapax_tower::Answer { status: StatusCode::CREATED, headers: Default::default(), body }.encode();
         let done = self.executor.once(call(key), |_| async { Ended::succeeded(kept) }).await;
         done.unwrap().operation_id.unwrap().to_string()
     }
@@ -220,79 +238,4 @@ pub(crate) fn call_of(tenant: &str, key: &str) -> Call {
     let operation = Operation::new("payments.create").unwrap();
     let identity = Identity::new(Source::Header, scope, Width::Subject, operation, Key::new(key).unwrap());
     Call::of(identity).body(b"{}").attach(Attach::Wait(Duration::from_millis(50)))
-}
-
-/// Answers as JSON: what the gateway's own format does, in a form that a test can read.
-pub(crate) struct AsJson;
-
-impl AnswerCodec for AsJson {
-    fn encode(&self, _: &ClaimId, answer: &HttpAnswer) -> Result<Bytes, Error> {
-        let headers: Vec<_> = answer
-            .headers
-            .iter()
-            .map(|(name, value)| json!([name.as_str(), value.to_str().unwrap()]))
-            .collect();
-        let body = String::from_utf8(answer.body.to_vec()).unwrap();
-        Ok(json!({"status": answer.status, "headers": headers, "body": body}).to_string().into())
-    }
-
-    fn decode(&self, _: &ClaimId, kept: &Bytes) -> Result<HttpAnswer, Error> {
-        let bad = || Error::corrupt("no answer");
-        let read: Value = serde_json::from_slice(kept).map_err(|_| bad())?;
-        let mut headers = http::HeaderMap::new();
-        for pair in read["headers"].as_array().ok_or_else(bad)? {
-            let name: http::HeaderName = pair[0].as_str().unwrap().parse().unwrap();
-            headers.append(name, pair[1].as_str().unwrap().parse().unwrap());
-        }
-        let status = u16::try_from(read["status"].as_u64().ok_or_else(bad)?).unwrap();
-        Ok(HttpAnswer { status, headers, body: read["body"].as_str().unwrap().to_owned().into() })
-    }
-}
-
-/// Keys as documents of the registry, kept in the clear: how the gateway keeps them is not what is tested here.
-struct Registered(Store);
-
-impl KeyDesk for Registered {
-    fn create(&self, new: NewKey) -> Reply<'_, KeyMade> {
-        Box::pin(async move {
-            let id = format!("{:?}", AttemptId::random()).replace("at_", "key_");
-            let body = json!({
-                "tenant": new.tenant.as_str(), "project": new.project.as_ref().map(Project::as_str),
-                "subject": new.subject.as_str(), "level": new.level.as_str(), "label": new.label,
-                "expires": new.expires.map(Timestamp::as_micros),
-            });
-            self.0.put(&DocumentId::new("test-key", &*id)?, 0, body.to_string().into()).await?;
-            Ok(KeyMade { key: format!("hpx_{id}"), id })
-        })
-    }
-
-    fn list(&self, after: Option<String>, limit: usize) -> Reply<'_, Page<KeyInfo>> {
-        Box::pin(async move {
-            let found = self.0.list_documents("test-key", after.as_deref(), limit + 1).await?;
-            let next = (found.len() > limit).then(|| found[limit - 1].id.id().to_owned());
-            let read = |document: &hapax_core::registry::Document| {
-                let body: Value = serde_json::from_slice(&document.body).unwrap();
-                let text = |name: &str| body[name].as_str().map(str::to_owned);
-                let key = NewKey {
-                    tenant: Tenant::new(text("tenant").unwrap()).unwrap(),
-                    project: text("project").map(|project| Project::new(project).unwrap()),
-                    subject: Subject::parse(&text("subject").unwrap()).unwrap(),
-                    level: KeyLevel::parse(&text("level").unwrap()).unwrap(),
-                    label: text("label"),
-                    expires: body["expires"].as_i64().map(Timestamp::from_micros),
-                };
-                KeyInfo { id: document.id.id().to_owned(), key, created: document.updated_at }
-            };
-            Ok(Page::new(found.iter().take(limit).map(read).collect(), next))
-        })
-    }
-
-    fn revoke(&self, id: String) -> Reply<'_, bool> {
-        Box::pin(async move {
-            let id = DocumentId::new("test-key", id)?;
-            let Some(found) = self.0.get(&id).await? else { return Ok(false) };
-            self.0.delete(&id, found.version).await?;
-            Ok(true)
-        })
-    }
 }

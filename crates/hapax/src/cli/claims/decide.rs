@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{ArgGroup, Args as ClapArgs};
-use serde_json::{Map, Value, json};
+use hapax_api::{
+    Decide, Decided, Epoch, HeaderValues, Headers, Nothing, Operation, Settle, operations as op,
+};
 
 use super::{source, tell};
-use crate::cli::remote::{Remote, Server, encoded};
+use crate::cli::remote::{Remote, Server};
 use crate::cli::{Failed, say};
 use crate::limits;
 
@@ -48,16 +50,10 @@ pub(in crate::cli) struct Why {
 }
 
 impl Why {
-    /// As members of a request.
-    pub(in crate::cli) fn into_members(self) -> Map<String, Value> {
-        self.into_query().into_iter().map(|(name, value)| (name.into(), value.into())).collect()
-    }
-
-    /// As the query of a request.
-    pub(in crate::cli) fn into_query(self) -> Vec<(&'static str, String)> {
+    /// The reason, and who decides.
+    pub(in crate::cli) fn into_parts(self) -> (String, Option<String>) {
         let by = self.by.or_else(|| std::env::var("USER").ok()).filter(|by| !by.is_empty());
-        let by = by.map(|by| ("by", by));
-        [("reason", self.reason)].into_iter().chain(by).collect()
+        (self.reason, by)
     }
 }
 
@@ -88,24 +84,28 @@ pub(crate) struct Resolve {
 }
 
 impl Plain {
-    pub(super) async fn run(self, verb: &str) -> Result<(), Failed> {
-        self.how.send(&self.operation_id, verb, Map::new()).await
+    pub(super) async fn run<O>(self) -> Result<(), Failed>
+    where
+        O: Operation<Query = Nothing, Body = Decide, Answer = Decided>,
+    {
+        self.how.send::<O>(&self.operation_id, |decide| decide).await
     }
 }
 
 impl How {
-    pub(super) async fn send(self, id: &str, verb: &str, more: Map<String, Value>) -> Result<(), Failed> {
-        let id = &super::checked(id)?;
+    /// Sends a decision about this operation.
+    pub(super) async fn send<O>(self, id: &str, body: impl FnOnce(Decide) -> O::Body) -> Result<(), Failed>
+    where
+        O: Operation<Query = Nothing, Answer = Decided>,
+    {
+        let id = &super::checked(id)?.to_string();
         let remote = Remote::new(&self.server)?;
         let epoch = match self.epoch {
-            Some(epoch) => epoch,
+            Some(epoch) => epoch.into(),
             None => present_epoch(&remote, id).await?,
         };
-        let mut body = more;
-        body.extend(self.why.into_members());
-        body.insert("epoch".into(), epoch.into());
-        let path = format!("/v1/claims/{}/{verb}", encoded(id));
-        let decided = remote.post(&path, &Value::Object(body), &["operation_id", "done", "claim"]).await?;
+        let (reason, by) = self.why.into_parts();
+        let decided = remote.call::<O>(id, &Nothing {}, &body(Decide { epoch, reason, by })).await?;
         let told = match self.json {
             true => say::json(&decided),
             false => tell::decided(&decided),
@@ -115,48 +115,47 @@ impl How {
 }
 
 /// The epoch that the claim has now, which the operator is told: the decision rests on it.
-async fn present_epoch(remote: &Remote, id: &str) -> Result<String, Failed> {
+async fn present_epoch(remote: &Remote, id: &str) -> Result<Epoch, Failed> {
     let claim = source::show(remote, id, false).await?;
-    let (state, epoch) = (say::text(&claim, "state"), say::text(&claim, "epoch"));
+    let (state, epoch) = (claim.state.name(), claim.epoch);
     say::note(format!("{id} is {state} with epoch {epoch}; deciding about that (--epoch names another)"));
     Ok(epoch)
 }
 
 impl Resolve {
     pub(super) async fn run(self) -> Result<(), Failed> {
-        let mut more = Map::new();
-        match self.settle_status {
-            Some(status) => {
-                let mut settle = json!({"status": status, "headers": fields(&self.settle_header)?});
-                if let Some(file) = &self.settle_body {
-                    settle["body_base64"] = STANDARD.encode(body(file)?).into();
-                }
-                if let Some(retention) = self.retention {
-                    settle["retention"] = retention.into();
-                }
-                more.insert("settle".into(), settle);
-            }
-            None => {
-                more.insert("release".into(), self.release.into());
-                more.insert("force".into(), self.force.into());
-            }
-        }
-        self.plain.how.send(&self.plain.operation_id, "resolve", more).await
+        let settle = match self.settle_status {
+            Some(status) => Some(Settle {
+                status,
+                headers: fields(&self.settle_header)?,
+                body_base64: match &self.settle_body {
+                    Some(file) => STANDARD.encode(body(file)?),
+                    None => String::new(),
+                },
+                retention: self.retention,
+            }),
+            None => None,
+        };
+        let (release, force) = (self.release, self.force);
+        let resolve =
+            |Decide { epoch, reason, by }| hapax_api::Resolve { epoch, reason, by, release, force, settle };
+        self.plain.how.send::<op::ResolveClaim>(&self.plain.operation_id, resolve).await
     }
 }
 
-fn fields(lines: &[String]) -> Result<Value, Failed> {
-    let mut fields: Map<String, Value> = Map::new();
+fn fields(lines: &[String]) -> Result<Headers, Failed> {
+    let mut fields = Headers::new();
     for line in lines {
         let (name, value) = line
             .split_once(':')
             .ok_or_else(|| Failed::misuse(format!("--settle-header {line:?}: write it as 'Name: value'")))?;
-        let values = fields.entry(name.trim().to_ascii_lowercase()).or_insert_with(|| json!([]));
-        if let Value::Array(values) = values {
-            values.push(value.trim().into());
+        let value = value.trim().to_owned();
+        let values = fields.entry(name.trim().to_ascii_lowercase()).or_insert(HeaderValues::Many(Vec::new()));
+        if let HeaderValues::Many(values) = values {
+            values.push(value);
         }
     }
-    Ok(Value::Object(fields))
+    Ok(fields)
 }
 
 fn body(file: &Path) -> Result<Vec<u8>, Failed> {

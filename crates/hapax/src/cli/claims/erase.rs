@@ -1,7 +1,8 @@
 //! `hapax claims erase`: one answer, or everything that is kept for a subject (L8, B9).
 
 use clap::{ArgGroup, Args as ClapArgs};
-use serde_json::{Map, Value, json};
+use hapax_api::{EraseSubject, Nothing, operations as op};
+use serde_json::json;
 
 use super::decide::How;
 use super::tell;
@@ -32,31 +33,27 @@ impl Erase {
     pub(super) async fn run(self) -> Result<(), Failed> {
         let Erase { operation_id, subject, tenant, project, how } = self;
         if let Some(id) = operation_id {
-            return how.send(&id, "erase", Map::new()).await;
+            return how.send::<op::EraseClaim>(&id, |decide| decide).await;
         }
-        let mut asked = json!({"tenant": tenant, "subject": subject});
-        if let Some(project) = project {
-            asked["project"] = project.into();
-        }
-        erase_all(asked, how).await
+        // The command line has checked that both are there.
+        let (tenant, subject) = (tenant.unwrap_or_default(), subject.unwrap_or_default());
+        erase_all(EraseSubject { tenant, subject, project, ..EraseSubject::default() }, how).await
     }
 }
 
 /// Page by page, until there is no more.
-async fn erase_all(mut asked: Value, how: How) -> Result<(), Failed> {
+async fn erase_all(mut asked: EraseSubject, how: How) -> Result<(), Failed> {
     let remote = Remote::new(&how.server)?;
-    if let Value::Object(members) = &mut asked {
-        members.extend(how.why.into_members());
-    }
+    (asked.reason, asked.by) = how.why.into_parts();
     let (mut erased, mut left, mut damaged) = (0, 0, Vec::new());
     let mut more = true;
     for _ in 0..limits::REMOTE_PAGES {
-        let mut page = remote.post("/v1/claims/erase", &asked, &["erased", "left", "next"]).await?;
-        erased += page["erased"].as_u64().unwrap_or_default();
-        left += page["left"].as_u64().unwrap_or_default();
-        damaged.extend(tell::take_damaged(&mut page));
-        asked["after"] = page["next"].clone();
-        more = !page["next"].is_null();
+        let page = remote.call::<op::EraseSubject>("", &Nothing {}, &asked).await?;
+        erased += page.erased;
+        left += page.left;
+        damaged.extend(page.damaged);
+        more = page.next.is_some();
+        asked.after = page.next;
         if !more {
             break;
         }

@@ -1,13 +1,13 @@
 //! Where claims are read: through a server, or on its store (B8).
 
-use hapax_core::StateName;
+use hapax_api::{Claim, ClaimQuery, Claims, ClaimsQuery, Counts, CountsQuery, Nothing, operations as op};
+use hapax_core::OperationId;
 use hapax_store::Lifecycle as _;
 use hapax_store::embedded::EmbeddedReader;
 use hapax_store::postgres::Postgres;
-use serde_json::Value;
 
-use crate::admin::{self, Which};
-use crate::cli::remote::{Remote, Server, encoded};
+use crate::admin;
+use crate::cli::remote::{Remote, Server};
 use crate::cli::{Failed, store};
 
 /// Where claims are read.
@@ -39,28 +39,25 @@ impl Source {
         }
     }
 
-    pub(super) async fn list(&self, which: &Which) -> Result<Value, Failed> {
+    pub(super) async fn list(&self, query: &ClaimsQuery) -> Result<Claims, Failed> {
         match self {
-            Source::Server(remote) => remote.get("/v1/claims", &query(which), &["claims", "next"]).await,
-            Source::Reader(store) => Ok(admin::list(store, which).await?),
-            Source::Shared(store) => Ok(admin::list(store, which).await?),
+            Source::Server(remote) => remote.call::<op::ListClaims>("", query, &Nothing {}).await,
+            Source::Reader(store) => Ok(admin::list(store, query).await?),
+            Source::Shared(store) => Ok(admin::list(store, query).await?),
         }
     }
 
-    pub(super) async fn count(&self, which: &Which) -> Result<Value, Failed> {
+    pub(super) async fn count(&self, query: &CountsQuery) -> Result<Counts, Failed> {
         match self {
-            Source::Server(remote) => {
-                let states = StateName::ALL.map(StateName::as_str);
-                remote.get("/v1/claims/count", &query(which), &states).await
-            }
-            Source::Reader(store) => Ok(admin::count(store, which).await?),
-            Source::Shared(store) => Ok(admin::count(store, which).await?),
+            Source::Server(remote) => remote.call::<op::CountClaims>("", query, &Nothing {}).await,
+            Source::Reader(store) => Ok(admin::count(store, query).await?),
+            Source::Shared(store) => Ok(admin::count(store, query).await?),
         }
     }
 
-    pub(super) async fn show(&self, id: &str, outcome: bool) -> Result<Value, Failed> {
+    pub(super) async fn show(&self, id: OperationId, outcome: bool) -> Result<Claim, Failed> {
         let found = match self {
-            Source::Server(remote) => return show(remote, id, outcome).await,
+            Source::Server(remote) => return show(remote, &id.to_string(), outcome).await,
             Source::Reader(store) => admin::show(store, id).await?,
             Source::Shared(store) => admin::show(store, id).await?,
         };
@@ -77,24 +74,6 @@ impl Source {
 }
 
 /// One claim, from a server.
-pub(super) async fn show(remote: &Remote, id: &str, outcome: bool) -> Result<Value, Failed> {
-    let query = if outcome { vec![("outcome", "true".to_owned())] } else { Vec::new() };
-    remote.get(&format!("/v1/claims/{}", encoded(id)), &query, &["operation_id", "state", "epoch"]).await
-}
-
-fn query(which: &Which) -> Vec<(&'static str, String)> {
-    let limit = which.limit.map(|limit| limit.to_string());
-    let pairs = [
-        ("tenant", &which.tenant),
-        ("project", &which.project),
-        ("subject", &which.subject),
-        ("operation", &which.operation),
-        ("key", &which.key),
-        ("state", &which.state),
-        ("opened_before", &which.opened_before),
-        ("age", &which.age),
-        ("after", &which.after),
-        ("limit", &limit),
-    ];
-    pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+pub(super) async fn show(remote: &Remote, id: &str, outcome: bool) -> Result<Claim, Failed> {
+    remote.call::<op::ShowClaim>(id, &ClaimQuery { outcome }, &Nothing {}).await
 }

@@ -1,4 +1,4 @@
-//! Every "no" of the admin listener, as `application/problem+json`.
+//! Every "no" of a listener that serves an API, as `application/problem+json`.
 //!
 //! What the edge refuses as well is a [`Problem`] with its code. Only an operator meets the three kinds of conflict that
 //! are told here, with the claim as it is now.
@@ -6,17 +6,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hapax_api::{Claim, ConflictCode};
 use hapax_core::{Error, Kind, OperationId};
 use hapax_gateway::pages;
 use hapax_tower::problem::OPERATION_ID;
 use hapax_tower::{Code, Problem};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use http::{Response, StatusCode};
-use serde_json::{Value, json};
 
 /// Why an operator gets no answer.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// One that callers of the edge can meet, too.
     Problem(Box<Problem>),
     /// A decision that was not carried out.
@@ -25,65 +25,50 @@ pub(super) enum Refusal {
 
 /// A decision that was not carried out, with what the claim is now.
 #[derive(Debug)]
-pub(super) struct Conflict {
-    pub(super) code: ConflictCode,
-    pub(super) detail: String,
-    pub(super) operation_id: OperationId,
-    /// The claim as it is now; null where it is absent.
-    pub(super) claim: Value,
-    pub(super) retry_after: Option<Duration>,
+pub(crate) struct Conflict {
+    pub(crate) code: ConflictCode,
+    pub(crate) detail: String,
+    pub(crate) operation_id: OperationId,
+    /// The claim as it is now; `None` where it is absent.
+    pub(crate) claim: Option<Claim>,
+    pub(crate) retry_after: Option<Duration>,
 }
 
-/// The kinds of conflict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConflictCode {
-    /// The claim has another epoch than the operator saw.
-    Changed,
-    /// The claim is in a state that the decision does not fit.
-    NotApplicable,
-    /// The former run may still be going on.
-    MayStillRun,
-}
-
-impl ConflictCode {
-    const ALL: [ConflictCode; 3] = [Self::Changed, Self::NotApplicable, Self::MayStillRun];
-
-    fn page(self) -> &'static str {
-        match self {
-            Self::Changed => include_str!("../../../../docs/errors/claim-changed.md"),
-            Self::NotApplicable => include_str!("../../../../docs/errors/claim-not-applicable.md"),
-            Self::MayStillRun => include_str!("../../../../docs/errors/claim-may-still-run.md"),
-        }
+fn text(code: ConflictCode) -> &'static str {
+    match code {
+        ConflictCode::Changed => include_str!("../../../../docs/errors/claim-changed.md"),
+        ConflictCode::NotApplicable => include_str!("../../../../docs/errors/claim-not-applicable.md"),
+        ConflictCode::MayStillRun => include_str!("../../../../docs/errors/claim-may-still-run.md"),
     }
+}
 
-    fn row(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Changed => ("claim-changed", "The claim is not what was seen any more"),
-            Self::NotApplicable => ("claim-not-applicable", "The claim is in a state that this does not fit"),
-            Self::MayStillRun => ("claim-may-still-run", "The former run may still be going on"),
-        }
+fn title(code: ConflictCode) -> &'static str {
+    match code {
+        ConflictCode::Changed => "The claim is not what was seen any more",
+        ConflictCode::NotApplicable => "The claim is in a state that this does not fit",
+        ConflictCode::MayStillRun => "The former run may still be going on",
     }
 }
 
 /// The page about a code, of those that this listener answers with (H1).
-pub(super) fn page(code: &str) -> Option<&'static str> {
-    let own = ConflictCode::ALL.into_iter().find(|own| own.row().0 == code);
-    own.map(ConflictCode::page).or_else(|| pages::code(code).map(pages::text))
+pub(crate) fn page(code: &str) -> Option<&'static str> {
+    let own = code.parse::<ConflictCode>().ok();
+    own.map(text).or_else(|| pages::code(code).map(pages::text))
 }
 
 impl Refusal {
     /// The question cannot be understood.
-    pub(super) fn malformed(detail: impl Into<String>) -> Self {
+    pub(crate) fn malformed(detail: impl Into<String>) -> Self {
         Problem::new(Code::RequestMalformed).detail(detail).into()
     }
 
     /// There is nothing of that name.
-    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Problem::new(Code::NotFound).detail(detail).into()
     }
 
     /// The answer.
-    pub(super) fn response(self, docs: &str) -> Response<Bytes> {
+    pub(crate) fn response(self, docs: &str) -> Response<Bytes> {
         match self {
             Refusal::Problem(problem) => problem.response(docs),
             Refusal::Conflict(conflict) => conflict.response(docs),
@@ -94,19 +79,21 @@ impl Refusal {
 impl Conflict {
     /// In the shape that [`Problem`] gives to all the others.
     fn response(self, docs: &str) -> Response<Bytes> {
-        let (code, title) = self.code.row();
-        let page = format!("{docs}{code}");
-        let body = json!({
-            "type": page,
-            "title": title,
-            "status": StatusCode::CONFLICT.as_u16(),
-            "code": code,
-            "retryable": self.retry_after.is_some(),
-            "detail": self.detail,
-            "operation_id": self.operation_id.to_string(),
-            "claim": self.claim,
-        });
-        let mut response = Response::new(Bytes::from(body.to_string()));
+        let page = format!("{docs}{}", self.code);
+        let told = hapax_api::Conflict {
+            page: page.clone(),
+            title: title(self.code).into(),
+            status: StatusCode::CONFLICT.as_u16(),
+            code: self.code,
+            retryable: self.retry_after.is_some(),
+            detail: self.detail,
+            operation_id: self.operation_id.into(),
+            claim: self.claim,
+        };
+        let Ok(body) = serde_json::to_vec(&told) else {
+            return Problem::new(Code::Internal).response(docs);
+        };
+        let mut response = Response::new(Bytes::from(body));
         *response.status_mut() = StatusCode::CONFLICT;
         let length = HeaderValue::from(response.body().len());
         let headers = response.headers_mut();

@@ -1,4 +1,4 @@
-//! The admin listener's connections: accepted, bounded in number and time, and drained at the end.
+//! The connections of a listener that serves an API: accepted, bounded in number and time, and drained at the end.
 //!
 //! Not `axum::serve`, which has no time-out for a head that never ends.
 
@@ -17,7 +17,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service as _;
 
-use super::{AdminState, endpoints};
 use crate::limits;
 
 /// How slow a connection may be.
@@ -27,24 +26,23 @@ struct Pace {
     life: Duration,
 }
 
-/// Serves the admin API until `shutdown` is ready; then finishes running requests, for a bounded time.
-pub async fn serve(
+/// Serves until `shutdown` is ready; then finishes running requests, for a bounded time.
+pub(crate) async fn serve(
     listener: TcpListener,
-    state: AdminState,
+    router: Router,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let pace = Pace { head: limits::ADMIN_HEADER_TIMEOUT, life: limits::ADMIN_CONNECTION_LIFE };
-    serve_at(listener, state, shutdown, pace).await
+    let pace = Pace { head: limits::API_HEADER_TIMEOUT, life: limits::API_CONNECTION_LIFE };
+    serve_at(listener, router, shutdown, pace).await
 }
 
 async fn serve_at(
     listener: TcpListener,
-    state: AdminState,
+    router: Router,
     shutdown: impl Future<Output = ()>,
     pace: Pace,
 ) -> io::Result<()> {
-    let router = endpoints::router(state);
-    let room = Arc::new(Semaphore::new(limits::ADMIN_CONNECTIONS));
+    let room = Arc::new(Semaphore::new(limits::API_CONNECTIONS));
     let (stop, stopped) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
     loop {
@@ -58,8 +56,8 @@ async fn serve_at(
     drop(listener);
     // Nobody listens any more where there is no connection.
     let _ = stop.send(true);
-    let all = u32::try_from(limits::ADMIN_CONNECTIONS).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(limits::ADMIN_DRAIN, room.acquire_many(all)).await;
+    let all = u32::try_from(limits::API_CONNECTIONS).unwrap_or(u32::MAX);
+    let _ = tokio::time::timeout(limits::API_DRAIN, room.acquire_many(all)).await;
     Ok(())
 }
 
@@ -71,8 +69,8 @@ async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, Op
         match listener.accept().await {
             Ok((stream, _)) => return (stream, permit),
             Err(error) => {
-                tracing::warn!(%error, "the admin listener cannot accept a connection");
-                tokio::time::sleep(limits::ADMIN_ACCEPT_PAUSE).await;
+                tracing::warn!(%error, "a listener cannot accept a connection");
+                tokio::time::sleep(limits::API_ACCEPT_PAUSE).await;
             }
         }
     }
@@ -90,8 +88,8 @@ async fn connection(
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(pace.head)
-        .max_buf_size(limits::ADMIN_HEAD_BYTES)
-        .max_headers(limits::ADMIN_HEAD_FIELDS);
+        .max_buf_size(limits::API_HEAD_BYTES)
+        .max_headers(limits::API_HEAD_FIELDS);
     let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let life = tokio::time::sleep(pace.life);
     tokio::select! {
@@ -101,7 +99,7 @@ async fn connection(
         () = life => return,
     }
     serving.as_mut().graceful_shutdown();
-    let _ = tokio::time::timeout(limits::ADMIN_DRAIN, serving).await;
+    let _ = tokio::time::timeout(limits::API_DRAIN, serving).await;
 }
 
 #[cfg(test)]
@@ -109,13 +107,11 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
-    use crate::admin::{AdminTokens, tests::state};
 
     async fn started(pace: Pace) -> std::net::SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let state = state(AdminTokens::default());
-        tokio::spawn(serve_at(listener, state, std::future::pending(), pace));
+        tokio::spawn(serve_at(listener, Router::new(), std::future::pending(), pace));
         address
     }
 

@@ -1,0 +1,95 @@
+//! The document in the tree is the one that the table and its types make, and it holds together (M4).
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{ADMIN, ADMIN_DOCUMENT};
+
+/// Writes the document into the tree where this variable is set.
+const BLESS: &str = "HAPAX_BLESS";
+
+fn rendered() -> String {
+    format!("{:#}\n", document(&ADMIN))
+}
+
+#[test]
+fn the_document_in_the_tree_is_the_generated_one_m4() {
+    let rendered = rendered();
+    if std::env::var_os(BLESS).is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+        std::fs::write(path, &rendered).expect("the document can be written");
+        return;
+    }
+    let differs = rendered.lines().zip(ADMIN_DOCUMENT.lines()).position(|(made, kept)| made != kept);
+    assert!(
+        rendered == ADMIN_DOCUMENT,
+        "crates/hapax-api/openapi.json is not what the types say (line {}): `{BLESS}=1 cargo test -p hapax-api` writes it anew",
+        differs.unwrap_or_default() + 1
+    );
+}
+
+#[test]
+fn every_endpoint_is_described_with_what_it_needs_m4() {
+    let document = document(&ADMIN);
+    let mut described = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        let methods = methods.as_object().expect("methods");
+        assert_eq!(path.contains('{'), methods.contains_key("parameters"), "{path}: its variable part");
+        for (method, operation) in methods.iter().filter(|(name, _)| *name != "parameters") {
+            let needs = operation["security"][0]["token"][0].as_str().map(str::to_owned);
+            described.insert((path.clone(), method.to_uppercase(), needs));
+        }
+    }
+    let table = ADMIN.endpoints.iter().map(|endpoint| {
+        let needs = endpoint.needs.map(|role| role.as_str().to_owned());
+        (endpoint.path.to_owned(), endpoint.method.as_str().to_owned(), needs)
+    });
+    assert_eq!(described, table.collect());
+    let ids: BTreeSet<_> = ADMIN.endpoints.iter().map(|endpoint| endpoint.id).collect();
+    assert_eq!(ids.len(), ADMIN.endpoints.len(), "two endpoints have one name");
+}
+
+#[test]
+fn every_reference_of_the_document_leads_somewhere_m4() {
+    fn walk(value: &Value, document: &Value) {
+        match value {
+            Value::Object(members) => {
+                if let Some(Value::String(to)) = members.get("$ref") {
+                    let pointer = to.strip_prefix('#').expect("a reference within the document");
+                    assert!(document.pointer(pointer).is_some(), "{to}");
+                }
+                members.values().for_each(|member| walk(member, document));
+            }
+            Value::Array(items) => items.iter().for_each(|item| walk(item, document)),
+            _ => {}
+        }
+    }
+    let document = document(&ADMIN);
+    walk(&document, &document);
+}
+
+#[test]
+fn an_object_has_no_other_members_than_those_described_unless_it_says_so_m4() {
+    let document = document(&ADMIN);
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    for (name, schema) in schemas.iter().filter(|(_, schema)| schema["properties"].is_object()) {
+        let closed = schema["additionalProperties"] == false || schema["unevaluatedProperties"] == false;
+        assert_eq!(closed, !["Problem", "Conflict"].contains(&name.as_str()), "{name}: {schema:#}");
+    }
+}
+
+#[test]
+fn a_type_that_is_sent_and_answered_has_one_schema_m4() {
+    let settings = || SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
+    let mut sent = settings().for_deserialize().into_generator();
+    let mut answered = settings().for_serialize().into_generator();
+    for endpoint in ADMIN.endpoints {
+        (endpoint.query)(&mut sent);
+        (endpoint.body)(&mut sent);
+        (endpoint.answer)(&mut answered);
+    }
+    let answered = answered.take_definitions(true);
+    for (name, schema) in sent.take_definitions(true) {
+        assert!(answered.get(&name).is_none_or(|other| *other == schema), "{name} has two schemas");
+    }
+}

@@ -1,0 +1,43 @@
+//! The HTTP API of hapax for operators, as types: models, endpoints and the OpenAPI document that is made from both.
+//!
+//! An [`Operation`] is one method and path with the types of its query, body and answer. The server mounts operations, the
+//! command line calls them and the document describes them, so that none of the three can say something else than the others.
+//! No HTTP library is used here: serving and calling belong to `hapax`. What the models mean is decided in `hapax-core`.
+
+mod audit;
+mod claims;
+mod decisions;
+mod document;
+mod endpoint;
+mod keys;
+pub mod limits;
+mod node;
+pub mod operations;
+mod problem;
+mod retention;
+mod text;
+mod words;
+
+pub use audit::{Audit, AuditQuery, Event};
+pub use claims::{
+    Claim, ClaimQuery, ClaimState, Claims, ClaimsQuery, Counts, CountsQuery, Damaged, Doubt, Fingerprint,
+    HeaderValues, Headers, Outcome,
+};
+pub use decisions::{Decide, Decided, EraseSubject, ErasedSubject, Resolve, Settle};
+pub use document::document;
+pub use endpoint::{Content, Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
+pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
+pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
+pub use problem::{Conflict, Problem};
+pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
+pub use text::{Epoch, OperationId, Time};
+pub use words::{
+    ConflictCode, Done, DoubtReason, HealthStatus, Level, OutcomeKind, Ran, Rerun, Role, SettledBy, Sharing,
+    Source, State,
+};
+
+/// The endpoints of the admin listener.
+pub static ADMIN: Table<Role> = operations::TABLE;
+
+/// The OpenAPI document of the admin listener as it is kept in the tree and served; a test compares it with [`document`].
+pub const ADMIN_DOCUMENT: &str = include_str!("../openapi.json");

@@ -1,0 +1,235 @@
+//! The operations of the admin listener: every path, with who may use it (M1, M4).
+//!
+//! A path is served because it is in this table and for no other reason.
+
+use crate::audit::{Audit as AuditPage, AuditQuery};
+use crate::claims::{Claim, ClaimQuery, Claims, ClaimsQuery, Counts, CountsQuery};
+use crate::decisions::{Decide, Decided, EraseSubject as Erasing, ErasedSubject, Resolve};
+use crate::endpoint::{Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
+use crate::keys::{KeyMade, Keys, KeysQuery, NewKey, Revoked};
+use crate::node::{Health as Alive, Markdown, OpenMetrics, Readiness as Ready, Routes as RouteList, Written};
+use crate::problem::{Conflict, Problem};
+use crate::retention::{
+    RetentionClass, RetentionClasses, SetRetention as Setting, UnsetRetention as Unsetting,
+};
+use crate::text::OperationId;
+use crate::words::Role;
+
+const READ: Option<Role> = Some(Role::Read);
+const OPERATE: Option<Role> = Some(Role::Operate);
+
+const UNKNOWN: Refusal = problem(401, "No token, or none that this server knows.");
+const BAD_QUERY: Refusal = problem(400, "The query cannot be understood.");
+const BAD_BODY: Refusal = problem(400, "The body cannot be understood.");
+const NO_CLAIM: Refusal = problem(404, "There is no such claim.");
+const NO_CLASS: Refusal = problem(404, "There is no such class.");
+const STORE: Refusal = problem(503, "The store cannot be asked; try again.");
+const CONFLICT: Refusal = Refusal::with::<Conflict>(
+    409,
+    "Not carried out: `claim-changed`, `claim-not-applicable` or `claim-may-still-run`. The claim as it is now comes with it.",
+);
+
+const fn problem(status: u16, description: &'static str) -> Refusal {
+    Refusal::with::<Problem>(status, description)
+}
+
+impl Need for Role {
+    fn scope(self) -> &'static str {
+        self.as_str()
+    }
+
+    fn refusals(self) -> &'static [Refusal] {
+        match self {
+            Role::Read => const { &[UNKNOWN] },
+            Role::Operate => const { &[UNKNOWN, problem(403, "The token has the role read.")] },
+        }
+    }
+}
+
+/// Declares operations, and the table that has all of them.
+macro_rules! operations {
+    ($($name:ident $method:ident $path:literal $id:literal {
+        $summary:literal, needs: $needs:expr, query: $query:ty, body: $body:ty, answer: $answer:ty,
+        answers: $usual:expr $(, or $other:expr, when $status:expr)?, refuses: $refusals:expr,
+    })+) => {
+        $(
+            #[doc = $summary]
+            #[derive(Clone, Copy, Debug)]
+            pub struct $name;
+
+            impl Operation for $name {
+                type Need = Role;
+                type Query = $query;
+                type Body = $body;
+                type Answer = $answer;
+                const METHOD: Method = Method::$method;
+                const PATH: &'static str = $path;
+                const ID: &'static str = $id;
+                const SUMMARY: &'static str = $summary;
+                const NEEDS: Option<Role> = $needs;
+                const ANSWERS: (Status, &'static [Status]) = ($usual, &[$($other)?]);
+                const REFUSALS: &'static [Refusal] = &$refusals;
+
+                $(fn status(answer: &$answer) -> u16 {
+                    let unusual: fn(&$answer) -> bool = $status;
+                    if unusual(answer) { $other.0 } else { Self::ANSWERS.0.0 }
+                })?
+            }
+        )+
+
+        const ENDPOINTS: &[Endpoint<Role>] = &[$(Endpoint::of::<$name>(),)+];
+    };
+}
+
+operations! {
+    Health Get "/healthz" "health" {
+        "The process lives.", needs: None, query: Nothing, body: Nothing, answer: Alive,
+        answers: (200, "It does."), refuses: [],
+    }
+    Readiness Get "/readyz" "readiness" {
+        "The process can serve.", needs: None, query: Nothing, body: Nothing, answer: Ready,
+        answers: (200, "It can."), or (503, "It cannot; the reasons say why."), when |ready| !ready.ready, refuses: [],
+    }
+    Metrics Get "/metrics" "metrics" {
+        "Metrics in the OpenMetrics text format.", needs: None, query: Nothing, body: Nothing, answer: OpenMetrics,
+        answers: (200, "The metrics."), refuses: [],
+    }
+    ProblemPage Get "/.well-known/hapax/errors/{code}" "problemPage" {
+        "What a problem means and what to do about it: where `type` leads.",
+        needs: None, query: Nothing, body: Nothing, answer: Markdown,
+        answers: (200, "The page."), refuses: [problem(404, "There is no such code.")],
+    }
+    Openapi Get "/openapi.json" "openapi" {
+        "This document.", needs: READ, query: Nothing, body: Nothing, answer: Written,
+        answers: (200, "This document."), refuses: [],
+    }
+    ListClaims Get "/v1/claims" "listClaims" {
+        "List claims, oldest first.", needs: READ, query: ClaimsQuery, body: Nothing, answer: Claims,
+        answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
+    }
+    CountClaims Get "/v1/claims/count" "countClaims" {
+        "Count claims by state.", needs: READ, query: CountsQuery, body: Nothing, answer: Counts,
+        answers: (200, "The counts."), refuses: [BAD_QUERY, STORE],
+    }
+    ShowClaim Get "/v1/claims/{operation_id}" "showClaim" {
+        "Show one claim.", needs: READ, query: ClaimQuery, body: Nothing, answer: Claim,
+        answers: (200, "The claim."),
+        refuses: [
+            problem(400, "That is no operation id."),
+            problem(403, "The kept answer is told to the role operate only."),
+            NO_CLAIM,
+            STORE,
+        ],
+    }
+    ResolveClaim Post "/v1/claims/{operation_id}/resolve" "resolveClaim" {
+        "End a doubt: release the claim, or settle it with an answer.",
+        needs: OPERATE, query: Nothing, body: Resolve, answer: Decided,
+        answers: (200, "Done; the claim as it is now."), refuses: [BAD_BODY, NO_CLAIM, CONFLICT, STORE],
+    }
+    ReopenClaim Post "/v1/claims/{operation_id}/reopen" "reopenClaim" {
+        "Set a settled claim's answer aside, so that the next request with its key runs.",
+        needs: OPERATE, query: Nothing, body: Decide, answer: Decided,
+        answers: (200, "Done; the claim as it is now."), refuses: [BAD_BODY, NO_CLAIM, CONFLICT, STORE],
+    }
+    PurgeClaim Post "/v1/claims/{operation_id}/purge" "purgeClaim" {
+        "Forget a settled claim, its fingerprint included.",
+        needs: OPERATE, query: Nothing, body: Decide, answer: Decided,
+        answers: (200, "Done; the claim as it is now."), refuses: [BAD_BODY, NO_CLAIM, CONFLICT, STORE],
+    }
+    EraseClaim Post "/v1/claims/{operation_id}/erase" "eraseClaim" {
+        "Destroy a claim's answer, also one that a reopen set aside; the key stays used up, or free.",
+        needs: OPERATE, query: Nothing, body: Decide, answer: Decided,
+        answers: (200, "Done; the claim as it is now."), refuses: [BAD_BODY, NO_CLAIM, CONFLICT, STORE],
+    }
+    EraseSubject Post "/v1/claims/erase" "eraseSubject" {
+        "Destroy the answers that are kept for one subject, also those that were set aside, a page at a time; used keys stay used up.",
+        needs: OPERATE, query: Nothing, body: Erasing, answer: ErasedSubject,
+        answers: (200, "Done for this page; go on with `next` until it is null."), refuses: [BAD_BODY, STORE],
+    }
+    ListKeys Get "/v1/keys" "listKeys" {
+        "List API keys.", needs: READ, query: KeysQuery, body: Nothing, answer: Keys,
+        answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
+    }
+    CreateKey Post "/v1/keys" "createKey" {
+        "Make an API key. It is told once.", needs: OPERATE, query: Nothing, body: NewKey, answer: KeyMade,
+        answers: (201, "The key."), refuses: [BAD_BODY, STORE],
+    }
+    RevokeKey Delete "/v1/keys/{key_id}" "revokeKey" {
+        "Revoke an API key.", needs: OPERATE, query: Nothing, body: Nothing, answer: Revoked,
+        answers: (200, "Revoked."),
+        refuses: [problem(400, "That is no id of a key."), problem(404, "There is no such key."), STORE],
+    }
+    ListRetention Get "/v1/retention" "listRetention" {
+        "List the classes of retention, with what is configured and what was set.",
+        needs: READ, query: Nothing, body: Nothing, answer: RetentionClasses,
+        answers: (200, "All of them."), refuses: [STORE],
+    }
+    SetRetention Post "/v1/retention/{class}" "setRetention" {
+        "Keep outcomes of a class for so long from now on, in all servers on the store, until it is taken back.",
+        needs: OPERATE, query: Nothing, body: Setting, answer: RetentionClass,
+        answers: (200, "The class as it is now."), refuses: [BAD_BODY, NO_CLASS, STORE],
+    }
+    UnsetRetention Delete "/v1/retention/{class}" "unsetRetention" {
+        "Keep outcomes of a class as configured again.",
+        needs: OPERATE, query: Unsetting, body: Nothing, answer: RetentionClass,
+        answers: (200, "The class as it is now."), refuses: [BAD_QUERY, NO_CLASS, STORE],
+    }
+    Audit Get "/v1/audit" "audit" {
+        "What operators did, newest first.", needs: READ, query: AuditQuery, body: Nothing, answer: AuditPage,
+        answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
+    }
+    Routes Get "/v1/routes" "routes" {
+        "The routes of the edge and their policies.", needs: READ, query: Nothing, body: Nothing, answer: RouteList,
+        answers: (200, "The routes."), refuses: [],
+    }
+}
+
+/// All of them.
+pub(crate) const TABLE: Table<Role> = Table {
+    listener: "admin",
+    title: "hapax admin API",
+    summary: "What operators ask and decide.",
+    description: "Served on the admin listener only. Every error is `application/problem+json`. Every answer has \
+                  `Cache-Control: no-store` and `Hapax-Listener: admin`.",
+    server: "http://127.0.0.1:8081",
+    credential: ("token", "An admin token. Its role is `read` or `operate`; operate includes read."),
+    parameters: &[
+        Parameter::of::<String>("code", "The `code` of a problem."),
+        Parameter::of::<OperationId>(
+            "operation_id",
+            "The public id of the operation, `op_` and 32 hexadecimal digits.",
+        ),
+        Parameter::of::<String>("key_id", "The id of the key."),
+        Parameter::of::<String>(
+            "class",
+            "The name of the class, as `[retention]` in the configuration has it.",
+        ),
+    ],
+    endpoints: ENDPOINTS,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_token_only_health_readiness_metrics_and_pages_are_served_m1() {
+        let open: Vec<_> =
+            ENDPOINTS.iter().filter(|endpoint| endpoint.needs.is_none()).map(|open| open.path).collect();
+        assert_eq!(open, ["/healthz", "/readyz", "/metrics", "/.well-known/hapax/errors/{code}"]);
+    }
+
+    #[test]
+    fn whatever_changes_something_needs_the_role_operate_m1() {
+        for endpoint in ENDPOINTS.iter().filter(|endpoint| endpoint.method != Method::Get) {
+            assert_eq!(endpoint.needs, Some(Role::Operate), "{}", endpoint.path);
+        }
+    }
+
+    #[test]
+    fn a_process_that_cannot_serve_says_so_in_the_status_m1() {
+        let readiness = |ready| Ready { ready, reasons: Vec::new() };
+        assert_eq!(Readiness::status(&readiness(true)), 200);
+        assert_eq!(Readiness::status(&readiness(false)), 503);
+    }
+}

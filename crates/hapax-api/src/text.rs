@@ -1,0 +1,72 @@
+//! Ids and times: text with a form, which is checked where it is used and told to callers as a pattern.
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+macro_rules! texts {
+    ($($(#[doc = $doc:literal])+ $name:ident { $rule:literal: $value:literal, inline: $inline:literal })+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                $name(text)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                $inline
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                match $inline {
+                    true => json_schema!({"type": "string", $rule: $value}),
+                    false => json_schema!({"type": "string", $rule: $value, "description": concat!($($doc),+).trim()}),
+                }
+            }
+        }
+    )+};
+}
+
+texts! {
+    /// The public id of an operation: `op_` and 32 hexadecimal digits.
+    OperationId { "pattern": "^op_[0-9a-fA-F]{32}$", inline: false }
+    /// The fencing number: the store's incarnation and a counter, with a dot between them.
+    Epoch { "pattern": "^[0-9]+\\.[0-9]+$", inline: false }
+    /// A time in UTC, to the microsecond.
+    Time { "format": "date-time", inline: true }
+}
+
+impl From<hapax_core::OperationId> for OperationId {
+    fn from(id: hapax_core::OperationId) -> Self {
+        OperationId(id.to_string())
+    }
+}
+
+impl From<hapax_core::Epoch> for Epoch {
+    fn from(epoch: hapax_core::Epoch) -> Self {
+        Epoch(epoch.to_string())
+    }
+}

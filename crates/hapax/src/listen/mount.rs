@@ -1,0 +1,233 @@
+//! Mounting: a table of endpoints, a handler for each, and an authenticator that says who a caller is.
+//!
+//! A handler is mounted for an operation of the table, whose types it takes and gives, and every endpoint of the table must have
+//! one: so nothing is served that the description does not have, and the other way round. Whether a caller may use an endpoint is
+//! decided before anything of the request's body is read.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Query, RawPathParams, Request};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use bytes::Bytes;
+use hapax_api::{Content as _, Method, Need, Operation, Table};
+use hapax_core::Error;
+use hapax_tower::{Code, Problem};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+};
+use http::request::Parts;
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+
+use super::refusal::Refusal;
+use crate::limits;
+
+/// What every answer of a listener has and no other server's: by it the command line knows whom it has asked.
+pub(crate) const LISTENER: HeaderName = HeaderName::from_static("hapax-listener");
+
+/// Says who a caller is. Each kind of caller has one.
+pub(crate) trait Authenticator: Send + Sync + 'static {
+    /// What endpoints ask of these callers.
+    type Need: Need;
+    /// Who a caller is.
+    type Caller: Send;
+
+    /// The caller of this request, if it has what the endpoint needs.
+    fn admit(
+        &self,
+        request: &Parts,
+        needs: Self::Need,
+    ) -> impl Future<Output = Result<Self::Caller, Refusal>> + Send;
+}
+
+/// A request that was let in and understood.
+pub(crate) struct Asked<O: Operation> {
+    /// The variable part of the path; empty where there is none.
+    pub(crate) id: String,
+    pub(crate) query: O::Query,
+    pub(crate) body: O::Body,
+}
+
+/// What all answers of a listener have in common.
+#[derive(Clone)]
+struct Manner {
+    listener: HeaderValue,
+    /// Where the pages about problem codes are (H1).
+    docs: Arc<str>,
+}
+
+/// A table whose endpoints are being given their handlers.
+pub(crate) struct Mount<S, A: Authenticator> {
+    table: &'static Table<A::Need>,
+    state: S,
+    callers: Arc<A>,
+    manner: Manner,
+    router: Router,
+    served: BTreeSet<(&'static str, &'static str)>,
+    mistakes: Vec<String>,
+}
+
+impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
+    /// Handlers get this state.
+    pub(crate) fn new(table: &'static Table<A::Need>, state: S, callers: A, docs: &str) -> Self {
+        let manner = Manner { listener: HeaderValue::from_static(table.listener), docs: docs.into() };
+        let (callers, router) = (Arc::new(callers), Router::new());
+        Mount { table, state, callers, manner, router, served: BTreeSet::new(), mistakes: Vec::new() }
+    }
+
+    /// A handler for an endpoint that anybody may use.
+    pub(crate) fn open<O, F, R>(mut self, run: F) -> Self
+    where
+        O: Operation<Need = A::Need>,
+        F: Fn(S, Asked<O>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<O::Answer, Refusal>> + Send,
+    {
+        if O::NEEDS.is_some() {
+            self.mistakes.push(format!("{} needs a caller, and its handler takes none", O::ID));
+            return self;
+        }
+        let (state, manner) = (self.state.clone(), self.manner.clone());
+        let handler = move |params: RawPathParams, request: Request| {
+            let (state, manner, run, id) = (state.clone(), manner.clone(), run.clone(), variable(&params));
+            async move {
+                let answer = async {
+                    let (head, body) = request.into_parts();
+                    answer::<O>(run(state, understood(id, &head, body).await?).await?)
+                };
+                manner.finished(answer.await)
+            }
+        };
+        self.add::<O>(on(filter(O::METHOD), handler))
+    }
+
+    /// A handler for an endpoint whose callers are known.
+    pub(crate) fn on<O, F, R>(mut self, run: F) -> Self
+    where
+        O: Operation<Need = A::Need>,
+        F: Fn(S, A::Caller, Asked<O>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<O::Answer, Refusal>> + Send,
+    {
+        let Some(needs) = O::NEEDS else {
+            self.mistakes.push(format!("{} has no caller, and its handler takes one", O::ID));
+            return self;
+        };
+        let (state, callers, manner) = (self.state.clone(), self.callers.clone(), self.manner.clone());
+        let handler = move |params: RawPathParams, request: Request| {
+            let (state, callers, manner) = (state.clone(), callers.clone(), manner.clone());
+            let (run, id) = (run.clone(), variable(&params));
+            async move {
+                let answer = async {
+                    let (head, body) = request.into_parts();
+                    let caller = callers.admit(&head, needs).await?;
+                    answer::<O>(run(state, caller, understood(id, &head, body).await?).await?)
+                };
+                manner.finished(answer.await)
+            }
+        };
+        self.add::<O>(on(filter(O::METHOD), handler))
+    }
+
+    fn add<O: Operation>(mut self, handler: MethodRouter) -> Self {
+        let same = |path, method: Method| (path, method.as_str()) == (O::PATH, O::METHOD.as_str());
+        if !self.table.endpoints.iter().any(|endpoint| same(endpoint.path, endpoint.method)) {
+            self.mistakes.push(format!("{} is not in the table of the listener", O::ID));
+            return self;
+        }
+        match self.served.insert((O::PATH, O::METHOD.as_str())) {
+            true => self.router = self.router.route(O::PATH, handler),
+            false => self.mistakes.push(format!("{} has two handlers", O::ID)),
+        }
+        self
+    }
+
+    /// The service, if every endpoint of the table has its handler.
+    pub(crate) fn router(mut self) -> Result<Router, Error> {
+        let without = self
+            .table
+            .endpoints
+            .iter()
+            .filter(|endpoint| !self.served.contains(&(endpoint.path, endpoint.method.as_str())));
+        self.mistakes.extend(without.map(|endpoint| format!("{} has no handler", endpoint.id)));
+        if !self.mistakes.is_empty() {
+            let what = Error::internal("the endpoints of a listener are not those of its table");
+            return Err(what.with_detail(self.mistakes.join("; ")));
+        }
+        let (absent, other) = (self.manner.clone(), self.manner);
+        let fallback = move || async move {
+            let why = "this listener has no such path; its OpenAPI document lists them";
+            absent.finished(Err(Refusal::not_found(why)))
+        };
+        let not_allowed =
+            move || async move { other.finished(Err(Problem::new(Code::MethodNotAllowed).into())) };
+        Ok(self.router.fallback(fallback).method_not_allowed_fallback(not_allowed))
+    }
+}
+
+impl Manner {
+    /// What every answer has: nobody on the way keeps or guesses at it, and whose it is.
+    fn finished(&self, answer: Result<Response<Bytes>, Refusal>) -> Response<Body> {
+        let mut response = answer.unwrap_or_else(|refusal| refusal.response(&self.docs));
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(LISTENER, self.listener.clone());
+        response.map(Body::from)
+    }
+}
+
+fn filter(method: Method) -> MethodFilter {
+    match method {
+        Method::Get => MethodFilter::GET,
+        Method::Post => MethodFilter::POST,
+        Method::Delete => MethodFilter::DELETE,
+    }
+}
+
+fn variable(params: &RawPathParams) -> String {
+    params.iter().next().map(|(_, value)| value.to_owned()).unwrap_or_default()
+}
+
+/// The request in the types of its operation. Only a POST has a body.
+async fn understood<O: Operation>(id: String, head: &Parts, body: Body) -> Result<Asked<O>, Refusal> {
+    let body = match O::METHOD {
+        Method::Post => read(body).await?,
+        Method::Get | Method::Delete => Bytes::from_static(b"{}"),
+    };
+    let query = Query::<O::Query>::try_from_uri(&head.uri)
+        .map_err(|rejection| Refusal::malformed(rejection.body_text()))?;
+    let body = serde_json::from_slice(&body)
+        .map_err(|error| Refusal::malformed(format!("the body is not the JSON that is expected: {error}")))?;
+    Ok(Asked { id, query: query.0, body })
+}
+
+async fn read(body: Body) -> Result<Bytes, Refusal> {
+    let limited = Limited::new(body, limits::API_BODY_BYTES).collect();
+    match tokio::time::timeout(limits::API_BODY_TIMEOUT, limited).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(Problem::new(Code::BodyTooLarge).detail("a body has at most 2 MiB here").into())
+        }
+        Ok(Err(_)) => Err(Refusal::malformed("the body ended too early")),
+        Err(_) => Err(Problem::new(Code::RequestTimeout).into()),
+    }
+}
+
+fn answer<O: Operation>(answer: O::Answer) -> Result<Response<Bytes>, Refusal> {
+    let unwritable = |error: String| Error::internal("an answer cannot be written").with_detail(error);
+    let status = O::status(&answer);
+    let body = answer.into_bytes().map_err(|error| unwritable(error.to_string()))?;
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = StatusCode::from_u16(status).map_err(|error| unwritable(error.to_string()))?;
+    let length = HeaderValue::from(response.body().len());
+    let kind = HeaderValue::from_static(<O::Answer as hapax_api::Content>::KIND);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response.headers_mut().insert(CONTENT_LENGTH, length);
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests;
