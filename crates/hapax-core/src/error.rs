@@ -101,20 +101,6 @@ impl Error {
         self
     }
 
-    /// States whether the work ran.
-    #[must_use]
-    pub fn with_executed(mut self, executed: Executed) -> Self {
-        self.executed = executed;
-        self
-    }
-
-    /// States when a retry can help.
-    #[must_use]
-    pub fn with_retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
-        self
-    }
-
     /// What the caller must do.
     pub fn kind(&self) -> Kind {
         self.kind

@@ -322,14 +322,6 @@ impl Scope {
         self.subject.as_ref()
     }
 
-    /// Whether both scopes are known to name the same subject of the same project and tenant.
-    ///
-    /// Two unknown subjects are not the same: what is told only to the subject of a grant (H10) is then told
-    /// to nobody.
-    pub fn is_same_subject(&self, other: &Scope) -> bool {
-        self.subject.is_some() && self.project.is_some() && self == other
-    }
-
     /// The narrowest width this scope can have: wider than subject where a peer dropped parts.
     pub fn least_width(&self) -> Width {
         match (&self.project, &self.subject) {

@@ -65,14 +65,6 @@ impl Store {
         }
     }
 
-    /// Opens the store that `HAPAX_STORE` names.
-    pub async fn from_environment(options: Options) -> Result<Store, Error> {
-        let url = std::env::var(STORE_VARIABLE).map_err(|_| {
-            Error::invalid("no store is named: set HAPAX_STORE, for example to embedded:./data")
-        })?;
-        Self::open(&url, options).await
-    }
-
     /// From now on outcomes of so many bytes may come: an embedded store makes sure that there is room for them (B5).
     pub fn reckon_with(&self, largest_outcome: usize) {
         #[cfg(feature = "embedded")]

@@ -22,9 +22,7 @@ use crate::json::Pointer;
 use crate::limits::{MAX_LEAVES, MAX_LEAVES_COMPARED, MAX_POINTERS_TOLD};
 
 /// The first byte of stored leaves.
-const VERSION: u8 = 3;
-/// Of those in which an item of a list and a member named like its place were the same.
-const WITHOUT_LISTS: u8 = 2;
+const VERSION: u8 = 1;
 /// The second byte: whether all leaves of the body are there.
 const WHOLE: u8 = 0;
 const TRUNCATED: u8 = 1;
@@ -144,7 +142,7 @@ impl Leaves {
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Leaves, Error> {
         let leaves = Leaves(bytes.into());
         let well_formed = match &leaves.0[..] {
-            [VERSION | WITHOUT_LISTS, WHOLE | TRUNCATED, entries @ ..] => {
+            [VERSION, WHOLE | TRUNCATED, entries @ ..] => {
                 entries.len().is_multiple_of(ENTRY_BYTES)
                     && entries.len() / ENTRY_BYTES <= MAX_LEAVES
                     && leaves.entries().is_sorted_by(|a, b| a < b)
@@ -157,10 +155,6 @@ impl Leaves {
     /// Whether the body had more leaves than are kept.
     pub fn is_truncated(&self) -> bool {
         self.0.get(1) == Some(&TRUNCATED)
-    }
-
-    fn tells_lists(&self) -> bool {
-        self.0.first() == Some(&VERSION)
     }
 
     /// How many leaves are kept.
@@ -284,7 +278,6 @@ impl Visit for Comparison<'_> {
     }
 
     fn leaf(&mut self, pointer: &str, place: u64, lists: u128, leaf: Leaf<'_>) {
-        let lists = if self.first.tells_lists() { lists } else { 0 };
         let start = self.known.partition_point(|(known, _)| *known < place);
         let Some((_, kept)) = self.known.get(start).filter(|(known, _)| *known == place) else {
             return self.tell(Heading::Added, pointer);

@@ -420,19 +420,6 @@ fn an_item_of_a_list_is_not_the_member_that_is_named_like_its_place_h10() {
 }
 
 #[test]
-fn leaves_of_the_form_before_say_what_they_can_h10() {
-    // Of `{"a":[1,{"0":2}]}`, when an item of a list and a member named like its place were the same.
-    const FORMER: &str = "020038a892881955b0b80c66e601c8e061136595afef7d2cb5fb44805a8cf2ac20ed";
-    let bytes: Vec<u8> =
-        (0..FORMER.len()).step_by(2).map(|at| u8::from_str_radix(&FORMER[at..at + 2], 16).unwrap()).collect();
-    let former = Leaves::from_bytes(bytes).unwrap();
-    let explain = |second: &[u8]| former.explain(second, &leaf_key(), &[]);
-    assert_eq!(explain(br#"{"a":[1,{"0":2}]}"#), all(&[], &[], 0));
-    assert_eq!(explain(br#"{"a":[1,[2]]}"#), all(&[], &[], 0), "which it cannot tell apart");
-    assert_eq!(explain(br#"{"a":[1,{"0":3}],"b":0}"#), all(&["/a/1/0"], &["/b"], 0));
-}
-
-#[test]
 fn leaves_say_nothing_without_their_key() {
     let body = br#"{"pin":"1234"}"#;
     let leaves = Leaves::of_json(body, &leaf_key(), &[]).unwrap();
@@ -451,10 +438,10 @@ fn stored_leaves_are_read_back_strictly() {
     let (first, second) = entries.split_at(16);
     let corrupt: [Vec<u8>; 9] = [
         vec![],
-        vec![2],
+        vec![1],
         vec![0, 0],
-        vec![1, 0],
-        vec![2, 2],
+        vec![2, 0],
+        vec![1, 2],
         bytes[..bytes.len() - 1].to_vec(),
         [head, second, first].concat(),
         [head, first, first].concat(),
@@ -590,7 +577,7 @@ fn the_stored_form_of_leaves_stays_as_it_is_h10() {
     assert_eq!(leaves.len(), 20);
     let digest = Sha256::digest(leaves.as_bytes());
     let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(digest, "b53f723743fc03b6");
+    assert_eq!(digest, "2426680ec2aadfcd");
 }
 
 #[test]

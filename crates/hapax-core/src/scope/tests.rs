@@ -183,16 +183,6 @@ fn a_header_key_always_fits_its_namespace_and_a_longer_one_may_not() {
 }
 
 #[test]
-fn unknown_subjects_are_never_the_same_subject() {
-    // H10
-    let (dropped, _, _) = parse_namespaced("t-acme:web:_any:k").unwrap();
-    assert!(scope().is_same_subject(&scope()));
-    assert!(!dropped.is_same_subject(&dropped));
-    assert!(!scope().is_same_subject(&dropped) && !dropped.is_same_subject(&scope()));
-    assert!(!scope().is_same_subject(&Scope::local()));
-}
-
-#[test]
 fn programs_without_tenants_have_a_scope_too() {
     // E2
     let parts = (Tenant::new("local").unwrap(), Project::new("local").unwrap(), subject("service:local"));

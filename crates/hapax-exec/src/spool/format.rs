@@ -1,6 +1,4 @@
 //! A spooled outcome as bytes, and back: what is settled, under which epoch, for how long, and with which journal events (L18).
-//!
-//! An outcome without events is written in the first version, which older programs can read.
 
 use std::time::Duration;
 
@@ -8,11 +6,8 @@ use bytes::Bytes;
 use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::{ClaimId, Epoch, Outcome, Retention};
 
-/// What a file starts with that has no events.
-const PLAIN: &[u8; 8] = b"hpxspl01";
-
-/// What a file starts with that has events after the outcome.
-const WITH_EVENTS: &[u8; 8] = b"hpxspl02";
+/// What a file starts with.
+const MAGIC: &[u8; 8] = b"hpxspl01";
 
 /// What a file says.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,20 +37,16 @@ pub(super) fn encode(
         Retention::SinceGrant(duration) => (1, duration.as_micros()),
         Retention::Forever => (2, 0),
     };
-    let mut content = Vec::with_capacity(PLAIN.len() + 64 + bytes.len());
-    content.extend_from_slice(if events.is_empty() { PLAIN } else { WITH_EVENTS });
+    let mut content = Vec::with_capacity(MAGIC.len() + 64 + bytes.len());
+    content.extend_from_slice(MAGIC);
     content.extend_from_slice(claim.as_bytes());
     content.extend_from_slice(&epoch.packed().to_be_bytes());
     content.push(kind);
     content.extend_from_slice(&status.to_be_bytes());
     content.push(keep);
     content.extend_from_slice(&u64::try_from(micros).unwrap_or(u64::MAX).to_be_bytes());
-    if events.is_empty() {
-        content.extend_from_slice(bytes);
-    } else {
-        put(&mut content, bytes);
-        events.iter().for_each(|append| put_append(&mut content, append));
-    }
+    put(&mut content, bytes);
+    events.iter().for_each(|append| put_append(&mut content, append));
     let sum = crc32fast::hash(&content);
     content.extend_from_slice(&sum.to_be_bytes());
     content
@@ -67,19 +58,15 @@ pub(super) fn decode(content: &[u8]) -> Option<Spooled> {
     if crc32fast::hash(body) != u32::from_be_bytes(*sum) {
         return None;
     }
-    let (magic, rest) = body.split_first_chunk::<8>()?;
+    let rest = body.strip_prefix(MAGIC)?;
     let (claim, rest) = rest.split_first_chunk::<32>()?;
     let (epoch, rest) = rest.split_first_chunk::<8>()?;
     let (&kind, rest) = rest.split_first()?;
     let (status, rest) = rest.split_first_chunk::<2>()?;
     let (&keep, rest) = rest.split_first()?;
     let (micros, mut rest) = rest.split_first_chunk::<8>()?;
-    let (bytes, events) = match magic {
-        PLAIN => (rest, Vec::new()),
-        WITH_EVENTS => (take(&mut rest)?, take_appends(rest)?),
-        _ => return None,
-    };
-    let bytes = Bytes::copy_from_slice(bytes);
+    let bytes = Bytes::copy_from_slice(take(&mut rest)?);
+    let events = take_appends(rest)?;
     let outcome = match kind {
         0 => Outcome::Succeeded(bytes),
         1 => Outcome::Refused(bytes),
@@ -225,19 +212,5 @@ mod tests {
             }
             assert_eq!(decode(&content[..content.len() - 1]), None);
         }
-    }
-
-    #[test]
-    fn what_an_older_program_spooled_is_read_l15() {
-        let mut content = b"hpxspl01".to_vec();
-        content.extend([3; 32]);
-        content.extend(Epoch::new(1, 9).unwrap().packed().to_be_bytes());
-        content.extend([0, 0, 0, 2]);
-        content.extend([0; 8]);
-        content.extend(b"paid");
-        content.extend(crc32fast::hash(&content).to_be_bytes());
-        let spooled = decode(&content).unwrap();
-        assert_eq!(spooled.outcome, Outcome::Succeeded("paid".into()));
-        assert_eq!((spooled.retention, spooled.events), (Retention::Forever, vec![]));
     }
 }

@@ -15,12 +15,10 @@ use crate::limits;
 
 /// Says that a database is a hapax store: "hapx".
 pub(super) const APPLICATION_ID: i64 = 0x6861_7078;
-/// The version of the tables that this hapax writes.
-pub(super) const SCHEMA_VERSION: i64 = 2;
-/// The oldest version of hapax's tables whose programs can work on what this one writes.
-const OLDEST_COMPATIBLE: i64 = 2;
-/// The oldest version of the tables that this hapax can work on.
-const OLDEST_KNOWN: i64 = 2;
+/// The version of the tables that this hapax writes. Until 0.1.0 is released they are changed in place.
+pub(super) const SCHEMA_VERSION: i64 = 1;
+/// The oldest version of the tables whose programs can work on what this one writes.
+const OLDEST_COMPATIBLE: i64 = 1;
 
 const TABLES: &str = include_str!("schema.sql");
 
@@ -175,8 +173,7 @@ fn make_tables(conn: &Connection, now: Timestamp) -> Result<(), Fault> {
     keep_log(conn)
 }
 
-/// Refuses what is not a hapax store, one that a newer hapax says we must not touch, and one of an older hapax
-/// whose tables are others (B8).
+/// Refuses what is not a hapax store, and one that a newer hapax says we must not touch (B8).
 pub(super) fn check_version(conn: &Connection) -> Result<Meta, Fault> {
     if pragma(conn, "application_id")? != APPLICATION_ID {
         return Err(Error::corrupt("this is a database, but not a hapax store").into());
@@ -195,14 +192,7 @@ pub(super) fn check_version(conn: &Connection) -> Result<Meta, Fault> {
                 .with_detail(detail)
                 .into())
         }
-        Some(_) => match pragma(conn, "user_version")? {
-            written if written < OLDEST_KNOWN => {
-                let detail = format!("schema {written}, this hapax knows {OLDEST_KNOWN} to {SCHEMA_VERSION}");
-                let message = "this store was written by an older hapax; use that one, or begin a new store";
-                Err(Error::corrupt(message).with_detail(detail).into())
-            }
-            _ => Meta::read(conn),
-        },
+        Some(_) => Meta::read(conn),
     }
 }
 

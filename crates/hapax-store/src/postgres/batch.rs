@@ -62,7 +62,7 @@ impl Claiming {
             deadline,
             reply,
             encoded_identity: request.identity.encode(),
-            packed_terms: pack_terms(&request.terms, None),
+            packed_terms: pack_terms(&request.terms),
             packed_fingerprint: pack_fingerprint(&request.fingerprint),
             identity: request.identity,
         }

@@ -27,8 +27,8 @@ use super::failure::Failure;
 use super::journal;
 use super::link::Link;
 use super::row::{
-    Letter, OutcomeColumns, StateColumns, Stored, Uuid, epoch, get, pack_fingerprint, pack_terms, packed,
-    state_letter,
+    Letter, OutcomeColumns, StateColumns, Stored, Uuid, epoch, get, pack_doubted, pack_fingerprint,
+    pack_terms, packed, state_letter,
 };
 use super::shared::Shared;
 use super::shelf::ShelfName;
@@ -267,6 +267,7 @@ pub(super) struct Put<'a> {
     terms: Vec<u8>,
     identity: Option<Vec<u8>>,
     leaves: Option<Vec<u8>>,
+    doubted: Option<Vec<u8>>,
     kind: Option<Letter>,
     status: Option<i32>,
     checksum: Option<i32>,
@@ -300,9 +301,10 @@ impl<'a> Put<'a> {
             attempt: after.attempt.into(),
             operation_id: after.operation_id.into(),
             fingerprint: pack_fingerprint(&after.fingerprint).to_vec(),
-            terms: pack_terms(&after.terms, after.doubted),
+            terms: pack_terms(&after.terms),
             identity,
             leaves: after.leaves.as_ref().map(|leaves| leaves.as_bytes().to_vec()),
+            doubted: after.doubted.as_ref().map(pack_doubted),
             kind: outcome.map(|outcome| outcome.kind),
             status: outcome.and_then(|outcome| outcome.status),
             checksum: outcome.map(|outcome| outcome.checksum),
@@ -311,7 +313,7 @@ impl<'a> Put<'a> {
     }
 
     /// The parameters of [`PUT`].
-    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 25] {
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 26] {
         [
             &self.now,
             &self.old_epoch,
@@ -333,6 +335,7 @@ impl<'a> Put<'a> {
             &self.terms,
             &self.identity,
             &self.leaves,
+            &self.doubted,
             &self.columns.due,
             &self.kind,
             &self.status,
@@ -344,7 +347,7 @@ impl<'a> Put<'a> {
 
 pub(super) const PUT: &str = "\
     SELECT * FROM hapax.put_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
-        $20, $21, $22, $23, $24, $25)";
+        $20, $21, $22, $23, $24, $25, $26)";
 
 pub(super) async fn write_audit(link: &mut Link, event: &AuditEvent) -> Result<(), Failure> {
     let outcome = event.outcome.as_ref().map(OutcomeColumns::from);

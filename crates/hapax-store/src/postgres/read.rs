@@ -140,8 +140,6 @@ const MARK: &str = "\
         ORDER BY c.digest FOR UPDATE SKIP LOCKED))";
 
 const READ: &str = "\
-    SELECT t.now, st.digest, st.epoch, st.opened_at, st.granted_at, st.since, st.until, st.session, st.shelf, st.state, \
-        st.note, st.earlier, st.watched, st.leaving, st.attempt, st.operation_id, st.fingerprint, st.terms, st.identity, st.leaves, \
-        st.session_last, st.session_until, st.kind, st.status, st.checksum, st.bytes \
+    SELECT t.now, st.* \
     FROM (SELECT coalesce($1::bigint, hapax.clock()) AS now) t \
     LEFT JOIN hapax.standing st ON st.digest = ANY($2)";

@@ -120,25 +120,14 @@ fn unpack_fingerprint(bytes: &[u8]) -> Option<Fingerprint> {
     Some(Fingerprint { recipe: RecipeId(u64::from_be_bytes(*recipe)), digest: digest.try_into().ok()? })
 }
 
-const TERMS_VERSION: u8 = 1;
-/// What is asked about stands before the terms. Who knows only the first version cannot read such a claim, and lets nobody run.
-const DOUBTED_VERSION: u8 = 2;
-
 /// Terms are compared whole by those who ask, so they are kept to the nanosecond.
-pub(super) fn pack_terms(terms: &Terms, doubted: Option<Doubted>) -> Vec<u8> {
-    let rerun = match terms.rerun {
+pub(super) fn pack_terms(terms: &Terms) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(24);
+    bytes.push(match terms.rerun {
         Rerun::Safe => 1,
         Rerun::Ask => 2,
         Rerun::Unsafe => 3,
-    };
-    let mut bytes = Vec::with_capacity(if doubted.is_some() { 50 } else { 24 });
-    if let Some(doubted) = doubted {
-        bytes.extend([DOUBTED_VERSION, doubt_letter(doubted.reason)]);
-        bytes.extend(doubted.since.as_micros().to_be_bytes());
-        bytes.extend(doubted.session.0.to_be_bytes());
-        bytes.extend(doubted.granted_at.as_micros().to_be_bytes());
-    }
-    bytes.extend([TERMS_VERSION, rerun]);
+    });
     for duration in [terms.quiet, terms.max_run, terms.give_up] {
         pack_duration(&mut bytes, duration);
     }
@@ -152,26 +141,8 @@ pub(super) fn pack_terms(terms: &Terms, doubted: Option<Doubted>) -> Vec<u8> {
     bytes
 }
 
-fn unpack_terms(bytes: &[u8]) -> Option<(Terms, Option<Doubted>)> {
-    match bytes.split_first_chunk()? {
-        (&[DOUBTED_VERSION, reason], rest) => {
-            let (since, rest) = rest.split_first_chunk()?;
-            let (session, rest) = rest.split_first_chunk()?;
-            let (granted_at, rest) = rest.split_first_chunk()?;
-            let doubted = Doubted {
-                reason: doubt_of(reason)?,
-                since: Timestamp::from_micros(i64::from_be_bytes(*since)),
-                session: SessionId(u64::from_be_bytes(*session)),
-                granted_at: Timestamp::from_micros(i64::from_be_bytes(*granted_at)),
-            };
-            Some((unpack_plain_terms(rest)?, Some(doubted)))
-        }
-        _ => Some((unpack_plain_terms(bytes)?, None)),
-    }
-}
-
-fn unpack_plain_terms(bytes: &[u8]) -> Option<Terms> {
-    let (&[version, rerun], mut rest) = bytes.split_first_chunk()?;
+fn unpack_terms(bytes: &[u8]) -> Option<Terms> {
+    let (rerun, mut rest) = bytes.split_first()?;
     let rerun = match rerun {
         1 => Rerun::Safe,
         2 => Rerun::Ask,
@@ -192,7 +163,30 @@ fn unpack_plain_terms(bytes: &[u8]) -> Option<Terms> {
             after.is_empty().then_some(Some(ends))?
         }
     };
-    (version == TERMS_VERSION).then_some(Terms { rerun, quiet, max_run, give_up, doubt })
+    Some(Terms { rerun, quiet, max_run, give_up, doubt })
+}
+
+/// What a held claim is asked about.
+pub(super) fn pack_doubted(doubted: &Doubted) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(25);
+    bytes.push(doubt_letter(doubted.reason));
+    bytes.extend(doubted.since.as_micros().to_be_bytes());
+    bytes.extend(doubted.session.0.to_be_bytes());
+    bytes.extend(doubted.granted_at.as_micros().to_be_bytes());
+    bytes
+}
+
+fn unpack_doubted(bytes: &[u8]) -> Option<Doubted> {
+    let (&reason, rest) = bytes.split_first()?;
+    let (since, rest) = rest.split_first_chunk()?;
+    let (session, rest) = rest.split_first_chunk()?;
+    let granted_at = rest.try_into().ok()?;
+    Some(Doubted {
+        reason: doubt_of(reason)?,
+        since: Timestamp::from_micros(i64::from_be_bytes(*since)),
+        session: SessionId(u64::from_be_bytes(*session)),
+        granted_at: Timestamp::from_micros(i64::from_be_bytes(granted_at)),
+    })
 }
 
 /// Seven bits a byte, the lowest first.
@@ -354,7 +348,9 @@ impl Stored {
         let leaves =
             get::<Option<&[u8]>>(row, at(18))?.map(|bytes| Leaves::from_bytes(bytes.to_vec())).transpose()?;
         let session: i64 = get(row, at(6))?;
-        let (terms, doubted) = unpack_terms(get(row, at(16))?).ok_or_else(|| unreadable("terms"))?;
+        let doubted = get::<Option<&[u8]>>(row, at(25))?
+            .map(|bytes| unpack_doubted(bytes).ok_or_else(|| unreadable("doubted")))
+            .transpose()?;
         let state = read_state(row, first)?;
         let claim = Claim {
             epoch: epoch(get(row, at(1))?),
@@ -362,12 +358,12 @@ impl Stored {
             operation_id: OperationId::from_bytes(operation_id.0),
             fingerprint: unpack_fingerprint(get(row, at(15))?).ok_or_else(|| unreadable("fingerprint"))?,
             leaves,
-            terms,
+            terms: unpack_terms(get(row, at(16))?).ok_or_else(|| unreadable("terms"))?,
             opened_at: Timestamp::from_micros(get(row, at(2))?),
             granted_at: Timestamp::from_micros(get(row, at(3))?),
             session: SessionId(session.cast_unsigned()),
             earlier_may_have_run: get(row, at(10))?,
-            // The fast settle leaves the terms as they are.
+            // The fast settle leaves it there.
             doubted: doubted.filter(|_| state.name() == StateName::Held),
             state,
         };
@@ -447,23 +443,31 @@ mod tests {
             give_up: Duration::new(7, 999_999_999),
             doubt: Some(DoubtEnds { after: Duration::from_secs(3), then: DoubtThen::Forget }),
         };
+        for terms in [plain, odd] {
+            assert_eq!(unpack_terms(&pack_terms(&terms)), Some(terms));
+        }
+    }
+
+    #[test]
+    fn mangled_terms_are_not_read() {
+        let good = pack_terms(&Terms::default());
+        for bytes in [&[][..], &[1], &[4, 0, 0, 0], &good[..good.len() - 1], &[1, 0, 0, 0, 9], &[0xff; 40]] {
+            assert_eq!(unpack_terms(bytes), None, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_about_comes_back_and_nothing_mangled_does() {
         let doubted = Doubted {
             reason: Doubt::Stated,
             since: Timestamp::from_micros(7),
             session: SessionId(u64::MAX),
             granted_at: Timestamp::NEVER,
         };
-        for (terms, doubted) in [(plain, None), (odd.clone(), None), (odd, Some(doubted))] {
-            assert_eq!(unpack_terms(&pack_terms(&terms, doubted)), Some((terms, doubted)));
-        }
-    }
-
-    #[test]
-    fn mangled_terms_are_not_read() {
-        let good = pack_terms(&Terms::default(), None);
-        for bytes in [&[][..], &[1], &[2, 1, 0, 0, 0], &good[..good.len() - 1], &[1, 9, 0, 0, 0], &[0xff; 40]]
-        {
-            assert_eq!(unpack_terms(bytes), None, "{bytes:?}");
+        let good = pack_doubted(&doubted);
+        assert_eq!(unpack_doubted(&good), Some(doubted));
+        for bytes in [&[][..], b"s", &good[..good.len() - 1], &[good.as_slice(), &[0]].concat(), &[0; 25]] {
+            assert_eq!(unpack_doubted(bytes), None, "{bytes:?}");
         }
     }
 

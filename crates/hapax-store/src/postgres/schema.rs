@@ -1,4 +1,4 @@
-//! The schema and how it comes to be: embedded migrations, one at a time, whoever comes first (B1).
+//! The schema and how it comes to be: embedded migrations, carried out by one process at a time (B1).
 //!
 //! A migration only ever adds (expand), so that older processes go on working beside newer ones; what they no
 //! longer need is taken away in a later version (contract), which raises `oldest_compatible`.
@@ -11,29 +11,22 @@ use super::row::get;
 use crate::limits;
 
 /// What brings a database from version n to n + 1, from an empty one on.
-const MIGRATIONS: &[&str] = &[
-    include_str!("sql/0001_ledger.sql"),
-    include_str!("sql/0002_ports.sql"),
-    include_str!("sql/0003_fast.sql"),
-    include_str!("sql/0004_slow.sql"),
-    include_str!("sql/0005_sweep.sql"),
-    include_str!("sql/0006_set_aside.sql"),
-    include_str!("sql/0007_since_grant.sql"),
-    include_str!("sql/0008_clock_steps.sql"),
-];
+///
+/// Until hapax 0.1.0 is released there is one, which is changed in place.
+const MIGRATIONS: &[&str] = &[include_str!("sql/0001_schema.sql")];
 
 /// The version of the schema that this hapax makes and knows.
 pub const SCHEMA_VERSION: i32 = MIGRATIONS.len() as i32;
 
-/// The oldest version of hapax's schema that a process may know to work on what the last migration leaves.
-const OLDEST_COMPATIBLE: i32 = 5;
+/// The oldest version of the schema whose programs can work on what the last migration leaves.
+const OLDEST_COMPATIBLE: i32 = 1;
 
 /// Only one process migrates at a time.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtext('hapax.schema'))";
 
 /// Makes sure that the schema is there and that this hapax can use it.
 pub(super) async fn migrate(link: &mut Link) -> Result<(), Failure> {
-    // Whoever comes first may take a while, and whoever changes large tables a long one.
+    // Another process may be making the tables, which takes a while; changing large ones takes long.
     link.run("SET lock_timeout = '60s'").await?;
     link.allow(limits::MIGRATE_WITHIN);
     let result = migrate_locked(link).await;

@@ -214,25 +214,6 @@ async fn a_store_of_a_newer_hapax_is_refused() {
 }
 
 #[tokio::test]
-async fn a_store_with_the_tables_of_an_older_hapax_is_refused_and_left_alone() {
-    // B8.
-    let folder = tempfile::tempdir().unwrap();
-    drop(Embedded::open(folder.path(), Options::default()).unwrap());
-    let database = rusqlite::Connection::open(folder.path().join("hapax.db")).unwrap();
-    database.execute_batch("UPDATE store SET oldest_compatible = 1; PRAGMA user_version = 1").unwrap();
-    drop(database);
-    let before = std::fs::read(folder.path().join("hapax.db")).unwrap();
-    for error in [
-        Embedded::open(folder.path(), Options::default()).unwrap_err(),
-        Embedded::open_read_only(folder.path()).unwrap_err(),
-    ] {
-        assert_eq!(error.kind(), Kind::Corrupt);
-        assert!(error.message().contains("older hapax"), "{error}");
-    }
-    assert_eq!(std::fs::read(folder.path().join("hapax.db")).unwrap(), before);
-}
-
-#[tokio::test]
 async fn an_epoch_is_never_given_out_again() {
     // L4.
     let folder = tempfile::tempdir().unwrap();

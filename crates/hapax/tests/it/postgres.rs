@@ -78,7 +78,7 @@ async fn a_schema_of_another_hapax_is_neither_used_nor_migrated_m6() {
     let told = doctor(&["--store", &database.url, "--json"]).await;
     assert_eq!((told.code, level(&told, "schema").as_str()), (0, "warn"), "{}", told.out);
     let untouched = format!(
-        "DO $$ BEGIN ASSERT (SELECT max(version) FROM hapax.schema_version) = {}; END $$",
+        "DO $$ BEGIN ASSERT (SELECT coalesce(max(version), 0) FROM hapax.schema_version) = {}; END $$",
         SCHEMA_VERSION - 1
     );
     database.run(&untouched).await;
