@@ -140,9 +140,11 @@ words! {
         Paused = "paused",
     }
     /// Whether the work of a released claim may have run all the same.
-    Ran ("ran is no or perhaps") {
+    Ran ("ran is no, waived or perhaps") {
         /// It did not.
         No = "no",
+        /// It may have, and an operator or the terms have let it run again.
+        Waived = "waived",
         /// It may have.
         Perhaps = "perhaps",
     }
@@ -251,6 +253,7 @@ impl From<hapax_core::Ran> for Ran {
     fn from(ran: hapax_core::Ran) -> Self {
         match ran {
             hapax_core::Ran::No => Ran::No,
+            hapax_core::Ran::Waived => Ran::Waived,
             hapax_core::Ran::Perhaps => Ran::Perhaps,
         }
     }

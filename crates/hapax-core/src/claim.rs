@@ -46,8 +46,9 @@ pub struct Claim {
     pub granted_at: Timestamp,
     /// The session that holds it or held it last.
     pub session: SessionId,
-    /// Whether an earlier attempt may have run: then not even "this attempt did not run" makes it certain that nothing did.
-    pub earlier_may_have_run: bool,
+    /// Whether an attempt before the present one may have run: then not even "this attempt did not run" makes it certain that
+    /// nothing did.
+    pub earlier: Ran,
     /// While it is held by somebody who must ask and has not cleared it yet: what is asked about.
     pub doubted: Option<Doubted>,
     /// Where it stands.
@@ -142,12 +143,31 @@ pub enum SettledBy {
 }
 
 /// Whether the work may have run.
+///
+/// | | the next claim | is told that an earlier attempt may have run |
+/// |---|---|---|
+/// | `No` | is granted | no |
+/// | `Waived` | is granted | yes |
+/// | `Perhaps` | follows its rerun (L6) | yes |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ran {
     /// It certainly did not.
     No,
+    /// It may have, and an operator or the terms have decided that it may run again all the same (L8, L10).
+    Waived,
     /// It may have.
     Perhaps,
+}
+
+impl Ran {
+    /// As it is written everywhere.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Ran::No => "no",
+            Ran::Waived => "waived",
+            Ran::Perhaps => "perhaps",
+        }
+    }
 }
 
 /// Why a claim is in doubt.
@@ -320,7 +340,7 @@ pub enum Report {
     Cleared,
     /// The work came to its end (L5).
     Settle(Outcome, Retention),
-    /// I give it back.
+    /// I give it back. To waive is not a holder's to say: it counts as [`Ran::Perhaps`].
     Release(Ran),
     /// Nobody can know.
     Doubt(Doubt),

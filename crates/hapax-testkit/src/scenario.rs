@@ -24,11 +24,11 @@
 //! |---|---|---|
 //! | `needs: sessions` | only for stores where every actor has its own session; must stand above all events | |
 //! | `terms rerun=safe quiet=5m give_up=1m max_run=1h doubt=release:1h retention=24h` | from here on, claims and settles say this | |
-//! | `alice: claim key=k1 body=b …` | asks, under a new attempt id; terms can follow | `granted` `must-ask` `replay OUTCOME` `held` `mismatch` `in-doubt REASON` `spent` |
+//! | `alice: claim key=k1 body=b …` | asks, under a new attempt id; terms can follow | `granted first` `granted again` (an earlier attempt may have run) `must-ask` `replay OUTCOME` `held` `mismatch` `in-doubt REASON` `spent` |
 //! | `alice: resend` | sends the last claim of this key again, under the same attempt id | as `claim` |
 //! | `alice: renew`, `alice: cleared` | reports of the holder | `renewed` `lost-lease` `already-settled OUTCOME` |
 //! | `alice: settle OUTCOME` | `retention=` can follow | `settled OUTCOME` and the above |
-//! | `alice: release`, `alice: release perhaps` | it did not run; it may have run | `released` `in-doubt` and the above |
+//! | `alice: release`, `alice: release perhaps` | it did not run; it may have run; `waived` counts as `perhaps` | `released` `in-doubt` and the above |
 //! | `alice: doubt REASON` | `failed`, `stated` or `paused` | `in-doubt` and the above |
 //! | `alice: set key=k1 body=b OUTCOME` | keeps an outcome where nothing is | `stored OUTCOME` `present …` |
 //! | `alice: peek` | reads | `absent` `held` `settled OUTCOME` `in-doubt REASON` `released` |

@@ -31,7 +31,7 @@ pub(super) fn claim(claim: Option<&Claim>, ask: &Ask, now: &Now) -> (Change, Ver
             }
             doubtful(claim, &present)
         }
-        State::Released { ran: Ran::No, .. } => grant_over(&present, ask, now, false),
+        State::Released { ran: Ran::No | Ran::Waived, .. } => grant_over(&present, ask, now, false),
         State::Released { since, ran: Ran::Perhaps } => match rerun {
             Rerun::Safe => {
                 let quiet_end = since.after(present.terms.quiet.max(ask.terms.quiet));
@@ -64,7 +64,7 @@ fn asked_again(own: &Claim, now: &Now) -> Verdict {
             epoch: own.epoch,
             operation_id: own.operation_id,
             run_until,
-            earlier_may_have_run: own.earlier_may_have_run,
+            earlier_may_have_run: own.earlier != Ran::No,
             must_ask: only_asked(own),
         });
     }
@@ -99,7 +99,7 @@ fn grant_anew(ask: &Ask, now: &Now) -> (Change, Verdict) {
             opened_at: now.time,
             granted_at: now.time,
             session: ask.session,
-            earlier_may_have_run: false,
+            earlier: Ran::No,
             doubted: None,
             state: State::Held { run_until: now.time.after(ask.terms.max_run) },
         },
@@ -110,7 +110,10 @@ fn grant_anew(ask: &Ask, now: &Now) -> (Change, Verdict) {
 /// A grant over a present claim: the epoch moves on, the public id and the fingerprint stay, the stricter rerun wins.
 fn grant_over(present: &Claim, ask: &Ask, now: &Now, must_ask: bool) -> (Change, Verdict) {
     debug_assert!(now.next_epoch > present.epoch, "an epoch is never reused");
-    let perhaps = !matches!(present.state, State::Released { ran: Ran::No, .. });
+    let earlier = match present.state {
+        State::Released { ran, .. } => ran,
+        _ => Ran::Perhaps,
+    };
     // Whoever is to ask about a run must not shorten how long that may still reach the work (L8).
     let give_up = if must_ask { present.terms.give_up.max(ask.terms.give_up) } else { ask.terms.give_up };
     granted(
@@ -124,7 +127,7 @@ fn grant_over(present: &Claim, ask: &Ask, now: &Now, must_ask: bool) -> (Change,
             opened_at: present.opened_at,
             granted_at: now.time,
             session: ask.session,
-            earlier_may_have_run: perhaps,
+            earlier,
             doubted: must_ask.then(|| doubted(present, now)),
             state: State::Held { run_until: now.time.after(ask.terms.max_run) },
         },
@@ -148,7 +151,7 @@ fn granted(claim: Claim, must_ask: bool) -> (Change, Verdict) {
         epoch: claim.epoch,
         operation_id: claim.operation_id,
         run_until,
-        earlier_may_have_run: claim.earlier_may_have_run,
+        earlier_may_have_run: claim.earlier != Ran::No,
         must_ask,
     };
     (Change::Put(claim), Verdict::Granted(grant))

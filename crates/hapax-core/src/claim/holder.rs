@@ -50,10 +50,10 @@ fn renew(claim: &Claim, now: &Now) -> (Change, Ending) {
 
 fn cleared(claim: &Claim, now: &Now) -> (Change, Ending) {
     let (_, ending) = renew(claim, now);
-    if !claim.earlier_may_have_run || ending == Ending::LostLease {
+    if claim.earlier == Ran::No || ending == Ending::LostLease {
         return (Change::None, ending);
     }
-    (Change::Put(Claim { earlier_may_have_run: false, doubted: None, ..claim.clone() }), ending)
+    (Change::Put(Claim { earlier: Ran::No, doubted: None, ..claim.clone() }), ending)
 }
 
 fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> (Change, Ending) {
@@ -65,21 +65,25 @@ fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> 
         by: SettledBy::Holder,
     });
     after.leave_to_the_run();
-    after.earlier_may_have_run = false;
+    after.earlier = Ran::No;
     let Some(kept) = after.kept() else { unreachable!("it was settled just now") };
     (Change::Put(after), Ending::Settled(kept))
 }
 
 /// Gives the claim back, unless the work may have run and must not run again (L7).
 fn release(claim: &Claim, reported: Ran, now: &Now) -> (Change, Ending) {
-    let ran = if claim.earlier_may_have_run { Ran::Perhaps } else { reported };
+    let ran = match reported {
+        // What was waived stays waived: the claim is as free as it was, and nothing before is forgotten.
+        Ran::No => claim.earlier,
+        Ran::Waived | Ran::Perhaps => Ran::Perhaps,
+    };
     match (&claim.state, ran, claim.terms.rerun) {
-        (State::Released { ran: Ran::No, .. }, _, _) => (Change::None, Ending::Released),
+        (State::Released { ran: Ran::No | Ran::Waived, .. }, _, _) => (Change::None, Ending::Released),
         // Only the lapse of a lease can be taken back or explained by the one who held it.
         (State::InDoubt { reason, .. }, _, _) if *reason != Doubt::Lapsed || only_asked(claim) => {
             (Change::None, Ending::InDoubt)
         }
-        (_, Ran::No, _) | (_, Ran::Perhaps, Rerun::Safe) => {
+        (_, Ran::No | Ran::Waived, _) | (_, Ran::Perhaps, Rerun::Safe) => {
             let since = last_sign(claim, reported, now);
             (Change::Put(claim.with(State::Released { since, ran })), Ending::Released)
         }
@@ -91,7 +95,7 @@ fn release(claim: &Claim, reported: Ran, now: &Now) -> (Change, Ending) {
 /// as `quiet` says since before this one was granted. It is not dated back further: the tombstone counts from here.
 fn last_sign(claim: &Claim, reported: Ran, now: &Now) -> Timestamp {
     match reported {
-        Ran::No if claim.earlier_may_have_run => now.time.before(claim.terms.quiet),
+        Ran::No if claim.earlier == Ran::Perhaps => now.time.before(claim.terms.quiet),
         _ => now.time,
     }
 }
@@ -103,14 +107,14 @@ fn doubt(claim: &Claim, reason: Doubt, now: &Now) -> (Change, Ending) {
         {
             (Change::None, Ending::InDoubt)
         }
-        State::Released { ran: Ran::No, .. } => (Change::None, Ending::Released),
+        State::Released { ran: Ran::No | Ran::Waived, .. } => (Change::None, Ending::Released),
         _ => put_in_doubt(claim, reason, now),
     }
 }
 
 /// Whoever was granted the claim in order to ask has asked: the next one waits its turn, and the doubt is the one it was.
 fn put_in_doubt(claim: &Claim, reason: Doubt, now: &Now) -> (Change, Ending) {
-    let asked_at = claim.earlier_may_have_run.then_some(now.time);
+    let asked_at = (claim.earlier == Ran::Perhaps).then_some(now.time);
     match claim.doubted {
         Some(doubted) => still_in_doubt(claim.in_doubt_again(doubted, asked_at), now),
         None => {
@@ -134,5 +138,5 @@ fn still_in_doubt(again: Claim, now: &Now) -> (Change, Ending) {
 /// Whether the holder of this epoch had to ask and never cleared it: then it has not run the work, and the doubt is not its
 /// own.
 pub(super) fn only_asked(claim: &Claim) -> bool {
-    claim.earlier_may_have_run && claim.terms.rerun == Rerun::Ask
+    claim.earlier == Ran::Perhaps && claim.terms.rerun == Rerun::Ask
 }

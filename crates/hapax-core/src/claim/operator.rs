@@ -63,10 +63,10 @@ fn done(claim: Claim) -> (Change, Operated) {
     (Change::Put(claim), Operated::Done(Some(epoch)))
 }
 
-/// The operator says that it may run again, so nothing counts as perhaps done any more.
+/// The operator says that it may run again. That does not mean that it has not run: the next holder is told (E6).
 fn freed(claim: &Claim, epoch: Epoch, now: &Now) -> Claim {
-    let state = State::Released { since: now.time, ran: Ran::No };
-    Claim { epoch, earlier_may_have_run: false, ..claim.with(state) }
+    let state = State::Released { since: now.time, ran: Ran::Waived };
+    Claim { epoch, earlier: Ran::Waived, ..claim.with(state) }
 }
 
 /// Until when the former run may still reach the work: `give_up` bounds the call, and a session that lapsed and lives

@@ -59,8 +59,8 @@ fn end_doubt<'a>(claim: Cow<'a, Claim>, now: &Now) -> Option<Cow<'a, Claim>> {
     match ends.then {
         DoubtThen::Forget => None,
         DoubtThen::Release => {
-            let mut claim = claim.with(State::Released { since: end, ran: Ran::No });
-            claim.earlier_may_have_run = false;
+            let mut claim = claim.with(State::Released { since: end, ran: Ran::Waived });
+            claim.earlier = Ran::Waived;
             Some(Cow::Owned(claim))
         }
     }

@@ -80,7 +80,7 @@ impl Random {
         match self.below(8) {
             0 => Report::Renew,
             1 => Report::Cleared,
-            2 | 3 => Report::Release(self.of(&[Ran::No, Ran::Perhaps])),
+            2 | 3 => Report::Release(self.of(&[Ran::No, Ran::Waived, Ran::Perhaps])),
             4 => Report::Doubt(self.of(&[Doubt::Lapsed, Doubt::Failed, Doubt::Stated, Doubt::Paused])),
             _ => Report::Settle(self.outcome(), self.retention()),
         }

@@ -97,7 +97,7 @@ pub(super) fn insert(
     let outcome = write_outcome(conn, row, claim, outcomes)?.unwrap_or(-*outcomes - 1);
     let c = Columns::new(row, id, claim, outcome, identity);
     let sql = "INSERT INTO claims (id, digest, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
-               opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, may_have_run, since, \
+               opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, earlier, since, \
                until, why, asked_at, outcome_kind, status, outcome, leaves, identity, crc) VALUES (?1, ?2, ?3, ?4, ?5, \
                ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, \
                ?27, ?28, ?29)";
@@ -120,7 +120,7 @@ pub(super) fn insert(
         c.give_up,
         c.doubt_after,
         c.doubt_then,
-        c.may_have_run,
+        c.earlier,
         c.since,
         c.until,
         c.why,
@@ -157,7 +157,7 @@ pub(super) fn update(
     let c = Columns::new(before.id, id, claim, outcome, &before.identity);
     let sql = "UPDATE claims SET state = ?2, due = ?3, epoch = ?4, attempt = ?5, session = ?6, granted_at = ?7, \
                rerun = ?8, quiet = ?9, max_run = ?10, give_up = ?11, doubt_after = ?12, doubt_then = ?13, \
-               may_have_run = ?14, since = ?15, until = ?16, why = ?17, asked_at = ?18, outcome_kind = ?19, \
+               earlier = ?14, since = ?15, until = ?16, why = ?17, asked_at = ?18, outcome_kind = ?19, \
                status = ?20, outcome = ?21, leaves = ?22, crc = ?23 WHERE id = ?1";
     let changed = conn.prepare_cached(sql)?.execute(params![
         c.id,
@@ -173,7 +173,7 @@ pub(super) fn update(
         c.give_up,
         c.doubt_after,
         c.doubt_then,
-        c.may_have_run,
+        c.earlier,
         c.since,
         c.until,
         c.why,

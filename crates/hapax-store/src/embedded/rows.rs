@@ -22,7 +22,7 @@ use super::sum::Sum;
 
 /// The columns of `claims` in the order of [`Columns`].
 pub(super) const COLUMNS: &str = "id, digest, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
-     opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, may_have_run, since, until, why, \
+     opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, earlier, since, until, why, \
      asked_at, outcome_kind, status, outcome, leaves, identity, crc";
 
 /// A row of `claims`.
@@ -46,7 +46,7 @@ pub(super) struct Columns<'a> {
     pub(super) give_up: i64,
     pub(super) doubt_after: Option<i64>,
     pub(super) doubt_then: Option<i64>,
-    pub(super) may_have_run: i64,
+    pub(super) earlier: i64,
     pub(super) since: i64,
     pub(super) until: i64,
     pub(super) why: i64,
@@ -115,7 +115,7 @@ impl<'a> Columns<'a> {
             give_up: micros(terms.give_up),
             doubt_after: terms.doubt.map(|ends| micros(ends.after)),
             doubt_then: terms.doubt.map(|ends| then_code(ends.then)),
-            may_have_run: i64::from(claim.earlier_may_have_run),
+            earlier: earlier_code(claim.earlier),
             since: claim.granted_at.as_micros(),
             until: Timestamp::NEVER.as_micros(),
             why: NOTHING,
@@ -186,7 +186,7 @@ impl<'a> Columns<'a> {
             .int(self.give_up)
             .opt(self.doubt_after)
             .opt(self.doubt_then)
-            .int(self.may_have_run)
+            .int(self.earlier)
             .int(self.since)
             .int(self.until)
             .int(self.why)
@@ -220,7 +220,7 @@ impl<'a> Columns<'a> {
             give_up: row.get(15)?,
             doubt_after: row.get(16)?,
             doubt_then: row.get(17)?,
-            may_have_run: row.get(18)?,
+            earlier: row.get(18)?,
             since: row.get(19)?,
             until: row.get(20)?,
             why: row.get(21)?,
@@ -265,7 +265,7 @@ impl<'a> Columns<'a> {
             opened_at: Timestamp::from_micros(self.opened_at),
             granted_at: Timestamp::from_micros(self.granted_at),
             session: SessionId(self.session.cast_unsigned()),
-            earlier_may_have_run: self.may_have_run != 0,
+            earlier: earlier_of(self.earlier)?,
             doubted: self.doubted()?,
             state: self.state()?,
         })
@@ -428,14 +428,24 @@ fn ran_code(ran: Ran) -> i64 {
     match ran {
         Ran::No => 2,
         Ran::Perhaps => 3,
+        Ran::Waived => 4,
     }
 }
 
 fn ran_of(code: i64) -> Result<Ran, Error> {
-    [Ran::No, Ran::Perhaps]
+    [Ran::No, Ran::Perhaps, Ran::Waived]
         .into_iter()
         .find(|ran| ran_code(*ran) == code)
         .ok_or_else(|| unknown("an unknown release"))
+}
+
+/// Nearly always "no", which takes no room as 0.
+fn earlier_code(ran: Ran) -> i64 {
+    ran_code(ran) - ran_code(Ran::No)
+}
+
+fn earlier_of(code: i64) -> Result<Ran, Error> {
+    ran_of(code.saturating_add(ran_code(Ran::No)))
 }
 
 fn doubt_code(doubt: Doubt) -> i64 {

@@ -67,7 +67,7 @@ CREATE TABLE claims (
     give_up INTEGER NOT NULL,
     doubt_after INTEGER,
     doubt_then INTEGER,
-    may_have_run INTEGER NOT NULL,
+    earlier INTEGER NOT NULL,
     since INTEGER NOT NULL,
     until INTEGER NOT NULL,
     why INTEGER NOT NULL,

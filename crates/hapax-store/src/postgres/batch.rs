@@ -476,7 +476,7 @@ pub(super) const CLAIM_ONE: &str = concat!(
     moment!(),
     ", hapax.later(",
     moment!(),
-    ", $8), $2, $9, 'H', '-', false, false, false, $4, $5, $6, $7, $10, $11 \
+    ", $8), $2, $9, 'H', '-', 'n', false, false, $4, $5, $6, $7, $10, $11 \
         WHERE NOT EXISTS (SELECT FROM hapax.claims present WHERE present.digest = $3) \
         ON CONFLICT (digest) DO NOTHING RETURNING c.opened_at, c.epoch \
     ) \

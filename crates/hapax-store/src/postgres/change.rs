@@ -27,8 +27,8 @@ use super::failure::Failure;
 use super::journal;
 use super::link::Link;
 use super::row::{
-    Letter, OutcomeColumns, StateColumns, Stored, Uuid, epoch, get, pack_doubted, pack_fingerprint,
-    pack_terms, packed, state_letter,
+    Letter, OutcomeColumns, StateColumns, Stored, Uuid, epoch, get, letter, pack_doubted, pack_fingerprint,
+    pack_terms, packed, ran_letter, state_letter,
 };
 use super::shared::Shared;
 use super::shelf::ShelfName;
@@ -260,7 +260,7 @@ pub(super) struct Put<'a> {
     columns: StateColumns<'a>,
     session: i64,
     shelf: i32,
-    earlier: bool,
+    earlier: Letter,
     attempt: Uuid,
     operation_id: Uuid,
     fingerprint: Vec<u8>,
@@ -297,7 +297,7 @@ impl<'a> Put<'a> {
             columns,
             session: after.session.0.cast_signed(),
             shelf: shelf.unwrap_or_default(),
-            earlier: after.earlier_may_have_run,
+            earlier: letter(ran_letter(after.earlier)),
             attempt: after.attempt.into(),
             operation_id: after.operation_id.into(),
             fingerprint: pack_fingerprint(&after.fingerprint).to_vec(),

@@ -299,14 +299,22 @@ impl<'a> From<&'a Claim> for StateColumns<'a> {
                 columns(doubt_letter(*reason), *since, *asked_at, due)
             }
             State::Released { since, ran } => {
-                let ran = match ran {
-                    Ran::No => b'n',
-                    Ran::Perhaps => b'p',
-                };
-                columns(ran, *since, None, since.after(claim.terms.tombstone()))
+                columns(ran_letter(*ran), *since, None, since.after(claim.terms.tombstone()))
             }
         }
     }
+}
+
+pub(super) fn ran_letter(ran: Ran) -> u8 {
+    match ran {
+        Ran::No => b'n',
+        Ran::Waived => b'w',
+        Ran::Perhaps => b'p',
+    }
+}
+
+fn ran_of(letter: u8) -> Option<Ran> {
+    [Ran::No, Ran::Waived, Ran::Perhaps].into_iter().find(|ran| ran_letter(*ran) == letter)
 }
 
 fn doubt_letter(reason: Doubt) -> u8 {
@@ -362,7 +370,8 @@ impl Stored {
             opened_at: Timestamp::from_micros(get(row, at(2))?),
             granted_at: Timestamp::from_micros(get(row, at(3))?),
             session: SessionId(session.cast_unsigned()),
-            earlier_may_have_run: get(row, at(10))?,
+            earlier: ran_of(get::<Letter>(row, at(10))?.cast_unsigned())
+                .ok_or_else(|| unreadable("earlier"))?,
             // The fast settle leaves it there.
             doubted: doubted.filter(|_| state.name() == StateName::Held),
             state,
@@ -418,14 +427,7 @@ fn read_state(row: &Row, first: usize) -> Result<State, Error> {
         StateName::InDoubt => {
             State::InDoubt { reason: doubt_of(note).ok_or_else(bad_note)?, since, asked_at: until }
         }
-        StateName::Released => State::Released {
-            since,
-            ran: match note {
-                b'n' => Ran::No,
-                b'p' => Ran::Perhaps,
-                _ => return Err(bad_note()),
-            },
-        },
+        StateName::Released => State::Released { since, ran: ran_of(note).ok_or_else(bad_note)? },
     })
 }
 

@@ -407,7 +407,7 @@ async fn plans_made_on_empty_tables_stay_good() {
         callers.join_all().await;
     };
     burst("empty").await;
-    let grow = "INSERT INTO hapax.claims SELECT sha256(int8send(n)), n, 0, 0, 0, 9e18::bigint, 1, 1, 'S', 'h', false, \
+    let grow = "INSERT INTO hapax.claims SELECT sha256(int8send(n)), n, 0, 0, 0, 9e18::bigint, 1, 1, 'S', 'h', 'n', \
                     false, false, gen_random_uuid(), gen_random_uuid(), '\\x00', '\\x00', '\\x00', NULL \
                 FROM generate_series(1, 20000) n; \
                 INSERT INTO hapax.outcomes SELECT 9e18::bigint, n, sha256(int8send(n)), 'N', 201, 0, NULL \

@@ -55,7 +55,7 @@ impl Hash for Stored {
         claim.epoch.hash(hasher);
         claim.attempt.hash(hasher);
         claim.terms.rerun.hash(hasher);
-        (claim.opened_at, claim.granted_at, claim.session, claim.earlier_may_have_run).hash(hasher);
+        (claim.opened_at, claim.granted_at, claim.session, claim.earlier).hash(hasher);
         claim.doubted.hash(hasher);
         match &claim.state {
             State::Held { run_until } => (1_u8, run_until).hash(hasher),

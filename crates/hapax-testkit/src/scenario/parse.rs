@@ -213,6 +213,7 @@ impl Parser {
             ["settle", kept] => Report::Settle(outcome(kept)?, options.retention(self.retention)?),
             ["release"] => Report::Release(Ran::No),
             ["release", "perhaps"] => Report::Release(Ran::Perhaps),
+            ["release", "waived"] => Report::Release(Ran::Waived),
             ["doubt", reason] => Report::Doubt(doubt(reason)?),
             _ => {
                 return Err(format!(

@@ -46,7 +46,8 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
 pub(super) fn verdict(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Granted(grant) if grant.must_ask => "must-ask".to_owned(),
-        Verdict::Granted(_) => "granted".to_owned(),
+        Verdict::Granted(grant) if grant.earlier_may_have_run => "granted again".to_owned(),
+        Verdict::Granted(_) => "granted first".to_owned(),
         Verdict::Replay(kept) => format!("replay {}", outcome(&kept.outcome)),
         Verdict::Held { .. } => "held".to_owned(),
         Verdict::Mismatch { .. } => "mismatch".to_owned(),

@@ -174,6 +174,7 @@ fn a_report() -> impl Strategy<Value = Report> {
         3 => (an_outcome(), a_retention()).prop_map(|(outcome, retention)| Report::Settle(outcome, retention)),
         1 => Just(Report::Release(Ran::No)),
         2 => Just(Report::Release(Ran::Perhaps)),
+        1 => Just(Report::Release(Ran::Waived)),
         2 => reason.prop_map(Report::Doubt),
     ]
 }
@@ -382,7 +383,7 @@ proptest! {
         let Command::Claim(ask) = &command else { return Ok(()) };
         let Some(before) = world.present().filter(|claim| claim.attempt != ask.attempt) else { return Ok(()) };
         let rerun = before.terms.rerun.max(ask.terms.rerun);
-        let free = matches!(before.state, hapax_core::State::Released { ran: Ran::No, .. });
+        let free = matches!(before.state, hapax_core::State::Released { ran: Ran::No | Ran::Waived, .. });
         if let Answer::Verdict(Verdict::Granted(grant)) = world.apply(&command) {
             prop_assert!(free || rerun != Rerun::Unsafe, "{:?} was granted over {:?}", ask, before);
             prop_assert!(free || rerun != Rerun::Ask || grant.must_ask, "{:?} need not ask over {:?}", ask, before);

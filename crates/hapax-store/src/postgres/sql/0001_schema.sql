@@ -61,8 +61,8 @@ CREATE TABLE hapax.claims (
     shelf        integer NOT NULL,
     state        "char" NOT NULL,   -- H held, S settled, D in doubt, R released
     note         "char" NOT NULL,   -- S: by h(older), o(perator); D: l(apsed), f(ailed), s(tated), p(aused);
-                                    -- R: ran n(o), p(erhaps); H: -
-    earlier      boolean NOT NULL,  -- an earlier attempt may have run
+                                    -- R: ran n(o), w(aived), p(erhaps); H: -
+    earlier      "char" NOT NULL,   -- whether an earlier attempt ran: n(o), w(aived), p(erhaps)
     watched      boolean NOT NULL,  -- another process waits for a change: notify it
     leaving      boolean NOT NULL,  -- an operator is about to change it: memory tables must not take it in
     attempt      uuid NOT NULL,
@@ -234,7 +234,7 @@ CREATE FUNCTION hapax.batch(
     settled_digests bytea[], settled_keep bigint[], settled_attempts uuid[], settled_operations uuid[],
     changed_watched bytea[],
     digest bytea, epoch bigint, opened_at bigint, granted_at bigint, since bigint, until bigint, session bigint,
-    shelf integer, state "char", note "char", earlier boolean, watched boolean, leaving boolean, attempt uuid,
+    shelf integer, state "char", note "char", earlier "char", watched boolean, leaving boolean, attempt uuid,
     operation_id uuid, fingerprint bytea, terms bytea, identity bytea, leaves bytea, session_last bigint,
     session_until bigint, kind "char", status integer, checksum integer, bytes bytea, doubted bytea
 ) LANGUAGE plpgsql AS $$
@@ -271,7 +271,7 @@ BEGIN
             INSERT INTO hapax.claims AS c (digest, epoch, opened_at, granted_at, since, until, session, shelf, state,
                 note, earlier, watched, leaving, attempt, operation_id, fingerprint, terms, identity, leaves)
             SELECT a.digest, nextval('hapax.epochs'), moment, moment, moment, hapax.later(moment, a.run), p_session,
-                   a.shelf, 'H', '-', false, false, false, a.attempt, a.operation, a.fingerprint, a.terms, a.identity,
+                   a.shelf, 'H', '-', 'n', false, false, a.attempt, a.operation, a.fingerprint, a.terms, a.identity,
                    a.leaves
             FROM unnest(c_digest, c_attempt, c_operation, c_fingerprint, c_terms, c_run, c_shelf, c_identity, c_leaves)
                  AS a (digest, attempt, operation, fingerprint, terms, run, shelf, identity, leaves)
@@ -308,7 +308,7 @@ END $$;
 CREATE FUNCTION hapax.lock_claim(p_digest bytea, p_clock bigint, p_wait boolean) RETURNS TABLE (
     now bigint, next_epoch bigint, busy boolean,
     digest bytea, epoch bigint, opened_at bigint, granted_at bigint, since bigint, until bigint, session bigint,
-    shelf integer, state "char", note "char", earlier boolean, watched boolean, leaving boolean, attempt uuid,
+    shelf integer, state "char", note "char", earlier "char", watched boolean, leaving boolean, attempt uuid,
     operation_id uuid, fingerprint bytea, terms bytea, identity bytea, leaves bytea, session_last bigint,
     session_until bigint, kind "char", status integer, checksum integer, bytes bytea, doubted bytea
 ) LANGUAGE plpgsql AS $$
@@ -344,7 +344,7 @@ $$;
 CREATE FUNCTION hapax.put_claim(
     p_now bigint, p_old_epoch bigint, p_old_state "char", p_digest bytea, p_epoch bigint, p_opened_at bigint,
     p_granted_at bigint, p_since bigint, p_until bigint, p_session bigint, p_shelf integer, p_state "char",
-    p_note "char", p_earlier boolean, p_attempt uuid, p_operation_id uuid, p_fingerprint bytea, p_terms bytea,
+    p_note "char", p_earlier "char", p_attempt uuid, p_operation_id uuid, p_fingerprint bytea, p_terms bytea,
     p_identity bytea, p_leaves bytea, p_doubted bytea, p_due bigint,
     p_kind "char", p_status integer, p_checksum integer, p_bytes bytea
 ) RETURNS TABLE (watched boolean) LANGUAGE plpgsql AS $$
