@@ -195,6 +195,8 @@ pub struct Doubt {
     pub since: Time,
     /// When the service was last asked; null: never.
     pub asked_at: Option<Time>,
+    /// What the process that ran the work saw, in its own words; null where it went silent.
+    pub cause: Option<String>,
 }
 
 /// What is kept. Without `outcome=true` only its kind and size.

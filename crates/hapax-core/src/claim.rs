@@ -9,6 +9,7 @@
 //! made of a claim. [`audit`] derives what is written down for people.
 
 pub mod audit;
+mod cause;
 mod grant;
 mod holder;
 mod operator;
@@ -22,6 +23,7 @@ use crate::id::{AttemptId, Epoch, OperationId, SessionId};
 use crate::outcome::{Kept, Outcome, Retention};
 use crate::time::Timestamp;
 
+pub use cause::Cause;
 pub use grant::view;
 pub use standing::current;
 
@@ -51,6 +53,8 @@ pub struct Claim {
     pub earlier: Ran,
     /// While it is held by somebody who must ask and has not cleared it yet: what is asked about.
     pub doubted: Option<Doubted>,
+    /// What the holder saw that left the doubt, as long as there is one: in doubt, or held by a caller that must ask about it.
+    pub cause: Option<Cause>,
     /// Where it stands.
     pub state: State,
 }
@@ -344,6 +348,21 @@ pub enum Report {
     Release(Ran),
     /// Nobody can know.
     Doubt(Doubt),
+    /// The same as a doubt with this reason, or without one as a release of what may have run; and what the holder saw, which is
+    /// kept with the doubt. Made by [`Report::because`].
+    Because(Option<Doubt>, Cause),
+}
+
+impl Report {
+    /// Adds what the holder saw to a report that may leave a doubt; any other stays as it is.
+    #[must_use]
+    pub fn because(self, text: &str) -> Report {
+        match (self, Cause::new(text)) {
+            (Report::Release(Ran::Perhaps), Some(cause)) => Report::Because(None, cause),
+            (Report::Doubt(reason), Some(cause)) => Report::Because(Some(reason), cause),
+            (report, _) => report,
+        }
+    }
 }
 
 /// What an operator decides, about the epoch that the operator saw.
@@ -651,7 +670,12 @@ impl Claim {
         }
     }
 
+    /// The claim in another state. The cause of a doubt goes with it.
     fn with(&self, state: State) -> Claim {
-        Claim { state, ..self.clone() }
+        let mut claim = Claim { state, ..self.clone() };
+        if claim.state.name() != StateName::InDoubt {
+            claim.cause = None;
+        }
+        claim
     }
 }

@@ -24,8 +24,8 @@ pub mod turn;
 
 pub use advice::{Advice, Effect};
 pub use claim::{
-    Answer, Ask, Change, Claim, Command, Decision, Doubt, Doubted, Ending, Grant, Now, Operated, Ran, Report,
-    Rerun, SetAnswer, Sign, State, StateName, Swept, Terms, Verb, Verdict, View, step,
+    Answer, Ask, Cause, Change, Claim, Command, Decision, Doubt, Doubted, Ending, Grant, Now, Operated, Ran,
+    Report, Rerun, SetAnswer, Sign, State, StateName, Swept, Terms, Verb, Verdict, View, step,
 };
 pub use error::{Error, Executed, Kind, Retry};
 pub use fingerprint::{

@@ -70,6 +70,9 @@ pub const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// How long a released claim leaves a tombstone, so that late reports of its holder find it.
 pub const TOMBSTONE_KEPT: Duration = Duration::from_secs(60 * 60);
 
+/// Longest text that is kept with a doubt to say what the holder saw, in bytes.
+pub const MAX_CAUSE_BYTES: usize = 200;
+
 /// When an operator may ask again about a lapse that no sweeper has written down yet.
 pub const UNTIL_SWEPT: Duration = Duration::from_secs(1);
 

@@ -300,10 +300,12 @@ impl<L: Ledger> Executor<L> {
         let certain = gives_back && !held.grant.earlier_may_have_run;
         let doubt = if let Report::Doubt(doubt) = report { doubt } else { Doubt::Failed };
         // The ledger may be away: then the lease owes the report, and the caller is told what is known here.
-        let ending = held.lease.report(&self.ledger, report, Vec::new()).await.unwrap_or(match gives_back {
-            true => Ending::Released,
-            false => Ending::InDoubt,
-        });
+        let ending = held.lease.report(&self.ledger, report.because(&cause), Vec::new()).await.unwrap_or(
+            match gives_back {
+                true => Ending::Released,
+                false => Ending::InDoubt,
+            },
+        );
         match ending {
             Ending::Released => {
                 let executed = if certain { Executed::No } else { Executed::Unknown };

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::standing::{current, lease_end};
-use super::{Change, Claim, Doubt, Ending, Now, Ran, Report, Rerun, SettledBy, State};
+use super::{Cause, Change, Claim, Doubt, Ending, Now, Ran, Report, Rerun, SettledBy, State};
 use crate::id::Epoch;
 use crate::outcome::{Outcome, Retention};
 use crate::time::Timestamp;
@@ -23,8 +23,12 @@ pub(super) fn report(claim: Option<&Claim>, epoch: Epoch, report: &Report, now: 
         Report::Renew => renew(claim, now),
         Report::Cleared => cleared(claim, now),
         Report::Settle(outcome, retention) => settle(claim, outcome, *retention, now),
-        Report::Release(ran) => on_present(claim, now, |present| release(present, *ran, now)),
-        Report::Doubt(reason) => on_present(claim, now, |present| doubt(present, *reason, now)),
+        Report::Release(ran) => on_present(claim, now, |present| release(present, *ran, None, now)),
+        Report::Doubt(reason) => on_present(claim, now, |present| doubt(present, *reason, None, now)),
+        Report::Because(reason, cause) => on_present(claim, now, |present| match reason {
+            Some(reason) => doubt(present, *reason, Some(cause), now),
+            None => release(present, Ran::Perhaps, Some(cause), now),
+        }),
     }
 }
 
@@ -53,7 +57,7 @@ fn cleared(claim: &Claim, now: &Now) -> (Change, Ending) {
     if claim.earlier == Ran::No || ending == Ending::LostLease {
         return (Change::None, ending);
     }
-    (Change::Put(Claim { earlier: Ran::No, doubted: None, ..claim.clone() }), ending)
+    (Change::Put(Claim { earlier: Ran::No, doubted: None, cause: None, ..claim.clone() }), ending)
 }
 
 fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> (Change, Ending) {
@@ -71,7 +75,7 @@ fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> 
 }
 
 /// Gives the claim back, unless the work may have run and must not run again (L7).
-fn release(claim: &Claim, reported: Ran, now: &Now) -> (Change, Ending) {
+fn release(claim: &Claim, reported: Ran, cause: Option<&Cause>, now: &Now) -> (Change, Ending) {
     let ran = match reported {
         // What was waived stays waived: the claim is as free as it was, and nothing before is forgotten.
         Ran::No => claim.earlier,
@@ -87,7 +91,7 @@ fn release(claim: &Claim, reported: Ran, now: &Now) -> (Change, Ending) {
             let since = last_sign(claim, reported, now);
             (Change::Put(claim.with(State::Released { since, ran })), Ending::Released)
         }
-        (_, Ran::Perhaps, Rerun::Ask | Rerun::Unsafe) => put_in_doubt(claim, Doubt::Failed, now),
+        (_, Ran::Perhaps, Rerun::Ask | Rerun::Unsafe) => put_in_doubt(claim, Doubt::Failed, cause, now),
     }
 }
 
@@ -100,7 +104,7 @@ fn last_sign(claim: &Claim, reported: Ran, now: &Now) -> Timestamp {
     }
 }
 
-fn doubt(claim: &Claim, reason: Doubt, now: &Now) -> (Change, Ending) {
+fn doubt(claim: &Claim, reason: Doubt, cause: Option<&Cause>, now: &Now) -> (Change, Ending) {
     match claim.state {
         State::InDoubt { reason: present, .. }
             if present == reason || present == Doubt::Paused || only_asked(claim) =>
@@ -108,17 +112,19 @@ fn doubt(claim: &Claim, reason: Doubt, now: &Now) -> (Change, Ending) {
             (Change::None, Ending::InDoubt)
         }
         State::Released { ran: Ran::No | Ran::Waived, .. } => (Change::None, Ending::Released),
-        _ => put_in_doubt(claim, reason, now),
+        _ => put_in_doubt(claim, reason, cause, now),
     }
 }
 
 /// Whoever was granted the claim in order to ask has asked: the next one waits its turn, and the doubt is the one it was.
-fn put_in_doubt(claim: &Claim, reason: Doubt, now: &Now) -> (Change, Ending) {
+fn put_in_doubt(claim: &Claim, reason: Doubt, cause: Option<&Cause>, now: &Now) -> (Change, Ending) {
     let asked_at = (claim.earlier == Ran::Perhaps).then_some(now.time);
     match claim.doubted {
         Some(doubted) => still_in_doubt(claim.in_doubt_again(doubted, asked_at), now),
         None => {
-            (Change::Put(claim.with(State::InDoubt { reason, since: now.time, asked_at })), Ending::InDoubt)
+            let mut after = claim.with(State::InDoubt { reason, since: now.time, asked_at });
+            after.cause = cause.cloned();
+            (Change::Put(after), Ending::InDoubt)
         }
     }
 }

@@ -80,8 +80,15 @@ impl Random {
         match self.below(8) {
             0 => Report::Renew,
             1 => Report::Cleared,
-            2 | 3 => Report::Release(self.of(&[Ran::No, Ran::Waived, Ran::Perhaps])),
-            4 => Report::Doubt(self.of(&[Doubt::Lapsed, Doubt::Failed, Doubt::Stated, Doubt::Paused])),
+            2 | 3 => {
+                let release = Report::Release(self.of(&[Ran::No, Ran::Waived, Ran::Perhaps]));
+                release.because(self.of(&["", "the work panicked"]))
+            }
+            4 => {
+                let doubt =
+                    Report::Doubt(self.of(&[Doubt::Lapsed, Doubt::Failed, Doubt::Stated, Doubt::Paused]));
+                doubt.because(self.of(&["", "connection reset", "half an answer, then the end: é"]))
+            }
             _ => Report::Settle(self.outcome(), self.retention()),
         }
     }

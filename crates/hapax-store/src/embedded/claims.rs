@@ -98,9 +98,9 @@ pub(super) fn insert(
     let c = Columns::new(row, id, claim, outcome, identity);
     let sql = "INSERT INTO claims (id, digest, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
                opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, earlier, since, \
-               until, why, asked_at, outcome_kind, status, outcome, leaves, identity, crc) VALUES (?1, ?2, ?3, ?4, ?5, \
+               until, why, asked_at, outcome_kind, status, outcome, leaves, identity, cause, crc) VALUES (?1, ?2, ?3, ?4, ?5, \
                ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, \
-               ?27, ?28, ?29)";
+               ?27, ?28, ?29, ?30)";
     conn.prepare_cached(sql)?.execute(params![
         c.id,
         c.digest,
@@ -130,6 +130,7 @@ pub(super) fn insert(
         c.outcome,
         c.leaves,
         c.identity,
+        c.cause,
         c.sum().value(),
     ])?;
     write_leaves(conn, row, claim)?;
@@ -158,7 +159,7 @@ pub(super) fn update(
     let sql = "UPDATE claims SET state = ?2, due = ?3, epoch = ?4, attempt = ?5, session = ?6, granted_at = ?7, \
                rerun = ?8, quiet = ?9, max_run = ?10, give_up = ?11, doubt_after = ?12, doubt_then = ?13, \
                earlier = ?14, since = ?15, until = ?16, why = ?17, asked_at = ?18, outcome_kind = ?19, \
-               status = ?20, outcome = ?21, leaves = ?22, crc = ?23 WHERE id = ?1";
+               status = ?20, outcome = ?21, leaves = ?22, cause = ?23, crc = ?24 WHERE id = ?1";
     let changed = conn.prepare_cached(sql)?.execute(params![
         c.id,
         c.state,
@@ -182,6 +183,7 @@ pub(super) fn update(
         c.status,
         c.outcome,
         c.leaves,
+        c.cause,
         c.sum().value(),
     ])?;
     if changed == 1 {

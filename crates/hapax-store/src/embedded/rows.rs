@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen, SettledBy};
 use hapax_core::{
-    AttemptId, Claim, ClaimId, Doubt, Doubted, Epoch, Error, Fingerprint, Identity, OperationId, Outcome,
-    Ran, RecipeId, Rerun, SessionId, State, StateName, Terms, Timestamp,
+    AttemptId, Cause, Claim, ClaimId, Doubt, Doubted, Epoch, Error, Fingerprint, Identity, OperationId,
+    Outcome, Ran, RecipeId, Rerun, SessionId, State, StateName, Terms, Timestamp,
 };
 use rusqlite::Row;
 
@@ -23,7 +23,7 @@ use super::sum::Sum;
 /// The columns of `claims` in the order of [`Columns`].
 pub(super) const COLUMNS: &str = "id, digest, state, due, epoch, attempt, operation_id, recipe, fingerprint, session, \
      opened_at, granted_at, rerun, quiet, max_run, give_up, doubt_after, doubt_then, earlier, since, until, why, \
-     asked_at, outcome_kind, status, outcome, leaves, identity, crc";
+     asked_at, outcome_kind, status, outcome, leaves, identity, cause, crc";
 
 /// A row of `claims`.
 #[derive(Debug)]
@@ -56,6 +56,7 @@ pub(super) struct Columns<'a> {
     pub(super) outcome: i64,
     pub(super) leaves: i64,
     pub(super) identity: &'a [u8],
+    pub(super) cause: Option<&'a str>,
 }
 
 /// A claim with the place it is stored at.
@@ -125,6 +126,7 @@ impl<'a> Columns<'a> {
             outcome,
             leaves: i64::from(claim.leaves.is_some()),
             identity,
+            cause: claim.cause.as_ref().map(Cause::as_str),
         };
         columns.put_state(&claim.state);
         if let Some(doubted) = claim.doubted {
@@ -196,6 +198,7 @@ impl<'a> Columns<'a> {
             .int(self.outcome)
             .int(self.leaves)
             .bytes(self.identity)
+            .opt_bytes(self.cause.map(str::as_bytes))
     }
 
     /// Reads a row of [`COLUMNS`] and checks it.
@@ -230,8 +233,9 @@ impl<'a> Columns<'a> {
             outcome: row.get(25)?,
             leaves: row.get(26)?,
             identity: blob(27)?,
+            cause: row.get_ref(28)?.as_str_or_null().map_err(|error| Fault::Command(damaged(error)))?,
         };
-        columns.sum().check(row.get(28)?, || format!("claim row {}", columns.id))?;
+        columns.sum().check(row.get(29)?, || format!("claim row {}", columns.id))?;
         Ok(columns)
     }
 
@@ -267,6 +271,7 @@ impl<'a> Columns<'a> {
             session: SessionId(self.session.cast_unsigned()),
             earlier: earlier_of(self.earlier)?,
             doubted: self.doubted()?,
+            cause: self.cause.and_then(Cause::new),
             state: self.state()?,
         })
     }

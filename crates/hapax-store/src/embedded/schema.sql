@@ -47,7 +47,7 @@ CREATE UNIQUE INDEX shelves_name ON shelves (tenant, project, operation);
 -- same length in every state, so that a settle overwrites it in place: what does not apply is the greatest
 -- number (a time that never comes), or for `outcome` a negative one; and codes start at 2, because SQLite
 -- stores 0 and 1 in no bytes at all. The row of a held claim that must be asked about has the doubt in `since` and
--- `why`, and the grant that it is about in `asked_at` (when) and `status` (the session).
+-- `why`, and the grant that it is about in `asked_at` (when) and `status` (the session). `cause` is the text of a doubt.
 CREATE TABLE claims (
     id INTEGER PRIMARY KEY,
     digest BLOB NOT NULL,
@@ -77,6 +77,7 @@ CREATE TABLE claims (
     outcome INTEGER NOT NULL,
     leaves INTEGER NOT NULL,
     identity BLOB NOT NULL,
+    cause TEXT,
     crc INTEGER NOT NULL
 ) STRICT;
 -- What is in flight: everything but the settled.

@@ -12,8 +12,8 @@ use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Ask, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Sign, Swept, Timestamp,
-    Verdict, step,
+    Answer, Ask, Cause, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Sign, Swept,
+    Timestamp, Verdict, step,
 };
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -268,6 +268,7 @@ pub(super) struct Put<'a> {
     identity: Option<Vec<u8>>,
     leaves: Option<Vec<u8>>,
     doubted: Option<Vec<u8>>,
+    cause: Option<&'a str>,
     kind: Option<Letter>,
     status: Option<i32>,
     checksum: Option<i32>,
@@ -305,6 +306,7 @@ impl<'a> Put<'a> {
             identity,
             leaves: after.leaves.as_ref().map(|leaves| leaves.as_bytes().to_vec()),
             doubted: after.doubted.as_ref().map(pack_doubted),
+            cause: after.cause.as_ref().map(Cause::as_str),
             kind: outcome.map(|outcome| outcome.kind),
             status: outcome.and_then(|outcome| outcome.status),
             checksum: outcome.map(|outcome| outcome.checksum),
@@ -313,7 +315,7 @@ impl<'a> Put<'a> {
     }
 
     /// The parameters of [`PUT`].
-    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 26] {
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 27] {
         [
             &self.now,
             &self.old_epoch,
@@ -336,6 +338,7 @@ impl<'a> Put<'a> {
             &self.identity,
             &self.leaves,
             &self.doubted,
+            &self.cause,
             &self.columns.due,
             &self.kind,
             &self.status,
@@ -347,7 +350,7 @@ impl<'a> Put<'a> {
 
 pub(super) const PUT: &str = "\
     SELECT * FROM hapax.put_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
-        $20, $21, $22, $23, $24, $25, $26)";
+        $20, $21, $22, $23, $24, $25, $26, $27)";
 
 pub(super) async fn write_audit(link: &mut Link, event: &AuditEvent) -> Result<(), Failure> {
     let outcome = event.outcome.as_ref().map(OutcomeColumns::from);

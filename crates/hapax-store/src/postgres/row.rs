@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use hapax_core::claim::{DoubtEnds, DoubtThen, SettledBy};
 use hapax_core::{
-    AttemptId, Claim, Doubt, Doubted, Epoch, Error, Fingerprint, Identity, Leaves, OperationId, Outcome, Ran,
-    RecipeId, Rerun, Retention, SessionId, Sign, State, StateName, Terms, Timestamp,
+    AttemptId, Cause, Claim, Doubt, Doubted, Epoch, Error, Fingerprint, Identity, Leaves, OperationId,
+    Outcome, Ran, RecipeId, Rerun, Retention, SessionId, Sign, State, StateName, Terms, Timestamp,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
@@ -374,6 +374,7 @@ impl Stored {
                 .ok_or_else(|| unreadable("earlier"))?,
             // The fast settle leaves it there.
             doubted: doubted.filter(|_| state.name() == StateName::Held),
+            cause: get::<Option<&str>>(row, at(26))?.and_then(Cause::new),
             state,
         };
         let holder = match (get::<Option<i64>>(row, at(19))?, get::<Option<i64>>(row, at(20))?) {

@@ -212,9 +212,13 @@ impl Parser {
             ["cleared"] => Report::Cleared,
             ["settle", kept] => Report::Settle(outcome(kept)?, options.retention(self.retention)?),
             ["release"] => Report::Release(Ran::No),
-            ["release", "perhaps"] => Report::Release(Ran::Perhaps),
+            ["release", "perhaps"] => {
+                Report::Release(Ran::Perhaps).because(options.take("cause").unwrap_or_default())
+            }
             ["release", "waived"] => Report::Release(Ran::Waived),
-            ["doubt", reason] => Report::Doubt(doubt(reason)?),
+            ["doubt", reason] => {
+                Report::Doubt(doubt(reason)?).because(options.take("cause").unwrap_or_default())
+            }
             _ => {
                 return Err(format!(
                     "`{}` is nothing an actor does: claim, resend, renew, cleared, settle, release, doubt, set, peek, \

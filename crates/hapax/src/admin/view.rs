@@ -64,6 +64,7 @@ fn state(claim: &hapax_core::Claim) -> ClaimState {
                 reason: (*reason).into(),
                 since: time(*since),
                 asked_at: asked_at.and_then(moment),
+                cause: claim.cause.as_ref().map(ToString::to_string),
             },
             may_run_until: moment(claim.granted_at.after(claim.terms.give_up)),
         },

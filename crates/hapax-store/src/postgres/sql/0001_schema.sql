@@ -72,6 +72,7 @@ CREATE TABLE hapax.claims (
     identity     bytea NOT NULL,    -- tenant, project, subject, operation, key; packed
     leaves       bytea,
     doubted      bytea,             -- of a held claim that must be asked about: reason, since, session, granted_at
+    cause        text,              -- what the holder saw that left the doubt
     PRIMARY KEY (digest)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
         autovacuum_vacuum_insert_scale_factor = 0.1, toast.autovacuum_vacuum_cost_delay = 0);
@@ -200,7 +201,7 @@ CREATE VIEW hapax.standing AS
     SELECT c.digest, c.epoch, c.opened_at, c.granted_at, c.since, c.until, c.session, c.shelf, c.state, c.note,
            c.earlier, c.watched, c.leaving, c.attempt, c.operation_id, c.fingerprint, c.terms, c.identity, c.leaves,
            s.last AS session_last, s.until AS session_until,
-           o.kind, o.status, o.checksum, o.bytes, c.doubted
+           o.kind, o.status, o.checksum, o.bytes, c.doubted, c.cause
     FROM hapax.claims c
     LEFT JOIN hapax.sessions s ON s.id = c.session
     LEFT JOIN hapax.outcomes o ON c.state = 'S' AND o.keep_until = c.until AND o.epoch = c.epoch;
@@ -236,7 +237,7 @@ CREATE FUNCTION hapax.batch(
     digest bytea, epoch bigint, opened_at bigint, granted_at bigint, since bigint, until bigint, session bigint,
     shelf integer, state "char", note "char", earlier "char", watched boolean, leaving boolean, attempt uuid,
     operation_id uuid, fingerprint bytea, terms bytea, identity bytea, leaves bytea, session_last bigint,
-    session_until bigint, kind "char", status integer, checksum integer, bytes bytea, doubted bytea
+    session_until bigint, kind "char", status integer, checksum integer, bytes bytea, doubted bytea, cause text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -310,7 +311,7 @@ CREATE FUNCTION hapax.lock_claim(p_digest bytea, p_clock bigint, p_wait boolean)
     digest bytea, epoch bigint, opened_at bigint, granted_at bigint, since bigint, until bigint, session bigint,
     shelf integer, state "char", note "char", earlier "char", watched boolean, leaving boolean, attempt uuid,
     operation_id uuid, fingerprint bytea, terms bytea, identity bytea, leaves bytea, session_last bigint,
-    session_until bigint, kind "char", status integer, checksum integer, bytes bytea, doubted bytea
+    session_until bigint, kind "char", status integer, checksum integer, bytes bytea, doubted bytea, cause text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -345,7 +346,7 @@ CREATE FUNCTION hapax.put_claim(
     p_now bigint, p_old_epoch bigint, p_old_state "char", p_digest bytea, p_epoch bigint, p_opened_at bigint,
     p_granted_at bigint, p_since bigint, p_until bigint, p_session bigint, p_shelf integer, p_state "char",
     p_note "char", p_earlier "char", p_attempt uuid, p_operation_id uuid, p_fingerprint bytea, p_terms bytea,
-    p_identity bytea, p_leaves bytea, p_doubted bytea, p_due bigint,
+    p_identity bytea, p_leaves bytea, p_doubted bytea, p_cause text, p_due bigint,
     p_kind "char", p_status integer, p_checksum integer, p_bytes bytea
 ) RETURNS TABLE (watched boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -354,9 +355,11 @@ DECLARE
 BEGIN
     IF p_old_epoch IS NULL THEN
         INSERT INTO hapax.claims (digest, epoch, opened_at, granted_at, since, until, session, shelf, state, note,
-            earlier, watched, leaving, attempt, operation_id, fingerprint, terms, identity, leaves, doubted)
+            earlier, watched, leaving, attempt, operation_id, fingerprint, terms, identity, leaves, doubted,
+            cause)
         VALUES (p_digest, p_epoch, p_opened_at, p_granted_at, p_since, p_until, p_session, p_shelf, p_state, p_note,
-            p_earlier, false, false, p_attempt, p_operation_id, p_fingerprint, p_terms, p_identity, p_leaves, p_doubted)
+            p_earlier, false, false, p_attempt, p_operation_id, p_fingerprint, p_terms, p_identity, p_leaves, p_doubted,
+            p_cause)
         ON CONFLICT (digest) DO NOTHING;
         IF NOT FOUND THEN
             RETURN;
@@ -372,7 +375,7 @@ BEGIN
         SET epoch = p_epoch, opened_at = p_opened_at, granted_at = p_granted_at, since = p_since, until = p_until,
             session = p_session, state = p_state, note = p_note, earlier = p_earlier, leaving = false, attempt = p_attempt,
             operation_id = p_operation_id, fingerprint = p_fingerprint, terms = p_terms, leaves = p_leaves,
-            doubted = p_doubted, identity = coalesce(p_identity, c.identity)
+            doubted = p_doubted, cause = p_cause, identity = coalesce(p_identity, c.identity)
         WHERE c.digest = p_digest;
         IF p_old_state = 'S' THEN
             DELETE FROM hapax.outcomes o WHERE o.keep_until = old.until AND o.epoch = p_old_epoch;

@@ -120,7 +120,7 @@ pub(super) fn claim(claim: &Claim) -> Result<(), Failed> {
 }
 
 fn state(state: &ClaimState) -> String {
-    let ClaimState::InDoubt { doubt: Doubt { reason, since, .. }, .. } = state else {
+    let ClaimState::InDoubt { doubt: Doubt { reason, since, cause, .. }, .. } = state else {
         return state.name().to_string();
     };
     let why = match reason {
@@ -129,7 +129,8 @@ fn state(state: &ClaimState) -> String {
         DoubtReason::Stated => "the work itself said that nobody can know",
         DoubtReason::Paused => "no attempt worked, none may follow, and its upstream pauses then",
     };
-    format!("{} since {}: {why}", state.name(), when(Some(since)))
+    let cause = cause.as_ref().map(|cause| format!(" ({})", clean(cause))).unwrap_or_default();
+    format!("{} since {}: {why}{cause}", state.name(), when(Some(since)))
 }
 
 fn tell_outcome(outcome: &Outcome, by: SettledBy) -> Result<(), Failed> {
