@@ -305,12 +305,23 @@ pub trait Inspect: Clone + Send + Sync + 'static {
     /// Counts claims by state (L17). Tenant, project and operation can be given; other filters are refused.
     fn count(&self, filter: &Filter) -> impl Future<Output = Result<Counts, Error>> + Send;
 
-    /// Carries out an operator's decision, with its audit event (L8).
+    /// Carries out an operator's decision, with its audit event (L8). `events` are appended in the same transaction (L18); where one
+    /// of them conflicts, nothing is written and the error's kind is `Conflict`. A decision that changes nothing writes none.
+    fn decide_with(
+        &self,
+        claim: ClaimId,
+        decision: Decision,
+        events: Vec<Append>,
+    ) -> impl Future<Output = Result<Operated, Error>> + Send;
+
+    /// The same without events.
     fn decide(
         &self,
         claim: ClaimId,
         decision: Decision,
-    ) -> impl Future<Output = Result<Operated, Error>> + Send;
+    ) -> impl Future<Output = Result<Operated, Error>> + Send {
+        self.decide_with(claim, decision, Vec::new())
+    }
 
     /// Writes a document that has this version (0: does not exist), or deletes it where there is no body, with the audit event
     /// of the operator who wants it so (L8); otherwise `Conflict`.

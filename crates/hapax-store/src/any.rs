@@ -231,8 +231,13 @@ impl Inspect for Store {
         each!(self, store => store.count(filter).await)
     }
 
-    async fn decide(&self, claim: ClaimId, decision: Decision) -> Result<Operated, Error> {
-        each!(self, store => store.decide(claim, decision).await)
+    async fn decide_with(
+        &self,
+        claim: ClaimId,
+        decision: Decision,
+        events: Vec<Append>,
+    ) -> Result<Operated, Error> {
+        each!(self, store => store.decide_with(claim, decision, events).await)
     }
 
     async fn decide_setting(

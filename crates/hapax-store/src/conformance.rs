@@ -96,6 +96,8 @@ macro_rules! conformance_tests {
             keeping::what_was_set_aside_goes_when_its_claim_expires,
             keeping::an_outcome_that_came_too_late_goes_with_its_claim,
             keeping::journal_events_commit_with_the_report_or_not_at_all,
+            keeping::journal_events_commit_with_the_decision_or_not_at_all,
+            keeping::a_doubt_keeps_its_cause,
             keeping::a_journal_is_chained_and_written_by_compare_and_set,
             keeping::documents_change_by_compare_and_set,
             sessions::a_claim_lapses_with_its_session,

@@ -129,7 +129,7 @@ impl Ledger for Memory {
             if matches!(report, Report::Renew) {
                 world.renew_session(self.session, now, &self.options);
             }
-            world.report_with(claim, &Command::Hold(epoch, report), &events, now)?
+            world.apply_with(claim, &Command::Hold(epoch, report), &events, now)?
         };
         match self.told(&claim, applied) {
             Answer::Ending(ending) => Ok(ending),
@@ -278,8 +278,15 @@ impl Inspect for Memory {
         self.lock().count(filter)
     }
 
-    async fn decide(&self, claim: ClaimId, decision: Decision) -> Result<Operated, Error> {
-        match self.apply(claim, &Command::Operate(decision), None)? {
+    async fn decide_with(
+        &self,
+        claim: ClaimId,
+        decision: Decision,
+        events: Vec<Append>,
+    ) -> Result<Operated, Error> {
+        let now = self.clock.now();
+        let applied = self.lock().apply_with(claim, &Command::Operate(decision), &events, now)?;
+        match self.told(&claim, applied) {
             Answer::Operated(operated) => Ok(operated),
             _ => Err(confused()),
         }

@@ -302,6 +302,57 @@ pub async fn journal_events_commit_with_the_report_or_not_at_all<H: Harness>(har
     assert_eq!(length, Some(3), "a report that is sent again writes its events once");
 }
 
+/// L18, L8.
+pub async fn journal_events_commit_with_the_decision_or_not_at_all<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let stream = Stream::new("execution/acme/prod/e-7").expect("a good name");
+    let length = async || store.head(&stream).await.expect("head").map_or(0, |head| head.length);
+    let decision = |seen, verb| Decision { seen, verb, actor: "op".into(), reason: "because".into() };
+
+    let doubted = request("decided", "body", Terms::default());
+    let id = doubted.identity.claim_id();
+    let epoch = granted(&store, &doubted).await.epoch;
+    store.report(id, epoch, Report::Doubt(Doubt::Stated), Vec::new()).await.expect("doubt");
+    let settle = || decision(epoch, Verb::Settle(ok("by hand"), DAY));
+    let conflict = store.decide_with(id, settle(), vec![write(&stream, Expect::Version(5), &["A"])]).await;
+    assert_eq!(conflict.expect_err("a conflict").kind(), Kind::Conflict);
+    assert!(matches!(store.peek(id).await.expect("peek"), Some(View::InDoubt { .. })), "nothing is decided");
+    assert_eq!((length().await, store.audit(None, 10).await.expect("audit").items), (0, Vec::new()));
+
+    let events = || vec![write(&stream, Expect::Version(0), &["A", "B"])];
+    let done = store.decide_with(id, settle(), events()).await.expect("decide");
+    assert!(matches!(done, Operated::Done(Some(_))), "{done:?}");
+    let late = store.decide_with(id, settle(), events()).await.expect("sent again, it is no conflict");
+    assert!(matches!(late, Operated::Changed { .. }), "{late:?}");
+    assert_eq!(length().await, 2, "a decision that changes nothing writes no events");
+
+    // What is settled must leave the memory tables first.
+    let (settled, epoch) = settled(&store, "purged", ok("done")).await;
+    let id = settled.identity.claim_id();
+    let purge = || decision(epoch, Verb::Purge);
+    let conflict = store.decide_with(id, purge(), vec![write(&stream, Expect::Version(9), &["C"])]).await;
+    assert_eq!(conflict.expect_err("a conflict").kind(), Kind::Conflict);
+    assert!(matches!(claim_again(&store, "purged").await, Verdict::Replay(_)));
+    let done = store.decide_with(id, purge(), vec![write(&stream, Expect::Version(1), &["C"])]).await;
+    assert_eq!(done.expect("decide"), Operated::Done(None));
+    assert_eq!(length().await, 3);
+}
+
+/// What a holder saw is kept with the doubt, and told by inspection alone.
+pub async fn a_doubt_keeps_its_cause<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let first = request("caused", "body", Terms::default());
+    let id = first.identity.claim_id();
+    let epoch = granted(&store, &first).await.epoch;
+    let text = "half an answer: “42\n”, then\0the end";
+    let doubt = Report::Release(hapax_core::Ran::Perhaps).because(text);
+    assert_eq!(store.report(id, epoch, doubt, Vec::new()).await.expect("report"), Ending::InDoubt);
+    let cause = async || store.record(id).await.expect("record").and_then(|record| record.claim.cause);
+    assert_eq!(cause().await.expect("a cause").as_str(), "half an answer: “42 ”, then the end");
+    store.report(id, epoch, Report::Settle(ok("late"), DAY), Vec::new()).await.expect("settle");
+    assert_eq!(cause().await, None);
+}
+
 /// J2, J3.
 pub async fn a_journal_is_chained_and_written_by_compare_and_set<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;

@@ -207,8 +207,13 @@ impl Inspect for Embedded {
         self.core.archive.read(move |reader| list::count(reader, &wanted)).await
     }
 
-    async fn decide(&self, claim: ClaimId, decision: Decision) -> Result<Operated, Error> {
-        match self.step(claim, Command::Operate(decision), None, Vec::new()).await? {
+    async fn decide_with(
+        &self,
+        claim: ClaimId,
+        decision: Decision,
+        events: Vec<Append>,
+    ) -> Result<Operated, Error> {
+        match self.step(claim, Command::Operate(decision), None, events).await? {
             Answer::Operated(operated) => Ok(operated),
             _ => Err(confused()),
         }

@@ -125,7 +125,7 @@ impl Inspect for EmbeddedReader {
         self.desk.read(move |reader| list::count(reader, &wanted)).await
     }
 
-    async fn decide(&self, _: ClaimId, _: Decision) -> Result<Operated, Error> {
+    async fn decide_with(&self, _: ClaimId, _: Decision, _: Vec<Append>) -> Result<Operated, Error> {
         Err(read_only())
     }
 

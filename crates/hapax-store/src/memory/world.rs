@@ -134,7 +134,7 @@ impl World {
     }
 
     /// A report with its journal events: all or nothing (L18).
-    pub(super) fn report_with(
+    pub(super) fn apply_with(
         &mut self,
         id: ClaimId,
         command: &Command,

@@ -12,7 +12,7 @@ use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Ask, Cause, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Sign, Swept,
+    Answer, Ask, Cause, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Operated, Sign, Swept,
     Timestamp, Verdict, step,
 };
 use tokio::sync::oneshot;
@@ -120,11 +120,14 @@ pub(super) async fn carry_out(
     }
     let claim = before.map(|stored| &stored.claim);
     let (change, answer) = step(claim, command, &locked.now);
-    if change != Change::None
-        && matches!(command, Command::Operate(_))
-        && before.is_some_and(must_leave_first)
+    if let (Command::Operate(decision), Some(stored)) = (command, before)
+        && change != Change::None
+        && must_leave_first(stored)
     {
-        return Err(Error::conflict("a memory table may have taken the claim in again").into());
+        // A memory table may have taken the claim in again. That the epoch has changed to the one that was seen is no answer of the
+        // rules: whoever ordered this sends the claim away again.
+        link.rollback().await?;
+        return Ok(Answer::Operated(Operated::Changed { epoch: decision.seen }));
     }
     let note = audit(claim, command, &change, &answer, locked.now.time);
     let repeated = unsure.load(Ordering::SeqCst) && change == Change::None;

@@ -10,7 +10,7 @@ use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, Claim, ClaimId, Command, Counts, Decision, Epoch, Error, Filter, Inspect,
-    Journal, Kind, Lanes, Operated, OperationId, Page, Record, Registry, State, SweepReport, step,
+    Journal, Lanes, Operated, OperationId, Page, Record, Registry, State, SweepReport, step,
 };
 
 use super::change::Order;
@@ -145,25 +145,30 @@ impl Inspect for Postgres {
         self.shared.ask(Resend::Always, async move |link: &mut Link| list::count(link, &filter).await).await
     }
 
-    async fn decide(&self, claim: ClaimId, decision: Decision) -> Result<Operated, Error> {
+    async fn decide_with(
+        &self,
+        claim: ClaimId,
+        decision: Decision,
+        events: Vec<Append>,
+    ) -> Result<Operated, Error> {
+        let seen_before = decision.seen;
         let command = Command::Operate(decision);
         loop {
             let seen = self.shared.read(claim).await?;
             let stored = seen.stored.as_ref().map(|stored| &stored.claim);
             let answer = match (step(stored, &command, &seen.now()), stored) {
-                ((Change::None, answer), _) => Ok(answer),
+                ((Change::None, answer), _) => answer,
                 (_, Some(Claim { state: State::Settled { .. }, epoch, .. })) => {
                     self.send_away(claim, *epoch).await?;
-                    self.decide_locking(claim, command.clone()).await
+                    self.decide_locking(claim, command.clone(), events.clone()).await?
                 }
-                _ => self.decide_locking(claim, command.clone()).await,
+                _ => self.decide_locking(claim, command.clone(), events.clone()).await?,
             };
             match answer {
-                Ok(Answer::Operated(operated)) => return Ok(operated),
-                Ok(_) => return Err(confused()),
                 // Another operator was at it in between, and tables may answer for it again.
-                Err(error) if error.kind() == Kind::Conflict => {}
-                Err(error) => return Err(error),
+                Answer::Operated(Operated::Changed { epoch }) if epoch == seen_before => {}
+                Answer::Operated(operated) => return Ok(operated),
+                _ => return Err(confused()),
             }
         }
     }
@@ -206,10 +211,13 @@ impl Inspect for Postgres {
 }
 
 impl Postgres {
-    async fn decide_locking(&self, id: ClaimId, command: Command) -> Result<Answer, Error> {
-        self.shared
-            .order(Resend::BeforeCommit, Order { id, command, identity: None, events: Vec::new() })
-            .await
+    async fn decide_locking(
+        &self,
+        id: ClaimId,
+        command: Command,
+        events: Vec<Append>,
+    ) -> Result<Answer, Error> {
+        self.shared.order(Resend::BeforeCommit, Order { id, command, identity: None, events }).await
     }
 
     /// Makes sure that no memory table answers for a settled claim that is about to be changed: returns when

@@ -139,6 +139,38 @@ fn a_doubt_is_asked_about_again_after_ten_seconds_and_not_a_moment_before() {
 }
 
 #[test]
+fn a_doubt_keeps_what_its_holder_saw_as_long_as_it_lasts() {
+    // L6, L7
+    fn cause(world: &World) -> Option<&str> {
+        world.claim().cause.as_ref().map(hapax_core::Cause::as_str)
+    }
+    let mut world = World::new();
+    let run = world.grant(1, rerun(Rerun::Ask));
+    let reset = || Report::Release(Ran::Perhaps).because("connection reset");
+    assert_eq!(world.report(run.epoch, reset()), Ending::InDoubt);
+    assert_eq!(cause(&world), Some("connection reset"));
+    // A caller that asks in vain cannot say what the run saw.
+    let asker = world.grant(2, rerun(Rerun::Ask));
+    assert_eq!((asker.must_ask, cause(&world)), (true, Some("connection reset")));
+    world.report(asker.epoch, Report::Doubt(Doubt::Stated).because("no answer to the question"));
+    assert_eq!((world.state(), cause(&world)), (StateName::InDoubt, Some("connection reset")));
+    world.wait(Duration::from_secs(10));
+    let asker = world.grant(3, rerun(Rerun::Ask));
+    world.report(asker.epoch, Report::Cleared);
+    assert_eq!(cause(&world), None);
+    // A lapse has none, until the one who held the claim explains it.
+    let mut world = World::new();
+    let run = world.grant(1, Terms::default());
+    world.wait(TERM);
+    world.say(Command::Sweep(run.epoch));
+    assert_eq!((world.state(), cause(&world)), (StateName::InDoubt, None));
+    assert_eq!(world.report(run.epoch, reset()), Ending::InDoubt);
+    assert_eq!(cause(&world), Some("connection reset"));
+    world.decide(Verb::Release { force: true });
+    assert_eq!((world.state(), cause(&world)), (StateName::Released, None));
+}
+
+#[test]
 fn whoever_only_asks_leaves_the_doubt_as_it_was_and_cannot_explain_it() {
     // L6, L8, L10
     let mut world = World::new();
