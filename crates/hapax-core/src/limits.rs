@@ -108,3 +108,6 @@ const _: () = assert!(
     MAX_POINTERS_TOLD <= MAX_LEAVES_COMPARED,
     "a list of differences can be full before the comparison ends"
 );
+const _: () = assert!(ASKS >= 2, "an attempt that was spent can ask again");
+const _: () = assert!(RENEWALS >= 2, "a process that was stopped once can renew its lease again");
+const _: () = assert!(TERM_PART_LEFT >= 2, "a session that was just renewed has enough of its term left");

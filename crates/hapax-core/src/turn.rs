@@ -428,6 +428,11 @@ impl Turn {
         self.history
     }
 
+    /// Why the time of the call was over before its work began.
+    pub fn delay(self) -> Delay {
+        self.delay
+    }
+
     /// How often the call may still claim for itself.
     pub fn retries(self) -> u8 {
         self.patience.retries

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use hapax_core::claim::DoubtEnds;
 use hapax_core::journal::Append;
 use hapax_core::{
-    ClaimId, Doubt, Epoch, Error, Fingerprint, Identity, Key, LazyLeaves, Operation, OperationId, Outcome,
-    RecipeId, Rerun, Retention, Scope, Source, Terms, Timestamp, Width,
+    ClaimId, Doubt, Effect, Epoch, Error, Executed, Fingerprint, Identity, Key, LazyLeaves, Operation,
+    OperationId, Outcome, RecipeId, Rerun, Retention, Scope, Source, Terms, Timestamp, Width,
 };
 
 use crate::limits;
@@ -84,7 +84,7 @@ pub enum Reconciled {
 }
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-type Reconcile = Arc<dyn Fn(Attempt) -> BoxFuture<Reconciled> + Send + Sync>;
+pub(crate) type Reconcile = Arc<dyn Fn(Attempt) -> BoxFuture<Reconciled> + Send + Sync>;
 
 impl Call {
     /// A call under a key of this scope.
@@ -262,15 +262,30 @@ pub struct Attempt {
 pub enum Ended {
     /// It came to an end that is kept.
     Settled(Outcome),
-    /// The same, with journal events that must be recorded together with it (L18). Where a guard has settled the claim
-    /// in the application's own transaction (L16), they belong to that.
-    SettledWith(Outcome, Vec<Append>),
     /// It certainly did not run: the claim is given back.
     NotRun(String),
     /// It failed, and may have run: given back where running again is safe, in doubt elsewhere (L7).
     Unknown(String),
     /// Nobody can know, whatever the terms say.
     Doubt(Doubt, String),
+}
+
+/// How the work ended, with what belongs to it.
+#[derive(Clone, Debug)]
+pub struct Concluded {
+    /// How it ended.
+    pub ended: Ended,
+    /// Journal events that are recorded together with that (L18). Where a guard has settled the claim in the application's own
+    /// transaction (L16), they belong to that.
+    pub events: Vec<Append>,
+    /// What the work has done, where the outcome alone does not tell: the bytes of a refusal may be an answer with a status.
+    pub effect: Option<Effect>,
+}
+
+impl From<Ended> for Concluded {
+    fn from(ended: Ended) -> Self {
+        Concluded { ended, events: Vec::new(), effect: None }
+    }
 }
 
 impl Ended {
@@ -282,6 +297,13 @@ impl Ended {
     /// The work ended with a terminal error, which is kept like a success.
     pub fn refused(bytes: impl Into<Bytes>) -> Self {
         Ended::Settled(Outcome::Refused(bytes.into()))
+    }
+}
+
+impl Ended {
+    /// The same, with journal events that must be recorded together with it (L18).
+    pub fn with(self, events: Vec<Append>) -> Concluded {
+        Concluded { events, ..self.into() }
     }
 }
 
@@ -309,4 +331,9 @@ pub struct Done<T = Outcome> {
     pub operation_id: Option<OperationId>,
     /// Until when the outcome is kept, on the store's clock; `None` without a key.
     pub keep_until: Option<Timestamp>,
+    /// Whether the work was executed under this key, as far as the outcome tells (E6).
+    pub executed: Executed,
+    /// Whether the journal events that the work gave along were recorded with its outcome (L18). Where the journal had moved on, the
+    /// outcome was kept without them.
+    pub events_written: bool,
 }

@@ -1,21 +1,20 @@
 //! Why a call has no outcome to hand out, named by what the caller must do.
+//!
+//! What a caller is told is decided by [`hapax_core::advice`] alone; an [`Error`] is that advice with the data that belongs to it.
 
 use std::fmt;
-use std::time::Duration;
 
-use hapax_core::{Doubt, Executed, Leaves, OperationId, Retry, Timestamp};
-
-use crate::limits;
+use hapax_core::advice::{Delay, History, LastWord, Why, Work, advice};
+use hapax_core::{Advice, Doubt, Executed, Kind, Leaves, OperationId, Retry, Timestamp};
 
 /// The one error of this crate.
 #[derive(Clone, Debug)]
 pub struct Error {
     reason: Reason,
+    advice: Advice,
     operation_id: Option<OperationId>,
     cause: Option<String>,
-    /// Whether the work ran, where that is more than the reason tells.
-    executed: Option<Executed>,
-    asked_too_long: bool,
+    events_written: bool,
 }
 
 /// Why there is no outcome to hand out.
@@ -40,10 +39,10 @@ pub enum Reason {
     },
     /// The attempt ended without an outcome, and the claim was given back.
     AttemptFailed {
-        /// Whether the work may have run all the same (then running it again was declared safe).
+        /// Whether the work may have run all the same.
         executed: Executed,
     },
-    /// The work was done, but the ledger was away; the outcome is in the spool and will be settled.
+    /// The work has ended, but the ledger was away; the outcome is in the spool and will be settled.
     OutcomePending,
     /// The ledger cannot be asked. This call ran nothing; whether others may have, [`Error::executed`] says.
     Unavailable,
@@ -60,75 +59,50 @@ pub enum Reason {
     Internal,
 }
 
+/// What belongs to an error beside the advice.
+#[derive(Debug, Default)]
+pub(crate) struct Particulars {
+    pub(crate) operation_id: Option<OperationId>,
+    pub(crate) doubt: Option<Doubt>,
+    pub(crate) mismatch: Option<(Option<Leaves>, Option<Timestamp>)>,
+    pub(crate) cause: Option<String>,
+    /// Whether the journal events of a failed attempt were recorded with its report.
+    pub(crate) events_written: bool,
+}
+
 impl Error {
-    pub(crate) fn new(reason: Reason) -> Self {
-        Error { reason, operation_id: None, cause: None, executed: None, asked_too_long: false }
+    /// What a caller is told, with the data that belongs to it.
+    pub(crate) fn told(advice: Advice, particulars: Particulars) -> Self {
+        let Particulars { operation_id, doubt, mismatch, cause, events_written } = particulars;
+        let reason = match advice.why {
+            Why::KeyReused => {
+                let (leaves, keep_until) = mismatch.unwrap_or_default();
+                Reason::Mismatch { leaves, keep_until }
+            }
+            Why::Malformed => Reason::Invalid,
+            Why::Damaged => Reason::Corrupt,
+            Why::NotKept => Reason::NotKept { status: 0 },
+            Why::InProgress | Why::UpstreamTimeout => Reason::InProgress,
+            Why::OutcomeUnknown => Reason::OutcomeUnknown { doubt },
+            Why::OutcomePending => Reason::OutcomePending,
+            Why::LedgerAway => Reason::Unavailable,
+            Why::LedgerLate | Why::NotReached | Why::AttemptFailed => {
+                Reason::AttemptFailed { executed: advice.executed }
+            }
+            Why::Outcome | Why::Broken => Reason::Internal,
+        };
+        Error { reason, advice, operation_id, cause, events_written }
     }
 
-    pub(crate) fn about(mut self, operation_id: OperationId) -> Self {
-        self.operation_id = Some(operation_id);
-        self
-    }
-
-    /// Somebody had the claim, and now there is none: whether the work was done is not known any more, and whoever sends it again
-    /// runs it, perhaps a second time.
-    pub(crate) fn gone(operation_id: OperationId) -> Self {
-        let mut error = Error::new(Reason::NotKept { status: 0 }).about(operation_id);
-        error.executed = Some(Executed::Unknown);
-        error.because("whoever ran it came to an end, and its outcome is not kept any more")
-    }
-
-    /// The ledger cannot be asked about a claim that others may have: this call ran nothing, but they may have.
-    pub(crate) fn unsure(mut self) -> Self {
-        if self.executed() == Executed::No {
-            self.executed = Some(Executed::Unknown);
-        }
-        self
-    }
-
-    /// The same, of a claim that others were seen to have.
-    pub(crate) fn while_others_had_it(self, operation_id: OperationId) -> Self {
-        self.unsure().about(operation_id)
-    }
-
-    /// That the ledger cannot be asked does not undo what was done: after the work has begun nobody is told that it can only
-    /// have been others.
-    pub(crate) fn after_the_work_began(mut self) -> Self {
-        if matches!(self.reason, Reason::Unavailable | Reason::Invalid) {
-            (self.reason, self.executed) = (Reason::OutcomeUnknown { doubt: None }, None);
-        }
-        self
-    }
-
-    /// The work has come to its end here, and its outcome could not be recorded: whatever became of the claim since, it is not
-    /// an attempt that failed.
-    pub(crate) fn although_it_was_done(mut self) -> Self {
-        if matches!(self.reason, Reason::AttemptFailed { .. }) {
-            self.reason = Reason::OutcomeUnknown { doubt: None };
-            self = self.because("the claim had another holder meanwhile, who gave it back");
-        }
-        if matches!(self.reason, Reason::NotKept { status: 0 }) {
-            return self.after_it_was_done();
-        }
-        self
-    }
-
-    /// States that the work ran to its end, where the reason alone does not tell.
-    pub(crate) fn after_it_was_done(mut self) -> Self {
-        self.executed = Some(Executed::Yes);
-        self
-    }
-
-    /// The work did not begin because whoever was asked about an earlier attempt had taken the time of the call.
-    pub(crate) fn after_asking_too_long(mut self) -> Self {
-        self.asked_too_long = true;
-        self
-    }
-
-    /// What was kept has been erased, and with it what it said about the work.
-    pub(crate) fn after_it_was_erased(mut self) -> Self {
-        self.executed = Some(Executed::Unknown);
-        self.because("it was kept and has been erased")
+    /// There is an outcome, and it is no answer that the caller could use.
+    pub(crate) fn kept(reason: Reason, executed: Executed, operation_id: Option<OperationId>) -> Self {
+        let why = match reason {
+            Reason::Corrupt => Why::Damaged,
+            Reason::NotKept { .. } => Why::NotKept,
+            _ => Why::Outcome,
+        };
+        let advice = Advice { why, executed, retry: Retry::Never };
+        Error { reason, advice, operation_id, cause: None, events_written: false }
     }
 
     pub(crate) fn because(mut self, cause: impl fmt::Display) -> Self {
@@ -141,6 +115,11 @@ impl Error {
         &self.reason
     }
 
+    /// What the caller is told.
+    pub fn advice(&self) -> Advice {
+        self.advice
+    }
+
     /// The public id of the operation it is about.
     pub fn operation_id(&self) -> Option<OperationId> {
         self.operation_id
@@ -151,59 +130,30 @@ impl Error {
         self.cause.as_deref()
     }
 
-    /// Whether the work did not begin because whoever was asked about an earlier attempt (L6) had taken the time of the call, and not
-    /// the ledger.
-    pub fn asked_too_long(&self) -> bool {
-        self.asked_too_long
+    /// Whether the journal events that the work gave along were recorded with the report of how it failed (L18).
+    pub fn events_written(&self) -> bool {
+        self.events_written
     }
 
-    /// The stable name of the reason, the same as the `code` of the HTTP problem.
+    /// The stable name of the reason: the `code` of the HTTP problem, where there is one for it.
     pub fn code(&self) -> &'static str {
         match self.reason {
             Reason::Invalid => "invalid",
-            Reason::Mismatch { .. } => "key-reused",
-            Reason::InProgress => "in-progress",
-            Reason::OutcomeUnknown { .. } => "outcome-unknown",
-            Reason::AttemptFailed { .. } => "attempt-failed",
-            Reason::OutcomePending => "outcome-pending",
-            Reason::Unavailable => "ledger-unavailable",
             Reason::Refused(_) => "refused",
-            Reason::NotKept { .. } => "outcome-not-kept",
             Reason::Corrupt => "corrupt",
-            Reason::Internal => "internal",
+            Reason::AttemptFailed { .. } => Why::AttemptFailed.code(),
+            _ => self.advice.why.code(),
         }
     }
 
-    /// Did the work run?
+    /// Did the work run, under this key, by any attempt?
     pub fn executed(&self) -> Executed {
-        self.executed.unwrap_or(match self.reason {
-            Reason::Invalid | Reason::Mismatch { .. } | Reason::Unavailable => Executed::No,
-            Reason::AttemptFailed { executed } => executed,
-            // What was refused was not done.
-            Reason::NotKept { status: 400..500 } => Executed::No,
-            Reason::NotKept { status: 500.. } => Executed::Unknown,
-            Reason::OutcomePending | Reason::Refused(_) | Reason::NotKept { .. } => Executed::Yes,
-            Reason::InProgress | Reason::OutcomeUnknown { .. } | Reason::Corrupt | Reason::Internal => {
-                Executed::Unknown
-            }
-        })
+        self.advice.executed
     }
 
     /// May the caller try again?
     pub fn retry(&self) -> Retry {
-        match self.reason {
-            // Without a key there is no operation, and another run could do it twice.
-            Reason::AttemptFailed { executed } if self.operation_id.is_none() && executed != Executed::No => {
-                Retry::Never
-            }
-            Reason::InProgress
-            | Reason::AttemptFailed { .. }
-            | Reason::OutcomePending
-            | Reason::Unavailable => Retry::SameKey(limits::COME_BACK),
-            // Somebody may resolve the doubt meanwhile; asking again has no effect of its own.
-            Reason::OutcomeUnknown { .. } => Retry::SameKey(Duration::from_secs(10)),
-            _ => Retry::Never,
-        }
+        self.advice.retry
     }
 }
 
@@ -219,7 +169,7 @@ impl fmt::Display for Error {
             Reason::AttemptFailed { .. } => {
                 "the attempt failed and was given back; try again with the same key"
             }
-            Reason::OutcomePending => "the work was done; its outcome waits to be recorded",
+            Reason::OutcomePending => "the work has ended; its outcome waits to be recorded",
             Reason::Unavailable if self.executed() != Executed::No => {
                 "the ledger cannot be reached; whether the work was done is not known here"
             }
@@ -227,7 +177,7 @@ impl fmt::Display for Error {
             Reason::Refused(_) => "the work ended with a terminal error",
             Reason::NotKept { .. } => "the answer to this key was not kept",
             Reason::Corrupt => "what is kept for this key cannot be read",
-            Reason::Internal => "hapax contradicted itself",
+            Reason::Internal => "internal error",
         })?;
         match &self.cause {
             Some(cause) => write!(f, ": {cause}"),
@@ -238,16 +188,25 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// An error of the ledger before anything was run.
+/// The last word of a ledger that answered with an error.
+pub(crate) fn last_word(error: &hapax_core::Error) -> LastWord {
+    match error.kind() {
+        Kind::Invalid => LastWord::Invalid,
+        Kind::Corrupt => LastWord::Damaged,
+        Kind::Unavailable => LastWord::Away,
+        _ => LastWord::Broken,
+    }
+}
+
+/// What a caller is told that only asks, and runs nothing. Others may have run it.
+pub(crate) fn asked(last: LastWord) -> Advice {
+    advice(Work::Untouched, History::MayHaveRun, last, Delay::None, false)
+}
+
+/// An error of the ledger before anything was run, or even asked.
 impl From<hapax_core::Error> for Error {
     fn from(error: hapax_core::Error) -> Self {
-        use hapax_core::Kind;
-        let reason = match error.kind() {
-            Kind::Invalid => Reason::Invalid,
-            Kind::Corrupt => Reason::Corrupt,
-            Kind::Unavailable => Reason::Unavailable,
-            _ => Reason::Internal,
-        };
-        Error::new(reason).because(format!("{error:#}"))
+        let told = advice(Work::Untouched, History::Unasked, last_word(&error), Delay::None, false);
+        Error::told(told, Particulars { cause: Some(format!("{error:#}")), ..Particulars::default() })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hapax_core::claim::SettledBy;
-use hapax_core::{ClaimId, Ending, Epoch, Ledger, Outcome, View};
+use hapax_core::{ClaimId, Ending, Epoch, Kept, Ledger, Outcome, View};
 
 /// How many true outcomes were refused because an operator had settled otherwise (L8).
 #[derive(Clone, Debug, Default)]
@@ -40,15 +40,15 @@ impl Contradicted {
     }
 
     /// A settle was refused: raises it if that is because an operator's outcome stands, and another one. A lease that was lost
-    /// in any other way is nobody's contradiction.
-    pub(crate) async fn refused<L: Ledger>(
-        &self,
-        ledger: &L,
-        claim: ClaimId,
-        epoch: Epoch,
-        outcome: &Outcome,
-    ) {
-        let Ok(Some(View::Settled(kept))) = ledger.peek(claim).await else { return };
+    /// in any other way contradicts nobody.
+    async fn refused<L: Ledger>(&self, ledger: &L, claim: ClaimId, epoch: Epoch, outcome: &Outcome) {
+        if let Ok(Some(View::Settled(kept))) = ledger.peek(claim).await {
+            self.compare(&kept, epoch, outcome);
+        }
+    }
+
+    /// The same, of what the ledger was found to keep.
+    pub(crate) fn compare(&self, kept: &Kept, epoch: Epoch, outcome: &Outcome) {
         if kept.by != SettledBy::Operator || kept.epoch <= epoch || kept.outcome == *outcome {
             return;
         }

@@ -21,6 +21,7 @@
 
 mod attach;
 mod call;
+mod clock;
 mod error;
 mod late;
 mod lease;
@@ -30,7 +31,8 @@ mod owed;
 mod spool;
 mod typed;
 
-pub use call::{Attach, Attempt, Call, Done, Ended, How, OnRelease, Reconciled, Rehash};
+pub use call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Reconciled, Rehash};
 pub use error::{Error, Reason};
-pub use once::{DeadLetter, Entered, Executor, Held, Settings};
+pub use lease::{Running, WorkResult};
+pub use once::{Begun, DeadLetter, Entered, Executor, Held, Settings};
 pub use typed::Failure;

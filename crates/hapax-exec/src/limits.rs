@@ -10,18 +10,6 @@ pub const ATTACH: Duration = Duration::from_secs(30);
 /// How long an outcome is kept unless the call says otherwise.
 pub const RETENTION: Retention = Retention::For(Duration::from_secs(24 * 60 * 60));
 
-/// When a caller that was told to come back should do so.
-pub const COME_BACK: Duration = Duration::from_secs(1);
-
-/// Before work starts, this part of the session's term must be left, or the session is renewed first (L4).
-pub const TERM_PART_LEFT: u32 = 3;
-
-/// How often a lease is renewed before its work begins: each time the process was stopped for longer than the lease lasts (L4).
-pub const RENEWALS: u32 = 4;
-
-/// How often one call asks for a grant: a spent attempt asks again, a waiter may as well (`on_release`).
-pub const ASKS: u32 = 16;
-
 /// First and longest pause of a call that may claim for itself and waits until the former run has been silent (L9).
 pub const SILENCE_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -69,10 +57,6 @@ pub const SPOOL_WRITING_FOR: Duration = Duration::from_secs(60 * 60);
 
 // What the code relies on between two bounds.
 
-const _: () = assert!(ASKS >= 2, "an attempt that was spent can ask again");
-const _: () = assert!(TERM_PART_LEFT >= 2, "a session that was just renewed has enough of its term left");
-const _: () =
-    assert!(COME_BACK.as_millis() < ATTACH.as_millis(), "a caller may wait here for longer than elsewhere");
 const _: () = assert!(grows(SILENCE_PAUSE) && grows(OWED_PAUSE), "pauses grow from the first to the longest");
 const _: () = assert!(SILENCE_PAUSE.1.as_millis() < ATTACH.as_millis(), "a waiter looks more than once");
 const _: () =

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hapax_core::journal::Append;
+use hapax_core::turn::{self, Paid};
 use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report, Verdict};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
@@ -194,8 +195,15 @@ async fn pay<L: Ledger>(ledger: &L, debt: &mut Debt) -> Result<Option<Ending>, E
         // Asking again with the same attempt finds out whether the first command arrived. If it is granted now, it is given
         // back, and the tombstone keeps a straggling first command from being granted to nobody.
         let claim = request.identity.claim_id();
-        let Verdict::Granted(grant) = ledger.claim(request.clone()).await? else { return Ok(None) };
+        let verdict = ledger.claim(request.clone()).await?;
+        let (paid, grant) = match verdict {
+            Verdict::Granted(grant) => (Paid::Granted, Some(grant)),
+            _ => (Paid::Heard, None),
+        };
         // From here on there is a lease, and its end is owed like any other's.
+        let (turn::Debt::NotRun, Some(grant)) = (turn::Debt::Abandon.on(paid), grant) else {
+            return Ok(None);
+        };
         let report = Report::Release(Ran::No);
         *debt = Debt::Report { claim, epoch: grant.epoch, report, events: Vec::new(), spooled: None };
     }

@@ -31,25 +31,25 @@ impl<L: Ledger> Executor<L> {
         Fut: Future<Output = Result<T, Failure>>,
     {
         let done = self.once(call, |attempt| async move { ended(work(attempt).await) }).await?;
-        let about = |error: Error| match done.operation_id {
-            Some(id) => error.about(id),
-            None => error,
-        };
+        let (how, operation_id, keep_until) = (done.how, done.operation_id, done.keep_until);
+        let (executed, events_written) = (done.executed, done.events_written);
         let value = match &done.value {
             Outcome::Succeeded(bytes) => serde_json::from_slice(bytes)
-                .map_err(|error| about(Error::new(Reason::Corrupt).because(error).after_it_was_done()))?,
+                .map_err(|error| Error::kept(Reason::Corrupt, executed, operation_id).because(error))?,
             Outcome::Refused(bytes) => {
                 let message = String::from_utf8_lossy(bytes).into_owned();
-                return Err(about(Error::new(Reason::Refused(bytes.clone())).because(message)));
+                let reason = Reason::Refused(bytes.clone());
+                return Err(Error::kept(reason, executed, operation_id).because(message));
             }
             Outcome::NotKept { status } => {
-                return Err(about(Error::new(Reason::NotKept { status: *status })));
+                return Err(Error::kept(Reason::NotKept { status: *status }, executed, operation_id));
             }
             Outcome::Erased => {
-                return Err(about(Error::new(Reason::NotKept { status: 0 }).after_it_was_erased()));
+                let error = Error::kept(Reason::NotKept { status: 0 }, executed, operation_id);
+                return Err(error.because("it was kept and has been erased"));
             }
         };
-        Ok(Done { value, how: done.how, operation_id: done.operation_id, keep_until: done.keep_until })
+        Ok(Done { value, how, operation_id, keep_until, executed, events_written })
     }
 }
 

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::{Executed, Explanation, HeaderKeyError, OperationId, Retry};
+use hapax_core::advice::Why;
+use hapax_core::{Advice, Executed, Explanation, HeaderKeyError, OperationId, Retry};
 use hapax_exec::Reason;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use http::{HeaderName, Response, StatusCode};
@@ -385,24 +386,26 @@ impl From<HeaderKeyError> for Problem {
 }
 
 impl Problem {
-    /// What a caller is told whose turn came and whose work did not begin: the ledger was too late, and the service was not asked; or it
-    /// was, about an earlier attempt, and took the time of the call (L6).
-    pub(crate) fn before_the_work(error: &hapax_exec::Error) -> Self {
-        match error.reason() {
-            Reason::AttemptFailed { executed } if error.asked_too_long() => {
-                let problem = Problem::new(Code::AttemptFailed).about(error.operation_id());
-                let problem = problem.because(error.cause().unwrap_or_default());
-                if *executed == Executed::No { problem.with("executed", "no") } else { problem }
-            }
-            Reason::AttemptFailed { executed } => {
-                let problem = Problem::new(Code::LedgerUnavailable)
-                    .about(error.operation_id())
-                    .owing_to(error.cause().unwrap_or_default());
-                // An earlier attempt may have done it.
-                if *executed == Executed::No { problem } else { problem.with("executed", "unknown") }
-            }
-            _ => Problem::from(error),
+    /// What a caller is told, as one table in core decides it (E6). `executed` is always said: the code alone leaves it open.
+    pub fn advised(advice: Advice) -> Self {
+        let code = match advice.why {
+            Why::KeyReused => Code::KeyReused,
+            Why::Malformed => Code::RequestMalformed,
+            Why::NotKept => Code::OutcomeNotKept,
+            Why::InProgress => Code::InProgress,
+            Why::OutcomeUnknown => Code::OutcomeUnknown,
+            Why::OutcomePending => Code::OutcomePending,
+            Why::UpstreamTimeout => Code::UpstreamTimeout,
+            Why::LedgerAway | Why::LedgerLate => Code::LedgerUnavailable,
+            Why::NotReached => Code::UpstreamUnreachable,
+            Why::AttemptFailed => Code::AttemptFailed,
+            Why::Outcome | Why::Damaged | Why::Broken => Code::Internal,
+        };
+        let mut problem = Problem::new(code).with("executed", executed(advice.executed));
+        if let (Retry::SameKey(after), true) = (advice.retry, code.tells_when()) {
+            problem = problem.retry_after(after);
         }
+        problem
     }
 
     /// What a caller is told whose work has ended, and the ledger is so late that it is not known yet what that comes to. The call goes
@@ -415,40 +418,31 @@ impl Problem {
     }
 }
 
+/// As it is written in a problem.
+pub fn executed(executed: Executed) -> &'static str {
+    match executed {
+        Executed::Yes => "yes",
+        Executed::No => "no",
+        Executed::Unknown => "unknown",
+    }
+}
+
 /// What a caller is told when `once` has no outcome for it.
 impl From<&hapax_exec::Error> for Problem {
     fn from(error: &hapax_exec::Error) -> Self {
-        let code = match error.reason() {
-            Reason::Invalid => Code::RequestMalformed,
-            Reason::Mismatch { .. } => Code::KeyReused,
-            Reason::InProgress => Code::InProgress,
-            Reason::OutcomeUnknown { .. } => Code::OutcomeUnknown,
-            Reason::AttemptFailed { executed: Executed::No } => Code::UpstreamUnreachable,
-            Reason::AttemptFailed { .. } => Code::AttemptFailed,
-            Reason::OutcomePending => Code::OutcomePending,
-            Reason::Unavailable => Code::LedgerUnavailable,
-            Reason::NotKept { .. } => Code::OutcomeNotKept,
-            _ => Code::Internal,
-        };
-        let mut problem = Problem::new(code).about(error.operation_id());
-        if let (Retry::SameKey(after), true) = (error.retry(), code.tells_when()) {
-            problem = problem.retry_after(after);
-        }
+        let advice = error.advice();
+        let mut problem = Problem::advised(advice).about(error.operation_id());
         problem.cause = error.cause().map(Box::from);
         // Any other cause is the ledger's.
-        problem.blames_service = matches!(
-            error.reason(),
-            Reason::AttemptFailed { .. } | Reason::OutcomeUnknown { doubt: Some(_) }
-        );
-        // What somebody was seen to run, and is not kept any more.
+        problem.blames_service = match advice.why {
+            Why::AttemptFailed | Why::NotReached => true,
+            Why::OutcomeUnknown => matches!(error.reason(), Reason::OutcomeUnknown { doubt: Some(_) }),
+            _ => false,
+        };
+        // What an attempt was seen to run, and is not kept any more.
         if let Reason::NotKept { status: 0 } = error.reason() {
-            let executed = if error.executed() == Executed::Yes { "yes" } else { "unknown" };
-            let detail = "its outcome has expired or was removed; sent again, it would run again";
-            problem = problem.with("executed", executed).detail(detail);
-        }
-        // The code alone would say that nothing was run.
-        if code == Code::LedgerUnavailable && error.executed() == Executed::Unknown {
-            problem = problem.with("executed", "unknown");
+            problem =
+                problem.detail("its outcome has expired or was removed; sent again, it would run again");
         }
         problem
     }
@@ -461,7 +455,7 @@ impl Problem {
         operation_id: Option<OperationId>,
         explanation: Option<&Explanation>,
     ) -> Self {
-        let mut problem = Problem::new(Code::KeyReused).about(operation_id);
+        let mut problem = Problem::new(Code::KeyReused).about(operation_id).with("executed", "no");
         problem.status = StatusCode::from_u16(status).unwrap_or(problem.status);
         let Some(explanation) = explanation else { return problem };
         let list = |pointers: &[String]| -> Value {

@@ -25,7 +25,7 @@ use httpdate::HttpDate;
 use crate::answer::{self, Answer, DERIVED, EXPIRES, REPLAYED};
 use crate::asked::{Asked, Identified};
 use crate::body::Body;
-use crate::detach::{Attended, Begun as _, Calls};
+use crate::detach::{Attended, Calls};
 use crate::judge;
 use crate::limits;
 use crate::prefer::Prefer;
@@ -208,23 +208,22 @@ impl<L: Ledger> Protect<L> {
         let (operations, rule) = (asked.operations.clone(), asked.rule.clone());
         let early = operations.as_deref().filter(|_| prefer.respond_async);
         let call = self.call(&asked, identity.clone(), fingerprint, prefer, reconcile);
-        let mut todo = Some((asked, held, send));
-        let mut answered = match (self.executor.enter(call, || todo = None).await, todo) {
-            (Ok(Entered::Held(turn)), Some((asked, held, send))) => {
+        let mut answered = match self.executor.enter(call, (asked, held, send)).await {
+            Ok(Entered::Held(turn, (asked, held, send))) => {
                 let pauses = asked.pauses;
                 drop(asked);
                 self.carry_out(turn, &identity, method, &rule, pauses, early, held, alive, send).await
             }
-            (Ok(Entered::Done(done)), _) => self.replay(&identity, &method, &done),
-            (Ok(_), _) => {
-                self.problem(Problem::new(Code::Internal).owing_to("work was granted that nobody is to do"))
+            Ok(Entered::Done(done)) => self.replay(&identity, &method, &done),
+            Ok(Entered::Unkeyed(_)) => {
+                self.problem(Problem::new(Code::Internal).owing_to("a request without a key was protected"))
             }
-            (Err(error), todo) => match (early, error.reason(), error.operation_id()) {
+            Ok(Entered::Differs(error, (asked, ..))) => {
+                self.explain(&rule, Some(&asked), &identity, &error, None)
+            }
+            Err(error) => match (early, error.reason(), error.operation_id()) {
                 (Some(prefix), Reason::InProgress, Some(id)) => self.accepted(Some(id), prefix),
-                _ => {
-                    let asked = todo.as_ref().map(|(asked, ..)| &**asked);
-                    self.explain(&rule, asked, &identity, &error, None)
-                }
+                _ => self.explain(&rule, None, &identity, &error, None),
             },
         };
         if derived {
@@ -237,7 +236,7 @@ impl<L: Ledger> Protect<L> {
     #[expect(clippy::too_many_arguments, reason = "each is a finding of `run`")]
     async fn carry_out<S, F, B, G, A>(
         &self,
-        turn: Box<Held<L>>,
+        turn: Held<L>,
         identity: &Identity,
         method: Method,
         rule: &Arc<Rule>,
@@ -258,7 +257,7 @@ impl<L: Ledger> Protect<L> {
         let progress = Arc::new(Progress::new());
         // In its box at once: it is several kilobytes, and each move copies them all.
         let running = {
-            let (executor, shared) = (self.executor.clone(), self.shared.clone());
+            let shared = self.shared.clone();
             let (progress, rule, claim) = (progress.clone(), rule.clone(), identity.claim_id());
             let method = method.clone();
             Box::pin(async move {
@@ -278,13 +277,13 @@ impl<L: Ledger> Protect<L> {
                         Err(SendError { executed: Executed::No, cause, .. }) => Ended::NotRun(cause),
                         Err(SendError { cause, .. }) => Ended::Unknown(cause),
                     };
-                    if let Ended::Settled(_) | Ended::SettledWith(..) | Ended::NotRun(_) = ended {
+                    if let Ended::Settled(_) | Ended::NotRun(_) = ended {
                         held.end();
                     }
                     let _ = progress.ended.set(());
                     ended
                 };
-                let done = executor.carry_out(turn, work).await;
+                let done = turn.carry_out(work).await;
                 drop(alive);
                 done
             })
@@ -292,7 +291,6 @@ impl<L: Ledger> Protect<L> {
         let attended = Attended::new(running, progress.clone(), self.shared.calls.clone());
         match wait(attended, &progress, rule.timeout, early).await {
             Waited::Done(Ok(done)) => self.hand_out(identity, &method, done, progress.take_first()),
-            Waited::Done(Err(error)) if !progress.begun() => self.problem(Problem::before_the_work(&error)),
             Waited::Done(Err(error)) => self.explain(rule, None, identity, &error, progress.take_first()),
             Waited::TooLong(operation_id) => self.problem(
                 Problem::new(Code::UpstreamTimeout)

@@ -236,8 +236,8 @@ const _: () = assert!(
     "an outcome is in the spool before the store gives it up"
 );
 const _: () = assert!(
-    hapax_store::limits::RENEWALS_PER_TERM * hapax_exec::limits::TERM_PART_LEFT
-        >= hapax_store::limits::RENEWALS_PER_TERM + hapax_exec::limits::TERM_PART_LEFT,
+    hapax_store::limits::RENEWALS_PER_TERM * hapax_core::limits::TERM_PART_LEFT
+        >= hapax_store::limits::RENEWALS_PER_TERM + hapax_core::limits::TERM_PART_LEFT,
     "between two renewals that came in time, work can start without another one"
 );
 const _: () = assert!(

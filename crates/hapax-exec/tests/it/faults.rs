@@ -21,7 +21,10 @@ async fn an_unreachable_ledger_runs_nothing() {
     let ((executor, ledger), effects) = (executor(), Effects::default());
     ledger.set_away(true);
     let error = executor.once(call("k"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
-    assert_eq!((error.code(), error.executed(), effects.count()), ("ledger-unavailable", Executed::No, 0));
+    assert_eq!(
+        (error.code(), error.executed(), effects.count()),
+        ("ledger-unavailable", Executed::Unknown, 0)
+    );
     assert!(matches!(error.retry(), Retry::SameKey(_)));
     ledger.set_away(false);
     eventually("the key can be used again", async || {
@@ -52,7 +55,10 @@ async fn a_ledger_that_does_not_say_in_time_whose_turn_it_is_counts_as_away_and_
     ledger.after_next_claim(std::future::pending);
     let late = call("late").ask_within(Duration::from_millis(50));
     let error = executor.once(late.clone(), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
-    assert_eq!((error.code(), error.executed(), effects.count()), ("ledger-unavailable", Executed::No, 0));
+    assert_eq!(
+        (error.code(), error.executed(), effects.count()),
+        ("ledger-unavailable", Executed::Unknown, 0)
+    );
     assert!(matches!(error.retry(), Retry::SameKey(_)));
     eventually("what was granted late is released", async || {
         matches!(ledger.peek(claim_id("late")).await, Ok(Some(View::Released { .. })))
@@ -397,7 +403,7 @@ pub(crate) fn an_event(expect: Expect) -> Append {
 async fn an_outcome_is_kept_although_the_journal_has_moved_on() {
     // L5, L18: the events can no longer be written where they belong, but what they tell of is true.
     let (executor, ledger) = executor();
-    let ended = Ended::SettledWith(Outcome::Succeeded("paid".into()), vec![an_event(Expect::Version(7))]);
+    let ended = Ended::succeeded("paid").with(vec![an_event(Expect::Version(7))]);
     let done = executor.once(call("moved"), |_| async { ended }).await.unwrap();
     assert_eq!((done.how, done.value), (How::Executed, Outcome::Succeeded("paid".into())));
     assert_eq!(ledger.inner().head(&Stream::new("receipts/local").unwrap()).await.unwrap(), None);
@@ -406,7 +412,7 @@ async fn an_outcome_is_kept_although_the_journal_has_moved_on() {
     let away = ledger.clone();
     let work = |_| async move {
         away.set_away(true);
-        Ended::SettledWith(Outcome::Succeeded("paid".into()), vec![an_event(Expect::Version(7))])
+        Ended::succeeded("paid").with(vec![an_event(Expect::Version(7))])
     };
     executor.once(call("owed"), work).await.unwrap_err();
     ledger.set_away(false);

@@ -42,7 +42,7 @@ async fn a_terminal_failure_is_kept_and_a_retryable_one_gives_the_key_back() {
     assert!(matches!(refused.unwrap_err().reason(), Reason::Refused(bytes) if bytes == "no such card"));
     let again = executor.run(call("t"), |_| async { Ok::<(), Failure>(()) }).await.unwrap_err();
     assert!(matches!(again.reason(), Reason::Refused(_)), "the refusal is what is replayed");
-    assert_eq!(again.executed(), Executed::Yes);
+    assert_eq!(again.executed(), Executed::Unknown, "a terminal error without a status does not tell");
 
     let busy = executor
         .run(call("r"), |_| async { Err::<u8, _>(Failure::Retryable("busy".into())) })
@@ -137,7 +137,7 @@ async fn an_unknown_failure_is_in_doubt_unless_running_again_is_safe() {
 #[tokio::test]
 async fn a_panic_is_dealt_with_at_once() {
     let ((executor, _), effects) = (executor(), Effects::default());
-    let error = executor.once(call("p"), |_| async { panic!("boom") }).await.unwrap_err();
+    let error = executor.once(call("p"), |_| async { boom() }).await.unwrap_err();
     assert_eq!(error.code(), "outcome-unknown");
     assert!(error.cause().unwrap().contains("boom"));
     let again = executor.once(call("p"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
@@ -354,4 +354,8 @@ async fn a_call_that_will_not_wait_is_told_that_it_is_in_progress() {
         .await
         .unwrap();
     assert_eq!(done.how, How::Executed);
+}
+
+fn boom() -> Ended {
+    panic!("boom")
 }

@@ -9,7 +9,7 @@ use hapax_core::{
     Decision, Doubt, Epoch, Executed, Inspect as _, Journal as _, Ledger as _, Operated, Outcome, Report,
     Retention, Verb, View,
 };
-use hapax_exec::{Attempt, Done, Ended, Error, Executor, How, Settings};
+use hapax_exec::{Attempt, Concluded, Done, Ended, Error, Executor, How, Settings};
 use hapax_store::Options;
 use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
@@ -339,9 +339,10 @@ fn memory() -> Memory {
 }
 
 /// An outcome in the spool that only the next process can settle: this one never reaches the ledger again.
-async fn leave_behind<F>(store: &Memory, folder: &Path, work: impl FnOnce(Attempt) -> F)
+async fn leave_behind<F, E>(store: &Memory, folder: &Path, work: impl FnOnce(Attempt) -> F)
 where
-    F: Future<Output = Ended>,
+    F: Future<Output = E>,
+    E: Into<Concluded>,
 {
     let cut_off = Faulty::new(store.clone());
     let executor = spooling(&cut_off, folder).await;
@@ -439,7 +440,7 @@ async fn an_outcome_that_is_overtaken_while_it_is_waited_for_is_told_and_not_set
 async fn a_spooled_outcome_is_settled_with_its_journal_events_after_a_restart_l18() {
     for (expect, length) in [(Expect::Any, Some(1)), (Expect::Version(7), None)] {
         let (folder, store) = (tempfile::tempdir().unwrap(), memory());
-        let ended = Ended::SettledWith(Outcome::Succeeded("paid".into()), vec![an_event(expect)]);
+        let ended = Ended::succeeded("paid").with(vec![an_event(expect)]);
         leave_behind(&store, folder.path(), |_| std::future::ready(ended)).await;
         drop(spooling(&Faulty::new(store.clone()), folder.path()).await);
         let head = store.head(&Stream::new("receipts/local").unwrap()).await.unwrap();

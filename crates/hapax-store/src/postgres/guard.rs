@@ -46,8 +46,8 @@ pub async fn guard<C: GenericClient + Sync>(
     guard_with(tx, claim, epoch, outcome, retention, &[]).await
 }
 
-/// The same, with journal events: they commit with the outcome. What the work returns with
-/// `Ended::SettledWith` after this has settled is not written any more.
+/// The same, with journal events: they commit with the outcome. What the work returns as
+/// events (`Ended::with`) after this has settled is not written any more.
 ///
 /// An error of kind `Conflict` means that a stream is not where the events expect it: the transaction must be rolled back.
 pub async fn guard_with<C: GenericClient + Sync>(

@@ -132,7 +132,7 @@ async fn a_service_that_takes_the_time_of_a_call_to_say_what_happened_is_not_a_l
         assert_eq!(blamed, slow_service, "{:?}", late.cause);
         let problem = late.response.into_body().collect().await.unwrap().to_bytes();
         let said = String::from_utf8_lossy(&problem).contains(r#""executed":"no""#);
-        assert_eq!(said, slow_service, "the code alone would not say it: {problem:?}");
+        assert!(said, "it was cleared, and did not begin: {problem:?}");
         assert_eq!(charges.load(SeqCst), 0);
         let again = charge(&protect, in_peace(rule), never_after(Duration::ZERO), &charges).await;
         assert_eq!((again.response.status().as_u16(), charges.load(SeqCst)), (201, 1), "the key is free");

@@ -21,8 +21,9 @@ async fn a_ledger_that_cannot_be_asked_says_when_others_may_have_run_it_h1() {
     let call = Call::local("charge", "order-42").unwrap();
     let refused = executor.once(call, |_| async { Ended::succeeded("paid") }).await.unwrap_err();
     let problem = told(&refused);
-    assert_eq!((refused.executed(), &problem["code"]), (Executed::No, &"ledger-unavailable".into()));
-    assert_eq!(problem.get("executed"), None, "the code says it: {problem}");
+    // It was never asked what earlier calls with this key did.
+    assert_eq!((refused.executed(), &problem["code"]), (Executed::Unknown, &"ledger-unavailable".into()));
+    assert_eq!(problem["executed"], "unknown", "{problem}");
 
     let (operation, key) = (Operation::new("charge").unwrap(), Key::new("order-42").unwrap());
     let identity = hapax_core::Identity::new(Source::Derived, Scope::local(), Width::Subject, operation, key);

@@ -210,7 +210,7 @@ impl Office {
         tokio::spawn(async move {
             let work = |attempt: hapax_exec::Attempt| async move {
                 started.send(attempt.operation_id.unwrap()).unwrap();
-                std::future::pending().await
+                std::future::pending::<hapax_exec::Ended>().await
             };
             executor.once(call, work).await
         });
