@@ -23,8 +23,7 @@ pub struct Answer {
 impl Answer {
     /// The error that it stands for; `None` if it is none.
     pub(crate) fn error(&self, plain: Plain409) -> Option<Error> {
-        let keyed = self.sent.key.is_some();
-        let error = decide::error_of(self.status, &self.headers, &self.body, plain, keyed)?;
+        let error = decide::error_of(self.status, &self.headers, &self.body, plain, &self.sent)?;
         Some(error.of_call(self.sent.clone()))
     }
 

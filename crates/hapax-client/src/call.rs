@@ -139,6 +139,7 @@ impl CallBuilder {
         if !self.path.starts_with('/') {
             return Err(Error::invalid("the path must start with a slash"));
         }
+        let given = matches!(self.key, KeyChoice::Given(_));
         let key = match std::mem::replace(&mut self.key, KeyChoice::None) {
             KeyChoice::Given(key) => Some(key),
             KeyChoice::Automatic if matches!(self.method, Method::POST | Method::PATCH) => {
@@ -150,7 +151,7 @@ impl CallBuilder {
         let policy = if repeatable { self.policy } else { RetryPolicy::none() };
         let plain = self.client.shared.plain_409;
         let ends = decide::ends(self.deadline);
-        let mut sent = Sent { key: key.map(|key| key.to_string()), repeatable, ..Sent::nothing() };
+        let mut sent = Sent { key: key.map(|key| key.to_string()), given, repeatable, ..Sent::nothing() };
         loop {
             let left = ends.saturating_duration_since(clock::now());
             sent.attempts += 1;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::client::Plain409;
 use crate::clock;
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Sent};
 use crate::limits;
 use crate::policy::RetryPolicy;
 use crate::retry_after;
@@ -109,13 +109,13 @@ pub(crate) fn error_of(
     headers: &HeaderMap,
     body: &Bytes,
     plain: Plain409,
-    keyed: bool,
+    sent: &Sent,
 ) -> Option<Error> {
     if !status.is_client_error() && !status.is_server_error() {
         return None;
     }
     let said = said(headers, body);
-    let kind = kind_of(status.as_u16(), said.code.as_deref(), plain, keyed);
+    let kind = kind_of(status.as_u16(), said.code.as_deref(), plain, sent.key.is_some());
     let message = match kind {
         Kind::Mismatch => "the key was used before for a different request",
         Kind::Conflict => "the state of what the request is about does not allow it",
@@ -127,8 +127,14 @@ pub(crate) fn error_of(
     };
     let wish = retry_after::read(headers, clock::time_of_day());
     let request_id = request_id(headers);
-    let error =
-        Error::new(kind, message).answered(status.as_u16(), said.code, request_id, body.clone(), wish);
+    let error = Error::new(kind, message).answered(
+        status.as_u16(),
+        said.code,
+        request_id,
+        body.clone(),
+        wish,
+        sent.given,
+    );
     Some(error.said(said.executed, said.retryable))
 }
 

@@ -34,6 +34,8 @@ struct Inner {
 pub(crate) struct Sent {
     /// The key that all of them had.
     pub(crate) key: Option<String>,
+    /// Whether that key was made before this call: an earlier call may have used it.
+    pub(crate) given: bool,
     /// Whether the same request may be sent again: it has a key, or its method can be repeated by its nature.
     pub(crate) repeatable: bool,
     /// How many there were.
@@ -45,7 +47,7 @@ pub(crate) struct Sent {
 impl Sent {
     /// Nothing was sent yet.
     pub(crate) fn nothing() -> Self {
-        Sent { key: None, repeatable: false, attempts: 0, showed: Executed::No }
+        Sent { key: None, given: false, repeatable: false, attempts: 0, showed: Executed::No }
     }
 
     /// Adds what one more attempt showed: that the work was done stands whatever others say, and that it may have been
@@ -126,7 +128,8 @@ assert_eq!(error.key(), Some("order-42"));"#)]
     /// Too many requests.
     #[doc = example!("429 Too Many Requests", "too-many", r#"
 let error = client.post("/charges").key("order-42").body("10").send().await.unwrap_err();
-assert_eq!((error.kind(), error.executed()), (Kind::RateLimited, Executed::No));
+// It was turned away before anybody looked what an earlier call with this key did.
+assert_eq!((error.kind(), error.executed()), (Kind::RateLimited, Executed::Unknown));
 assert_eq!(error.retry_after().map(|after| after.as_secs()), Some(7));"#)]
     RateLimited,
     /// The server failed.
@@ -180,7 +183,7 @@ impl Error {
             retry_after: None,
             retryable: false,
             source: None,
-            shows: shown_by(kind, None),
+            shows: shown_by(kind, None, false),
             sent: Sent::nothing(),
         }))
     }
@@ -193,7 +196,8 @@ impl Error {
     pub(crate) fn unreadable(message: impl Into<String>, answer: &Answer, shows: Executed) -> Self {
         let error = Self::new(Kind::Unreadable, message);
         let request_id = crate::decide::request_id(&answer.headers);
-        let error = error.answered(answer.status.as_u16(), None, request_id, answer.body.clone(), None);
+        let error =
+            error.answered(answer.status.as_u16(), None, request_id, answer.body.clone(), None, false);
         error.showing(shows).of_call(answer.sent.clone())
     }
 
@@ -223,10 +227,11 @@ impl Error {
         request_id: Option<String>,
         body: Bytes,
         retry_after: Option<Duration>,
+        given: bool,
     ) -> Self {
         let inner = &mut *self.0;
         inner.status = Some(status);
-        inner.shows = shown_by(inner.kind, code.as_deref());
+        inner.shows = shown_by(inner.kind, code.as_deref(), given);
         inner.code = code;
         inner.request_id = request_id;
         inner.body = body;
@@ -316,9 +321,14 @@ impl Error {
     }
 }
 
-/// What an error of this kind, with this problem code, shows about the work.
-fn shown_by(kind: Kind, code: Option<&str>) -> Executed {
+/// What an error of this kind, with this problem code, shows about the work. A server that turned a request away before its ledger
+/// had answered does not know what earlier calls did with a key that was given to this one (E6).
+fn shown_by(kind: Kind, code: Option<&str>, given: bool) -> Executed {
     match (kind, code) {
+        (_, Some("ledger-unavailable" | "overloaded" | "draining" | "too-many")) if given => {
+            Executed::Unknown
+        }
+        (Kind::RateLimited, _) if given => Executed::Unknown,
         (Kind::Mismatch | Kind::Invalid | Kind::RateLimited, _) => Executed::No,
         (_, Some("upstream-unreachable" | "ledger-unavailable" | "overloaded" | "draining")) => Executed::No,
         (_, Some("outcome-pending" | "outcome-not-kept")) => Executed::Yes,

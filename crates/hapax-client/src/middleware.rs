@@ -101,7 +101,7 @@ impl Middleware for SafeRetries {
             };
             let answered = tokio::time::timeout_at(ends, attempted).await.unwrap_or_else(|_| {
                 let (key, showed) = (key.clone(), Executed::Unknown);
-                Err(too_late(Sent { key, repeatable: may_repeat, attempts: attempt, showed }))
+                Err(too_late(Sent { key, given: true, repeatable: may_repeat, attempts: attempt, showed }))
             });
             let Some(again) = again else { return answered.map(|(response, _)| response) };
             let left = ends.saturating_duration_since(clock::now());

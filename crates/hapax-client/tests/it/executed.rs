@@ -213,3 +213,22 @@ async fn a_refusal_where_a_redirection_led_does_not_say_that_nothing_was_done_c4
         assert_eq!(error.executed(), Executed::No, "it was refused where it was sent");
     }
 }
+
+#[tokio::test]
+async fn who_is_turned_away_with_a_key_of_its_own_is_not_told_that_nothing_was_done_e6() {
+    for (status, code) in
+        [(503, "ledger-unavailable"), (503, "overloaded"), (503, "draining"), (429, "too-many")]
+    {
+        let turned_away = || vec![problem(status, code); 3];
+        let server = Server::start(turned_away()).await;
+        let fresh = client(&server).post("/charges").send().await.unwrap_err();
+        assert_eq!(fresh.executed(), Executed::No, "{code}: the key was made for this very call");
+        let server = Server::start(turned_away()).await;
+        let given = client(&server).post("/charges").key("order-42").send().await.unwrap_err();
+        assert_eq!(given.executed(), Executed::Unknown, "{code}: an earlier call may have used the key");
+        let body: &'static str = format!("{{\"code\":\"{code}\",\"executed\":\"no\"}}").leak();
+        let server = Server::start(vec![Do::Answer(status, PROBLEM, body); 3]).await;
+        let vouched = client(&server).post("/charges").key("order-42").send().await.unwrap_err();
+        assert_eq!(vouched.executed(), Executed::No, "{code}: the ledger vouches for it");
+    }
+}
