@@ -3,6 +3,11 @@
 //! This crate does no I/O, asks no clock and knows no runtime: whatever it needs to know is an argument. Start with
 //! [`claim`], where [`step`] decides every transition of a claim.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, reason = "the rules never ask the time: `now` is an argument")
+)]
+
 pub mod advice;
 pub mod claim;
 pub mod error;

@@ -4,6 +4,9 @@
 //! [`SetupError`]; how callers and operators are told is decided by the program that uses it. Nothing else of this project is
 //! used here, so that the engine can be read, tested and fuzzed alone.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
+
+mod clock;
 pub mod head;
 mod http1;
 mod limits;

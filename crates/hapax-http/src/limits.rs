@@ -92,3 +92,29 @@ pub(crate) const CONNECTION_WINDOW: u32 = 1 << 20;
 pub(crate) const PING: Duration = Duration::from_secs(20);
 /// How much longer than its time a drain waits for threads to say how it ended.
 pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+// What the code relies on between two bounds.
+
+const _: () = assert!(TARGET < HEAD, "a head has room for the longest target");
+const _: () = assert!(HEAD as u32 <= H2_HEAD, "HTTP/2 lets through what is then told to be too long");
+const _: () = assert!(ANSWER_HEAD <= u32::MAX as usize, "places in a head are kept as 32-bit numbers");
+const _: () = assert!(HEAD <= CONNECTION_BUFFER, "a head that may be read ahead fits into the buffer");
+const _: () = assert!(
+    READ <= CONNECTION_BUFFER && READ <= READ_MOST,
+    "reading grows from the first size to the largest"
+);
+const _: () = assert!(SEND_COPIED <= SEND_GATHERED, "a piece that is copied fits into what is gathered");
+const _: () = assert!(STREAM_WINDOW <= CONNECTION_WINDOW, "one stream may use its window");
+const _: () = assert!(STREAM_PIECE <= CONNECTION_BUFFER, "a piece of an answer can be handed out");
+const _: () = assert!(
+    SILENCE_PROBE.as_millis() <= SILENCE.as_millis(),
+    "probes are closer together than the silence before them"
+);
+const _: () =
+    assert!(UPSTREAM_SWEEP.as_millis() < UPSTREAM_IDLE.as_millis(), "idle connections are found in time");
+const _: () = assert!(SHORTEST_TIMEOUT.as_millis() < LINGER.as_millis(), "what is told off is waited for");
+const _: () = assert!(
+    HEADER_TIMEOUT.as_millis() <= IDLE.as_millis(),
+    "a head that has begun has no longer than silence"
+);
+const _: () = assert!(PEER_SHARE >= 1 && PEER_SHARE <= CONNECTIONS, "one address may have a connection");

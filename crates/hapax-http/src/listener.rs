@@ -37,6 +37,7 @@ pub use body::Incoming;
 pub use http1::OnSwitch;
 pub use stream::Stream;
 
+use crate::clock;
 use crate::limits;
 use crate::refusal::Refusal;
 use crate::settings::Listener;
@@ -180,7 +181,7 @@ impl Stop {
     }
 
     fn by(&self) -> Instant {
-        self.by.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(Instant::now)
+        self.by.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(clock::now)
     }
 }
 
@@ -261,7 +262,7 @@ impl Running {
 
     /// Accepts nothing more, lets running requests and tasks come to their end, then ends. What is not done in time is cut.
     pub async fn drain(mut self, within: Duration) -> Drained {
-        let by = Instant::now() + within;
+        let by = clock::now() + within;
         self.site.stop.stop(by);
         let mut all = Drained::default();
         for thread in self.threads.drain(..) {
@@ -277,7 +278,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.site.stop.stop(Instant::now());
+        self.site.stop.stop(clock::now());
     }
 }
 

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::clock;
 use crate::listener::Incoming;
 use crate::settings::Pacing;
 use crate::upstream::StreamError;
@@ -27,7 +28,7 @@ pub struct Pace {
 impl Pace {
     /// Of an upload that begins now.
     pub fn new() -> Arc<Self> {
-        Arc::new(Pace { too_slow: AtomicBool::new(false), moved: Mutex::new(Instant::now()) })
+        Arc::new(Pace { too_slow: AtomicBool::new(false), moved: Mutex::new(clock::now()) })
     }
 
     /// Whether it was given up because the client sent too slowly.
@@ -40,12 +41,12 @@ impl Pace {
     }
 
     fn moves(&self) {
-        *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = clock::now();
     }
 
     /// Returns when nothing has moved for so long; without an upload, that is from now on.
     pub async fn still_for(pace: Option<&Self>, span: Duration) {
-        let mut until = pace.map_or_else(Instant::now, Pace::moved) + span;
+        let mut until = pace.map_or_else(clock::now, Pace::moved) + span;
         loop {
             sleep_until(until).await;
             let moved = pace.map(|pace| pace.moved() + span).filter(|moved| *moved > until);
@@ -87,7 +88,7 @@ impl Upload {
     fn still_patient(&mut self, cx: &mut Context<'_>) -> bool {
         let left = (self.patience + Duration::from_secs(self.length / self.rate)).saturating_sub(self.waited);
         let (_, timer) = self.waiting.get_or_insert_with(|| {
-            let now = Instant::now();
+            let now = clock::now();
             (now, Box::pin(sleep_until(now + left)))
         });
         timer.as_mut().poll(cx).is_pending()

@@ -23,11 +23,11 @@ use std::task::Poll;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::time::Instant;
 
 pub use body::{Incoming, Outgoing, StreamError};
 pub use wire::Raw;
 
+use crate::clock;
 use crate::limits;
 use crate::settings::Service;
 use crate::setup::SetupError;
@@ -341,7 +341,7 @@ impl Pool {
             return;
         }
         conn.rest();
-        conn.idle_since = Instant::now();
+        conn.idle_since = clock::now();
         let mut shelf = self.0.shelf();
         shelf.idle.push_back(conn);
         if shelf.swept {

@@ -1,10 +1,10 @@
-//! The machine's clock (L12, L4).
+//! The machine's clocks (L12, L4), and where this crate reads them; everywhere else clippy refuses to (clippy.toml).
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hapax_core::{Clock, Timestamp};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec};
 
 use crate::limits;
 
@@ -23,7 +23,7 @@ impl SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let read = clock_gettime(ClockId::Realtime);
+        let read = read(ClockId::Realtime);
         let micros = read.tv_sec.saturating_mul(1_000_000).saturating_add(read.tv_nsec / 1_000);
         self.onward.show(Timestamp::from_micros(micros), boot_time())
     }
@@ -73,10 +73,28 @@ fn slower(boot: Duration) -> i64 {
 
 /// Time since the machine started, suspend included: what a lease is measured on.
 pub(crate) fn boot_time() -> Duration {
-    let read = clock_gettime(ClockId::Boottime);
+    let read = read(ClockId::Boottime);
     let seconds = u64::try_from(read.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(read.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanos)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+fn read(clock: ClockId) -> Timespec {
+    rustix::time::clock_gettime(clock)
+}
+
+/// A moment that a thread's own pauses are counted from.
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// A moment that timers of a runtime are counted from; in a test whose time is paused, that time.
+#[cfg(feature = "postgres")]
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub(crate) fn timer_now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! A store never decides: it reads a claim, lets [`hapax_core::step`] decide, and keeps what that returned. The suite in
 //! `conformance` shows that all of them agree, and is there for other people's stores too.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
+
 mod any;
 mod clock;
 #[cfg(feature = "conformance")]

@@ -1,5 +1,7 @@
 //! The `hapax` program as a library: the command line and what it starts.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
+
 pub mod admin;
 pub mod cli;
 mod clock;

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use bytes::BytesMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, TRANSFER_ENCODING};
@@ -11,6 +11,7 @@ use http::{Method, StatusCode, response};
 use http_body::SizeHint;
 use hyper::ext::ReasonPhrase;
 
+use crate::clock;
 use crate::http1::fields::words;
 use crate::http1::put;
 use crate::http1::sending::Left;
@@ -115,7 +116,7 @@ fn with_date<T>(use_it: impl FnOnce(&[u8]) -> T) -> T {
     thread_local! {
         static DATE: Cell<(u64, [u8; 29])> = const { Cell::new((u64::MAX, [0; 29])) };
     }
-    let now = SystemTime::now();
+    let now = clock::time_of_day();
     let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (written, mut date) = DATE.get();
     if written != second {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
+
 const NEVER: u64 = u64::MAX;
 
 /// The deadlines of one connection, in milliseconds from its beginning.
@@ -25,7 +27,7 @@ pub(super) struct Pulse {
 impl Pulse {
     pub(super) fn new(header_timeout: Duration, idle_timeout: Duration) -> Arc<Self> {
         let pulse = Pulse {
-            begun: Instant::now(),
+            begun: clock::now(),
             header_timeout,
             idle_timeout,
             quiet: AtomicU64::new(NEVER),
@@ -82,7 +84,7 @@ impl Pulse {
             return None;
         }
         let pause = Duration::from_millis(deadline - now);
-        Some(Instant::now() + pause.min(self.header_timeout).min(self.idle_timeout))
+        Some(clock::now() + pause.min(self.header_timeout).min(self.idle_timeout))
     }
 }
 

@@ -20,7 +20,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
 use tokio::time::{Instant, sleep_until};
 
-use crate::limits;
+use crate::{clock, limits};
 
 tokio::task_local! {
     static WAITING: Arc<Waiting>;
@@ -57,7 +57,7 @@ where
 async fn watched(stream: impl Future, waiting: Arc<Waiting>, patience: Duration) {
     let mut stream = pin!(stream);
     let (mut last, mut timer) = (0, pin!(None));
-    let mut reading = Reading { handed: 0, until: Instant::now() };
+    let mut reading = Reading { handed: 0, until: clock::now() };
     poll_fn(|cx| {
         if stream.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
@@ -65,7 +65,7 @@ async fn watched(stream: impl Future, waiting: Arc<Waiting>, patience: Duration)
         let piece = waiting.piece.load(Relaxed);
         if piece != last {
             last = piece;
-            let read = reading.until(waiting.handed.load(Relaxed), Instant::now());
+            let read = reading.until(waiting.handed.load(Relaxed), clock::now());
             timer.set((piece != 0).then(|| sleep_until(read + patience)));
         }
         timer.as_mut().as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(cx))

@@ -16,6 +16,7 @@ use super::connection::Open;
 use super::head::{self, Reader};
 use super::wire::{Raw, Wire};
 use super::{Failed, FailedKind, Reached};
+use crate::clock;
 use crate::http1::Malformed;
 use crate::http1::framing::{Framing, Step};
 use crate::http1::sending::Sending;
@@ -52,7 +53,7 @@ impl Conn {
             reader: Reader::default(),
             framing: Framing::Length(0),
             keep: true,
-            idle_since: Instant::now(),
+            idle_since: clock::now(),
             open,
         }
     }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hapax_core::claim::current;
 use hapax_core::{ClaimId, Epoch, StateName, Timestamp};
@@ -18,7 +18,7 @@ use super::job::{Done, Job, What};
 use super::reader::Reader;
 use super::reply;
 use super::state::State;
-use crate::limits;
+use crate::{clock, limits};
 
 /// Renews the session until the store is closed.
 pub(super) fn beat(state: &Arc<State>, jobs: &Sender<Job>, every: Duration, stop: &Receiver<()>) {
@@ -52,7 +52,7 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Works until the store is closed.
     pub(super) fn run(mut self, stop: &Receiver<()>) {
-        let mut next_sweep = Instant::now() + limits::SWEEP_EVERY;
+        let mut next_sweep = clock::now() + limits::SWEEP_EVERY;
         while matches!(stop.recv_timeout(limits::POLL_EVERY), Err(RecvTimeoutError::Timeout)) {
             if self.state.check().is_err() {
                 return;
@@ -61,12 +61,12 @@ impl Keeper {
             if self.rounds.poll {
                 let _ = self.poll();
             }
-            if self.rounds.sweep && Instant::now() >= next_sweep {
-                let began = Instant::now();
+            if self.rounds.sweep && clock::now() >= next_sweep {
+                let began = clock::now();
                 let more = self.sweep().unwrap_or(false);
                 // With more to do, the next chunk comes after a pause in which claims have the writer for
                 // themselves.
-                next_sweep = Instant::now() + if more { began.elapsed() * 2 } else { limits::SWEEP_EVERY };
+                next_sweep = clock::now() + if more { began.elapsed() * 2 } else { limits::SWEEP_EVERY };
             }
         }
     }

@@ -19,7 +19,7 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use super::fault::{Fault, full};
 use super::folder::{Folder, own_file};
 use super::schema::pragma;
-use crate::limits;
+use crate::{clock, limits};
 
 /// A store that cannot be opened because the disk is full: this is how much it lacks.
 pub(super) fn no_room(file: &Path) -> Error {
@@ -178,7 +178,7 @@ impl Space {
         if recent && enough && self.quota.is_none() {
             return Ok(());
         }
-        self.looked = Some(Instant::now());
+        self.looked = Some(clock::now());
         self.room.free = disk_room(&self.folder);
         let on_disk = self.room.is_enough_for(held);
         let in_quota = match self.quota {
@@ -198,7 +198,7 @@ impl Space {
     pub(super) fn give_way(&mut self, conn: &Connection) -> Result<bool, Fault> {
         let first = !self.room.refusing;
         self.room.refusing = true;
-        self.looked = Some(Instant::now());
+        self.looked = Some(clock::now());
         let ballast = fs::metadata(&self.ballast).is_ok_and(|file| file.len() > 0);
         if ballast {
             let _ = fs::remove_file(&self.ballast);

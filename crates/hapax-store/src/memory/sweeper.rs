@@ -3,11 +3,12 @@
 //! It goes through the claims in the order in which they were granted, some at a time, and leaves the world to others in between.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hapax_core::Clock;
 
 use super::world::World;
+use crate::clock;
 use crate::hub::Hub;
 use crate::limits;
 
@@ -29,7 +30,7 @@ impl Sweeper {
         let mut pause = limits::SWEEP_EVERY;
         loop {
             std::thread::sleep(pause);
-            let began = Instant::now();
+            let began = clock::now();
             if self.round().is_none() {
                 return;
             }

@@ -24,6 +24,7 @@ use super::queue::{Turn, Weigh};
 use super::row::{Letter, OutcomeColumns, Uuid, keep, micros, pack_fingerprint, pack_terms, packed};
 use super::shared::Shared;
 use super::shelf::ShelfName;
+use crate::clock;
 use crate::table::Mark;
 
 /// A command that can share a statement with others.
@@ -252,7 +253,7 @@ impl Batch {
 
     /// Refuses those for whom it is too late to be sent again, and gives the others.
     fn refuse_overdue(self, failure: Failure) -> Vec<Item> {
-        let now = Instant::now();
+        let now = clock::timer_now();
         let (overdue, rest): (Vec<Item>, Vec<Item>) =
             self.into_items().partition(|item| item.deadline() <= now);
         let error = failure.into_error();

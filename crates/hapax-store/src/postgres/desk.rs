@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::link::{Line, Link};
 use super::queue::closed_error;
 use super::shared::Shared;
-use crate::limits;
+use crate::{clock, limits};
 
 /// Whether a job may be run again when nobody knows whether it was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub(super) async fn serve(shared: Arc<Shared>) {
     while let Some(mut job) = shared.desk.next().await {
         loop {
             let Err(failure) = attempt(&mut line, &mut job).await else { break };
-            let over = Instant::now() >= job.deadline;
+            let over = clock::timer_now() >= job.deadline;
             match failure {
                 Failure::Lost(_) if !over => {}
                 Failure::Unknown(_) if !over && job.resend == Resend::Always => {}

@@ -17,7 +17,7 @@ use super::address::Address;
 use super::failure::Failure;
 use super::row::get;
 use super::shelf::Shelves;
-use crate::limits;
+use crate::{clock, limits};
 
 /// Plans are made once, perhaps on an empty table, and used for the life of the connection: only index scans
 /// and nested loops stay good whatever the tables become. A commit is durable when it returns, whatever the
@@ -235,7 +235,7 @@ impl Line {
             link: None,
             has_served: false,
             pause: limits::RECONNECT_PAUSE.0,
-            not_before: Instant::now(),
+            not_before: clock::timer_now(),
         }
     }
 
@@ -297,7 +297,7 @@ impl Line {
     pub(super) fn give_up(&mut self) {
         self.link = None;
         if !std::mem::take(&mut self.has_served) {
-            self.not_before = Instant::now() + self.pause;
+            self.not_before = clock::timer_now() + self.pause;
             self.pause = (self.pause * 2).min(limits::RECONNECT_PAUSE.1);
         }
     }

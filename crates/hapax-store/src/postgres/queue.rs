@@ -8,7 +8,7 @@ use hapax_core::Error;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::limits;
+use crate::{clock, limits};
 
 /// Waits in a queue, and weighs something.
 pub(super) trait Weigh {
@@ -52,7 +52,7 @@ impl<T> State<T> {
     fn is_enough(&self, until: Option<Instant>) -> bool {
         self.batches == 0
             || self.items.len() >= self.share()
-            || until.is_none_or(|until| Instant::now() >= until)
+            || until.is_none_or(|until| clock::timer_now() >= until)
     }
 }
 
@@ -125,7 +125,7 @@ impl<T> Queue<T> {
     }
 
     async fn take_with<R>(&self, mut take: impl FnMut(&mut State<T>) -> Option<R>) -> Option<R> {
-        let until = Instant::now() + self.lock().linger;
+        let until = clock::timer_now() + self.lock().linger;
         loop {
             let filled = self.filled.notified();
             let lingers = {
@@ -136,7 +136,7 @@ impl<T> Queue<T> {
                     return None;
                 }
                 // Without another batch the first item is enough, and who waits for one needs no timer.
-                let lingers = state.batches > 0 && Instant::now() < until;
+                let lingers = state.batches > 0 && clock::timer_now() < until;
                 if !state.items.is_empty() && state.is_enough(lingers.then_some(until)) {
                     if state.lingering == Some(until) {
                         state.lingering = None;
@@ -183,7 +183,7 @@ impl<T: Weigh> Queue<T> {
             }
             state.batches += 1;
             state.under_way += count;
-            let turn = Turn { queue: self, count, since: Instant::now(), answers: false };
+            let turn = Turn { queue: self, count, since: clock::timer_now(), answers: false };
             Some((state.items.drain(..count).collect(), turn))
         })
         .await

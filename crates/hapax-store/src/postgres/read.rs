@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use hapax_core::{ClaimId, Epoch, Error, Now, Sign, Timestamp};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::link::{Line, Link};
 use super::queue::{Weigh, closed_error};
 use super::row::{Stored, get};
 use super::shared::Shared;
+use crate::clock;
 use crate::table::Mark;
 
 /// A claim as it was read, and when.
@@ -63,10 +63,11 @@ impl Shared {
 pub(super) async fn serve(shared: Arc<Shared>) {
     let mut line = Line::careless(shared.database.clone());
     while let Some((reads, _turn)) = shared.reads.share().await {
-        let deadline = Instant::now() + shared.options.patience;
+        let deadline = clock::timer_now() + shared.options.patience;
         let result = loop {
             match attempt(&shared, &mut line, &reads).await {
-                Err(Failure::Lost(_) | Failure::Unknown(_) | Failure::Busy) if Instant::now() < deadline => {}
+                Err(Failure::Lost(_) | Failure::Unknown(_) | Failure::Busy)
+                    if clock::timer_now() < deadline => {}
                 result => break result,
             }
         };

@@ -17,6 +17,7 @@ use super::link::{Line, Link};
 use super::queue::closed_error;
 use super::row::{Uuid, get, micros, unreadable};
 use super::shared::Shared;
+use crate::clock;
 use crate::clock::boot_time;
 use crate::limits;
 
@@ -197,7 +198,7 @@ fn interval(shared: &Shared) -> Duration {
 /// Tries until it works or the next beat is due.
 async fn beat_until(shared: &Shared, line: &mut Line, renew: bool, within: Duration) -> Result<(), Error> {
     let bound = within.max(shared.options.patience);
-    let began = tokio::time::Instant::now();
+    let began = clock::timer_now();
     loop {
         let tried = match line.link().await {
             Ok(link) => {

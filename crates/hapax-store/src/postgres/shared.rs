@@ -16,6 +16,7 @@ use super::queue::{Queue, closed_error};
 use super::read::Read;
 use super::session::{Beat, Standing};
 use super::watchers::Watchers;
+use crate::clock;
 use crate::limits;
 use crate::options::Options;
 use crate::table::Table;
@@ -70,7 +71,7 @@ impl Shared {
 
     /// Until when a command that is asked for now is sent again.
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.options.patience
+        clock::timer_now() + self.options.patience
     }
 
     /// Renews the session now.

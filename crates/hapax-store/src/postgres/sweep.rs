@@ -21,7 +21,7 @@ use super::failure::Failure;
 use super::link::Link;
 use super::row::{epoch, get, micros, unreadable};
 use super::shared::Shared;
-use crate::limits;
+use crate::{clock, limits};
 
 /// Sweeps from time to time; of several processes one at a time does.
 pub(super) async fn serve(shared: Arc<Shared>) {
@@ -33,7 +33,7 @@ pub(super) async fn serve(shared: Arc<Shared>) {
     let mut trouble = Trouble::default();
     loop {
         tokio::time::sleep(pause).await;
-        let began = tokio::time::Instant::now();
+        let began = clock::timer_now();
         let more = match turn(&shared).await {
             Ok(true) => {
                 let mut failed = Vec::new();
