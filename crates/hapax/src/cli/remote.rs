@@ -91,7 +91,7 @@ impl Remote {
         };
         let Answered { status, ours, bytes } = self.ask(O::METHOD.as_str(), &path, body).await?;
         match status {
-            200..300 if ours => serde_json::from_slice(&bytes).map_err(|_| self.stranger(status)),
+            200..300 if ours => serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error)),
             200..300 => Err(self.stranger(status)),
             _ => match serde_json::from_slice::<Problem>(&bytes) {
                 Ok(problem) if ours => Err(self.refused(status, problem)),
@@ -142,6 +142,15 @@ impl Remote {
         Failed::unavailable(format!(
             "what answers at {} is no admin listener of hapax (status {status}); say where that is with --admin URL: the \
              line that `hapax serve` prints names it",
+            self.url
+        ))
+    }
+
+    /// It says that it is one, and does not say what the API promises.
+    fn unreadable(&self, error: &serde_json::Error) -> Failed {
+        Failed::unavailable(format!(
+            "what answers at {} is no admin listener of hapax, or one of another version ({error}); use the hapax that the server \
+             runs, and look before you ask again",
             self.url
         ))
     }

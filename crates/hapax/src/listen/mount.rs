@@ -132,8 +132,9 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
     }
 
     fn add<O: Operation>(mut self, handler: MethodRouter) -> Self {
-        let same = |path, method: Method| (path, method.as_str()) == (O::PATH, O::METHOD.as_str());
-        if !self.table.endpoints.iter().any(|endpoint| same(endpoint.path, endpoint.method)) {
+        let known =
+            |id, path, method: Method| (id, path, method.as_str()) == (O::ID, O::PATH, O::METHOD.as_str());
+        if !self.table.endpoints.iter().any(|endpoint| known(endpoint.id, endpoint.path, endpoint.method)) {
             self.mistakes.push(format!("{} is not in the table of the listener", O::ID));
             return self;
         }

@@ -63,7 +63,14 @@ async fn json_of_another_server_is_not_taken_for_an_answer_m2() {
 
 #[tokio::test]
 async fn an_answer_without_what_the_api_promises_is_none_m2() {
-    is_not_believed(&stranger("200 OK\r\nhapax-listener: admin", r#"{"status":"ok"}"#).await).await;
+    let url = stranger("200 OK\r\nhapax-listener: admin", r#"{"status":"ok"}"#).await;
+    is_not_believed(&url).await;
+    let told = told(rig::hapax(&["claims", "count", "--admin", &url])).await;
+    assert!(
+        told.err.contains("another version (missing field `held`"),
+        "what is missing is told: {}",
+        told.err
+    );
 }
 
 #[tokio::test]
