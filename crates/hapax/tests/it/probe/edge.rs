@@ -7,7 +7,7 @@ use crate::rig::{Ground, Kind};
 
 /// Certificates of the edge's own tests: an authority, and what it signed for `localhost` and 127.0.0.1.
 fn certificate(name: &str) -> String {
-    format!("{}/../hapax-gateway/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../hapax-http/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Two callers, and a body that every route takes.
