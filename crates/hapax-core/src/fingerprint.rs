@@ -7,6 +7,7 @@
 //! [`json`], comparing fingerprints to the claim rules, and telling a caller about a mismatch to
 //! the edge, which gets the pointers from [`Leaves`].
 
+mod definition;
 mod form;
 mod leaves;
 mod multipart;
@@ -248,14 +249,12 @@ fn is_header_name(name: &str) -> bool {
 }
 
 fn recipe_id(body: &BodyRecipe, headers: &[String]) -> RecipeId {
-    let (word, ignored): (&str, &[Pointer]) = match body {
-        BodyRecipe::Raw => ("raw", &[]),
-        BodyRecipe::Json { ignored } => ("json", ignored),
-        BodyRecipe::Form => ("form", &[]),
-        BodyRecipe::None => ("none", &[]),
+    let ignored: &[Pointer] = match body {
+        BodyRecipe::Json { ignored } => ignored,
+        _ => &[],
     };
     let mut hasher = Sha256::new_with_prefix(RECIPE_DOMAIN);
-    update_prefixed(&mut hasher, word.as_bytes());
+    update_prefixed(&mut hasher, definition::word(body).as_bytes());
     update_count(&mut hasher, ignored.len());
     ignored.iter().for_each(|pointer| update_prefixed(&mut hasher, pointer.as_str().as_bytes()));
     update_count(&mut hasher, headers.len());

@@ -76,6 +76,10 @@ pub const MAX_CAUSE_BYTES: usize = 200;
 /// When an operator may ask again about a lapse that no sweeper has written down yet.
 pub const UNTIL_SWEPT: Duration = Duration::from_secs(1);
 
+/// Shortest and longest term of a lease that is not a process's own: a caller must have time to renew it, and must not keep others
+/// from its work for long once it is gone.
+pub const LEASE_TERM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
+
 /// Longest name of a journal stream, a registry kind or a registry document, in bytes.
 pub const MAX_NAME_BYTES: usize = 512;
 

@@ -134,6 +134,57 @@ pub trait Ledger: Clone + Send + Sync + 'static {
     fn session(&self) -> Session;
 }
 
+/// A lease that is not the process's own, as it stands at the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Its id, a session's. It is a number and no secret: who may use it is for those to say who hand it out.
+    pub id: SessionId,
+    /// When it lapses unless it is renewed, on the store's clock.
+    pub until: Timestamp,
+}
+
+impl Lease {
+    /// Checks a term: between 1 second and 1 hour.
+    pub fn check_term(term: Duration) -> Result<(), Error> {
+        let (shortest, longest) = crate::limits::LEASE_TERM;
+        if (shortest..=longest).contains(&term) {
+            return Ok(());
+        }
+        Err(Error::invalid("the term of a lease is between 1 second and 1 hour"))
+    }
+
+    /// The lease has lapsed, was ended, or never was.
+    pub fn over() -> Error {
+        Error::lost_lease("the lease is over: open another one and claim again")
+    }
+}
+
+/// Leases that are not the process's own: what a caller over the network holds hangs on a lease that it renews by itself (M1).
+///
+/// They can be renewed, ended and claimed under at every instance of a store, and lapse on the store's clock. What a lapsed one held
+/// is dealt with as after the lapse of a session (L6); its holder's settle counts under the current epoch, at every instance (L5). A
+/// lease that is over is never renewed. [`Report::Renew`] of a claim renews the lease that the claim hangs on.
+///
+/// A lease outlives the process that opened it, also in an embedded store, which ends the sessions of processes when it is opened
+/// (B6): its holder is somebody else, and does not notice that the server was started again.
+pub trait Leases: Ledger {
+    /// Opens a lease that lasts for a term, which each renewal begins anew.
+    fn open_lease(&self, term: Duration) -> impl Future<Output = Result<Lease, Error>> + Send;
+
+    /// Renews a lease for its term; an error of kind `LostLease` where it is over.
+    fn renew_lease(&self, lease: SessionId) -> impl Future<Output = Result<Lease, Error>> + Send;
+
+    /// Ends a lease: what it held has lapsed at once. To end one that is over changes nothing.
+    fn end_lease(&self, lease: SessionId) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Asks for a grant as [`Ledger::claim`] does, under this lease; an error of kind `LostLease` where it is over.
+    fn claim_under(
+        &self,
+        lease: SessionId,
+        request: ClaimRequest,
+    ) -> impl Future<Output = Result<Verdict, Error>> + Send;
+}
+
 /// A subscription to the changes of one claim.
 pub trait Watch: Send + 'static {
     /// Returns when the claim may have changed since the last return, or since the subscription. May wake for nothing.

@@ -1,12 +1,14 @@
 //! The registry: small documents that every process of an installation shares, changed by compare-and-set.
 //!
-//! API keys, webhooks, the last tick of a schedule and what each operation's identity was made of (K6) live here.
+//! API keys, webhooks, the last tick of a schedule, what each operation's identity was made of and every fingerprint recipe that was
+//! ever used (K6) live here.
 
 use bytes::Bytes;
 
-use crate::error::Error;
-use crate::fingerprint::RecipeId;
+use crate::error::{Error, Kind};
+use crate::fingerprint::{Recipe, RecipeId};
 use crate::limits;
+use crate::port::Registry;
 use crate::scope::Width;
 use crate::time::Timestamp;
 
@@ -51,6 +53,37 @@ pub struct Document {
     pub body: Bytes,
     /// When it was written last.
     pub updated_at: Timestamp,
+}
+
+/// The kind of the documents that keep fingerprint recipes, each under its id in hexadecimal.
+pub const RECIPE_KIND: &str = "recipe";
+
+/// Keeps a recipe under its id (K6): so a process whose configuration does not have it can compare with what was hashed by it. It is
+/// written once and never changed, because its id is the digest of what it says.
+pub async fn keep_recipe<R: Registry>(registry: &R, recipe: &Recipe) -> Result<(), Error> {
+    let id = recipe_document(recipe.id())?;
+    if registry.get(&id).await?.is_some() {
+        return Ok(());
+    }
+    match registry.put(&id, 0, recipe.definition().into()).await {
+        // Another process has just kept it.
+        Err(error) if error.kind() == Kind::Conflict => Ok(()),
+        kept => kept.map(drop),
+    }
+}
+
+/// The recipe with this id; `None` where no process has kept it. Not for the path of a request, before a mismatch shows that the
+/// recipe is another one.
+pub async fn recipe_of<R: Registry>(registry: &R, id: RecipeId) -> Result<Option<Recipe>, Error> {
+    let Some(document) = registry.get(&recipe_document(id)?).await? else { return Ok(None) };
+    match Recipe::from_definition(&document.body)? {
+        recipe if recipe.id() == id => Ok(Some(recipe)),
+        _ => Err(Error::corrupt("a fingerprint recipe is kept under the id of another one")),
+    }
+}
+
+fn recipe_document(id: RecipeId) -> Result<DocumentId, Error> {
+    DocumentId::new(RECIPE_KIND, format!("{:016x}", id.0))
 }
 
 /// What an operation's claims are identified by. The store remembers it, so that a changed configuration cannot turn old

@@ -1,5 +1,7 @@
 //! A store by its URL: one type for programs that learn at start which store they have (B1).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::journal::{Append, Event, Head, Stream};
@@ -7,8 +9,8 @@ use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Identity, Inspect,
-    Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report, Retention, Scope,
-    Session, SetAnswer, SweepReport, Verdict, View,
+    Journal, Lanes, Lease, Leases, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report,
+    Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
 };
 
 #[cfg(feature = "embedded")]
@@ -160,6 +162,24 @@ impl Lifecycle for Store {
 
     async fn close(&self) -> Result<(), Error> {
         each!(self, store => store.close().await)
+    }
+}
+
+impl Leases for Store {
+    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
+        each!(self, store => store.open_lease(term).await)
+    }
+
+    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
+        each!(self, store => store.renew_lease(lease).await)
+    }
+
+    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
+        each!(self, store => store.end_lease(lease).await)
+    }
+
+    async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
+        each!(self, store => store.claim_under(lease, request).await)
     }
 }
 

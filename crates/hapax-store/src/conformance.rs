@@ -17,16 +17,16 @@ use std::time::Duration;
 
 use hapax_core::claim::Terms;
 use hapax_core::{
-    ClaimRequest, Fingerprint, Grant, Identity, Inspect, Journal, Key, Lanes, Ledger, Operation, Outcome,
-    Registry, Retention, Scope, Source, Verdict, Width,
+    ClaimRequest, Fingerprint, Grant, Identity, Inspect, Journal, Key, Lanes, Leases, Ledger, Operation,
+    Outcome, Registry, Retention, Scope, Source, Verdict, Width,
 };
 
 use crate::{Lifecycle, Options};
 
 /// Everything a store can do.
-pub trait AllPorts: Ledger + Lanes + Journal + Registry + Inspect + Lifecycle {}
+pub trait AllPorts: Leases + Lanes + Journal + Registry + Inspect + Lifecycle {}
 
-impl<S: Ledger + Lanes + Journal + Registry + Inspect + Lifecycle> AllPorts for S {}
+impl<S: Leases + Lanes + Journal + Registry + Inspect + Lifecycle> AllPorts for S {}
 
 /// How the suite gets at a store, with a clock that stands still until it is moved.
 pub trait Harness: Send + Sync + 'static {
@@ -102,6 +102,9 @@ macro_rules! conformance_tests {
             keeping::documents_change_by_compare_and_set,
             sessions::a_claim_lapses_with_its_session,
             sessions::a_renewed_session_takes_its_claims_along,
+            sessions::a_lease_lapses_unless_it_is_renewed_and_its_claims_with_it,
+            sessions::a_lease_that_is_over_is_neither_renewed_nor_claimed_under,
+            sessions::a_renewal_of_a_claim_renews_the_lease_that_it_hangs_on,
             sessions::lanes_are_served_in_order_and_skip_the_dead,
             sessions::a_settle_wakes_whoever_watches,
             sessions::a_sweep_wakes_whoever_watches,
@@ -139,6 +142,7 @@ macro_rules! conformance_tests {
 macro_rules! conformance_tests_of_sharing {
     ($name:ident, $harness:expr) => {
         $crate::conformance_tests!(@each $name, $harness;
+            sessions::a_lease_is_renewed_and_its_claims_are_settled_at_another_instance,
             sessions::a_settle_elsewhere_wakes_by_notification_alone,
             sessions::a_settle_elsewhere_wakes_by_polling_alone,
         );

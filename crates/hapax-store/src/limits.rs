@@ -188,6 +188,12 @@ pub const DESK_CONNECTIONS: usize = 3;
 /// How long PostgreSQL may take to answer one statement before its connection is given up.
 pub const REPLY_WITHIN: Duration = Duration::from_secs(10);
 
+/// Most leases that are not a process's own, open at once in a memory or an embedded store.
+pub const LEASES: usize = 10_000;
+
+/// How long a lease that is over is remembered, so that what it held can be dealt with.
+pub const LEASE_KEPT: Duration = Duration::from_secs(60 * 60);
+
 /// How long PostgreSQL may take for one statement of a migration.
 pub const MIGRATE_WITHIN: Duration = Duration::from_secs(60 * 60);
 

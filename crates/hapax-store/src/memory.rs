@@ -7,6 +7,7 @@ mod sweeper;
 mod world;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
@@ -16,8 +17,9 @@ use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error,
-    Filter, Identity, Inspect, Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record,
-    Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View, step,
+    Filter, Identity, Inspect, Journal, Lanes, Lease, Leases, Ledger, Operated, OperationId, Outcome, Page,
+    Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
+    step,
 };
 
 use crate::clock::SystemClock;
@@ -128,6 +130,7 @@ impl Ledger for Memory {
             let mut world = self.lock();
             if matches!(report, Report::Renew) {
                 world.renew_session(self.session, now, &self.options);
+                world.renew_lease_of(&claim, epoch, now);
             }
             world.apply_with(claim, &Command::Hold(epoch, report), &events, now)?
         };
@@ -169,6 +172,35 @@ impl Ledger for Memory {
         let now = self.clock.now();
         let left = self.lock().sign(self.session, now).until.since(now);
         Session { id: self.session, term: self.options.term, left }
+    }
+}
+
+impl Leases for Memory {
+    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
+        Lease::check_term(term)?;
+        self.lock().open_lease(term, self.clock.now())
+    }
+
+    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
+        self.lock().renew_lease(lease, self.clock.now()).ok_or_else(Lease::over)
+    }
+
+    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
+        self.lock().end_lease(lease, self.clock.now());
+        Ok(())
+    }
+
+    async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
+        let (claim, now) = (request.identity.claim_id(), self.clock.now());
+        let applied = {
+            let mut world = self.lock();
+            world.lease(lease, now).ok_or_else(Lease::over)?;
+            world.apply(claim, &Command::Claim(request.ask(lease)), Some(&request.identity), now)?
+        };
+        match self.told(&claim, applied) {
+            Answer::Verdict(verdict) => Ok(verdict),
+            _ => Err(confused()),
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod failure;
 mod guard;
 mod journal;
 mod lanes;
+mod leases;
 mod link;
 mod list;
 mod ports;
@@ -68,6 +69,7 @@ use desk::Resend;
 use failure::Failure;
 use link::{Database, Link};
 use queue::closed_error;
+use read::Seen;
 use session::{Beat, Known, Standing};
 use shared::Shared;
 
@@ -290,9 +292,16 @@ impl Ledger for Postgres {
             }
             Report::Renew => {
                 self.shared.renew().await?;
-                self.report_reading(claim, epoch, Report::Renew, events).await
+                let mut seen = self.shared.read(claim).await?;
+                if self.renew_lease_of(seen.claim(), epoch).await? {
+                    seen = self.shared.read(claim).await?;
+                }
+                self.report_seen(&seen, claim, epoch, Report::Renew, events).await
             }
-            Report::Cleared => self.report_reading(claim, epoch, Report::Cleared, events).await,
+            Report::Cleared => {
+                let seen = self.shared.read(claim).await?;
+                self.report_seen(&seen, claim, epoch, Report::Cleared, events).await
+            }
             report => self.report_locking(claim, epoch, report, events).await,
         }
     }
@@ -309,6 +318,7 @@ impl Ledger for Postgres {
             command: Command::Set(ask, outcome, retention),
             identity: Some(request.identity),
             events: Vec::new(),
+            lease: None,
         };
         match self.shared.order(Resend::Always, order).await? {
             Answer::Set(answer) => Ok(answer),
@@ -353,20 +363,20 @@ impl Postgres {
         ending.await.unwrap_or_else(|_| Err(closed_error()))
     }
 
-    /// For reports that seldom change anything: reads, and locks only if there is something to write.
-    async fn report_reading(
+    /// For reports that seldom change anything: locks only if there is something to write.
+    async fn report_seen(
         &self,
+        seen: &Seen,
         id: ClaimId,
         epoch: Epoch,
         report: Report,
         events: Vec<Append>,
     ) -> Result<Ending, Error> {
-        if events.is_empty() {
-            let seen = self.shared.read(id).await?;
-            let claim = seen.stored.as_ref().map(|stored| &stored.claim);
-            if let (Change::None, answer) = step(claim, &Command::Hold(epoch, report.clone()), &seen.now()) {
-                return ending(answer);
-            }
+        let command = Command::Hold(epoch, report.clone());
+        if events.is_empty()
+            && let (Change::None, answer) = step(seen.claim(), &command, &seen.now())
+        {
+            return ending(answer);
         }
         self.report_locking(id, epoch, report, events).await
     }
@@ -380,7 +390,7 @@ impl Postgres {
     ) -> Result<Ending, Error> {
         // What was granted is over, or not what it was.
         self.shared.recall(&id, epoch);
-        let order = Order { id, command: Command::Hold(epoch, report), identity: None, events };
+        let order = Order { id, command: Command::Hold(epoch, report), identity: None, events, lease: None };
         ending(self.shared.order(Resend::Always, order).await?)
     }
 }

@@ -110,6 +110,8 @@ pub(crate) const DISK_WANTED: u64 = 1024 * 1024 * 1024;
 pub(crate) const FILES_NEEDED: u64 = 256;
 /// File descriptors that the default number of connections needs: one to the caller and one to the service each.
 pub(crate) const FILES_WANTED: u64 = 41_000;
+/// How long after a panic a task of the node is started again.
+pub(crate) const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// How often the ledger is asked whether it takes claims, and claims in doubt are counted.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How often it is asked while it does not.

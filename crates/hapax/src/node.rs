@@ -6,6 +6,7 @@ mod answers;
 mod keeping;
 mod ledger;
 mod secrets;
+mod supervisor;
 mod watch;
 
 use std::net::SocketAddr;
@@ -19,8 +20,6 @@ use hapax_gateway::settings::Settings;
 use hapax_store::{Lifecycle as _, Store};
 use hapax_tower::{Protect, Seal};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use crate::admin::{self, AdminState, AdminTokens};
 use crate::cli::Failed;
@@ -33,6 +32,7 @@ use keeping::Known;
 pub(crate) use keeping::{Keeping, SetTo};
 pub(crate) use ledger::Health;
 pub(crate) use secrets::{opens, secret_id};
+use supervisor::{Stage, Supervisor};
 
 /// What a node is made of.
 pub struct Parts {
@@ -53,9 +53,7 @@ pub struct Node {
     store: Store,
     gateway: Arc<Gateway<Store, Store>>,
     admin_address: SocketAddr,
-    admin_stop: oneshot::Sender<()>,
-    admin: JoinHandle<std::io::Result<()>>,
-    watching: JoinHandle<()>,
+    tasks: Supervisor,
     keeping: Arc<Keeping>,
     tokens: AdminTokens,
 }
@@ -86,16 +84,24 @@ impl Node {
             answers: KeptAnswers::new(parts.seal),
         };
         let router = admin::router(state, tokens.clone())?;
-        let (admin_stop, stopped) = oneshot::channel();
-        let admin = tokio::spawn(connections::serve(listener, router, async {
-            // The node is gone: then there is nothing to serve either.
-            let _ = stopped.await;
-        }));
-        let looking = watch::look(store.clone(), gateway.clone(), keeping.settings().subscribe(), health);
+        let mut tasks = Supervisor::default();
+        tasks.serve("admin listener", |stopped| {
+            connections::serve(listener, router, async {
+                // The node is gone: then there is nothing to serve either.
+                let _ = stopped.await;
+            })
+        });
+        let (ledger, edge, follows) = (store.clone(), gateway.clone(), keeping.clone());
+        tasks.keep("ledger watch", move || {
+            watch::look(ledger.clone(), edge.clone(), follows.settings().subscribe(), health.clone())
+        });
         let follows = keeping.clone();
-        let watching =
-            tokio::spawn(async move { tokio::join!(looking, follows.watch(), log::tell_gaps()).0 });
-        Ok(Node { store, gateway, admin_address, admin_stop, admin, watching, keeping, tokens })
+        tasks.keep("retention watch", move || {
+            let follows = follows.clone();
+            async move { follows.watch().await }
+        });
+        tasks.keep("log watch", log::tell_gaps);
+        Ok(Node { store, gateway, admin_address, tasks, keeping, tokens })
     }
 
     /// Where the edge listens.
@@ -131,14 +137,11 @@ impl Node {
     }
 
     /// Takes nothing new, finishes what is running, and closes the store. Says whether everything came to its end.
-    pub async fn drain(self) -> Result<bool, Failed> {
+    pub async fn drain(mut self) -> Result<bool, Failed> {
         let within = self.drain_timeout();
-        self.watching.abort();
-        let _ = self.watching.await;
+        self.tasks.end(Stage::Watching).await;
         let clean = self.gateway.drain(within).await;
-        // Operators can look until the end.
-        let _ = self.admin_stop.send(());
-        let _ = self.admin.await;
+        self.tasks.end(Stage::Operators).await;
         self.store.close().await?;
         Ok(clean)
     }

@@ -1,4 +1,5 @@
-//! `once` is the only driver of the claim protocol (E1, invariant 10): nothing else calls `Ledger::claim`.
+//! `once` is the only driver of the claim protocol (E1, invariant 10): nothing else calls `Ledger::claim`
+//! or `Leases::claim_under`.
 //!
 //! The source is read as tokens, not as text: comments, strings and line breaks do not matter, and calls inside of
 //! macros are seen. Types are not known here, so every method named `claim` counts, but for one whose argument is
@@ -55,10 +56,10 @@ fn find_calls(tokens: TokenStream, lines: &mut Vec<usize>) {
     }
 }
 
-/// `.claim(…)` or `.claim::<…>(…)`, unless it starts with a string.
+/// `.claim(…)`, `.claim::<…>(…)` or `.claim_under(…)`, unless it starts with a string.
 fn is_call(tokens: &[TokenTree]) -> bool {
     let [TokenTree::Punct(dot), name, rest @ ..] = tokens else { return false };
-    if dot.as_char() != '.' || dot.spacing() != Spacing::Alone || !is_word(name, "claim") {
+    if dot.as_char() != '.' || dot.spacing() != Spacing::Alone || !is_claim(name) {
         return false;
     }
     match rest {
@@ -68,7 +69,7 @@ fn is_call(tokens: &[TokenTree]) -> bool {
     }
 }
 
-/// `Ledger::claim` or `<S as Ledger>::claim`, called or handed on.
+/// `Ledger::claim`, `<S as Ledger>::claim` or the same of `Leases`, called or handed on.
 fn is_path_to_it(tokens: &[TokenTree]) -> bool {
     let [ledger, rest @ ..] = tokens else { return false };
     let rest = match rest {
@@ -76,7 +77,12 @@ fn is_path_to_it(tokens: &[TokenTree]) -> bool {
         rest => rest,
     };
     let [one, two, name, ..] = rest else { return false };
-    is_word(ledger, "Ledger") && is_punct(one, ':') && is_punct(two, ':') && is_word(name, "claim")
+    let is_port = is_word(ledger, "Ledger") || is_word(ledger, "Leases");
+    is_port && is_punct(one, ':') && is_punct(two, ':') && is_claim(name)
+}
+
+fn is_claim(name: &TokenTree) -> bool {
+    is_word(name, "claim") || is_word(name, "claim_under")
 }
 
 /// `#[cfg(test)]`: what follows is not shipped.
@@ -123,6 +129,8 @@ mod tests {
     fn a_planted_call_is_found_however_it_is_written() {
         for call in [
             "ledger.claim(request).await",
+            "ledger.claim_under(lease, request).await",
+            "Leases::claim_under(&store, lease, request)",
             "self.store\n        .claim(request)",
             "store.claim::<Memory>(request)",
             "Ledger::claim(&store, request)",

@@ -5,8 +5,8 @@ use std::time::Duration;
 use hapax_core::claim::Terms;
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::{
-    AttemptId, ClaimId, Ending, Inspect as _, Lanes, Ledger, Project, Report, Rerun, Tenant, Verdict, View,
-    Watch,
+    AttemptId, ClaimId, Ending, Epoch, Inspect as _, Kind, Lanes, Lease, Leases, Ledger, Project, Report,
+    Rerun, SessionId, Tenant, Verdict, View, Watch,
 };
 use tokio::time::timeout;
 
@@ -56,6 +56,113 @@ pub async fn a_renewed_session_takes_its_claims_along<H: Harness>(harness: &H) {
     assert_eq!(renewed, Ending::Renewed { until: harness.now().after(term) }, "a renewal renews the session");
     assert_eq!(store.session().left, term);
     store.close().await.expect("close");
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Claims under a lease and must be granted.
+async fn granted_under<L: Leases>(ledger: &L, lease: SessionId, key: &str, rerun: Rerun) -> (ClaimId, Epoch) {
+    let request = request(key, "body", Terms { rerun, ..Terms::default() });
+    let claim = request.identity.claim_id();
+    match ledger.claim_under(lease, request).await.expect("the ledger answers") {
+        Verdict::Granted(grant) => (claim, grant.epoch),
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+async fn view<L: Ledger>(ledger: &L, claim: ClaimId) -> Option<View> {
+    ledger.peek(claim).await.expect("peek")
+}
+
+/// M1, L4, L6.
+pub async fn a_lease_lapses_unless_it_is_renewed_and_its_claims_with_it<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let lease = store.open_lease(MINUTE).await.expect("open");
+    assert_eq!(lease.until, harness.now().after(MINUTE));
+    let (unsafe_, epoch) = granted_under(&store, lease.id, "unsafe", Rerun::Unsafe).await;
+    let (safe, _) = granted_under(&store, lease.id, "safe", Rerun::Safe).await;
+    for _ in 0..5 {
+        harness.advance(MINUTE - Duration::from_secs(1));
+        let renewed = store.renew_lease(lease.id).await.expect("renew");
+        assert_eq!(renewed, Lease { id: lease.id, until: harness.now().after(MINUTE) });
+        // The process's own session has lapsed long ago, and nothing hangs on it.
+        assert!(matches!(view(&store, unsafe_).await, Some(View::Held { .. })));
+    }
+    harness.advance(MINUTE);
+    assert!(matches!(view(&store, unsafe_).await, Some(View::InDoubt { .. })));
+    assert!(matches!(view(&store, safe).await, Some(View::Released { .. })));
+    let swept = store.sweep(10).await.expect("sweep");
+    assert_eq!((swept.in_doubt, swept.released), (1, 1));
+    let settle = Report::Settle(ok("late"), DAY);
+    let late = store.report(unsafe_, epoch, settle, Vec::new()).await.expect("settle");
+    assert!(matches!(late, Ending::Settled(_)), "a true outcome is never thrown away (L5)");
+}
+
+/// M1.
+pub async fn a_lease_that_is_over_is_neither_renewed_nor_claimed_under<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    for term in [Duration::ZERO, Duration::from_millis(999), Duration::from_secs(3601)] {
+        assert_eq!(store.open_lease(term).await.expect_err("refused").kind(), Kind::Invalid);
+    }
+    let [lapsed, ended] = [
+        store.open_lease(MINUTE).await.expect("open").id,
+        store.open_lease(MINUTE * 2).await.expect("open").id,
+    ];
+    let (claim, _) = granted_under(&store, ended, "ended", Rerun::Unsafe).await;
+    store.end_lease(ended).await.expect("end");
+    assert!(matches!(view(&store, claim).await, Some(View::InDoubt { .. })), "what it held lapses at once");
+    harness.advance(MINUTE);
+    // Nor is the session of a process a lease that anybody could renew or end.
+    store.renew_session().await.expect("renew");
+    let own = store.session().id;
+    store.end_lease(own).await.expect("nothing happens");
+    assert!(store.session().left > Duration::ZERO);
+    for over in [lapsed, ended, own, SessionId(9_999)] {
+        assert_eq!(store.renew_lease(over).await.expect_err("it is over").kind(), Kind::LostLease);
+        if over != own {
+            let asked = store.claim_under(over, request("new", "body", Terms::default())).await;
+            assert_eq!(asked.expect_err("it is over").kind(), Kind::LostLease);
+        }
+        store.end_lease(over).await.expect("it is over already");
+    }
+    assert_eq!(view(&store, request("new", "body", Terms::default()).identity.claim_id()).await, None);
+}
+
+/// M1, L4.
+pub async fn a_renewal_of_a_claim_renews_the_lease_that_it_hangs_on<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let lease = store.open_lease(MINUTE).await.expect("open").id;
+    let (claim, epoch) = granted_under(&store, lease, "renewed", Rerun::Unsafe).await;
+    harness.advance(MINUTE / 2);
+    let renewed = store.report(claim, epoch, Report::Renew, Vec::new()).await.expect("renew");
+    assert_eq!(renewed, Ending::Renewed { until: harness.now().after(MINUTE) });
+    harness.advance(MINUTE / 2);
+    let stale = Epoch::from_packed(epoch.packed() - 1);
+    let lost = store.report(claim, stale, Report::Renew, Vec::new()).await.expect("renew");
+    assert_eq!(lost, Ending::LostLease);
+    harness.advance(MINUTE / 2);
+    assert!(matches!(view(&store, claim).await, Some(View::InDoubt { .. })), "a stale epoch renews nothing");
+    let lost = store.report(claim, epoch, Report::Renew, Vec::new()).await.expect("renew");
+    assert_eq!(lost, Ending::LostLease);
+}
+
+/// M1, L5.
+pub async fn a_lease_is_renewed_and_its_claims_are_settled_at_another_instance<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let other = harness.join(harness.options()).await.expect("another process");
+    let lease = store.open_lease(MINUTE).await.expect("open").id;
+    let (first, first_epoch) = granted_under(&store, lease, "first", Rerun::Unsafe).await;
+    store.close().await.expect("close");
+    harness.advance(MINUTE / 2);
+    other.renew_lease(lease).await.expect("renew");
+    harness.advance(MINUTE / 2);
+    assert!(matches!(view(&other, first).await, Some(View::Held { .. })), "it outlives who opened it");
+    let (second, _) = granted_under(&other, lease, "second", Rerun::Unsafe).await;
+    let settle = || Report::Settle(ok("done"), DAY);
+    let done = other.report(first, first_epoch, settle(), Vec::new()).await.expect("settle");
+    assert!(matches!(done, Ending::Settled(_)), "{done:?}");
+    harness.advance(MINUTE);
+    assert!(matches!(view(&other, second).await, Some(View::InDoubt { .. })));
 }
 
 /// X3.

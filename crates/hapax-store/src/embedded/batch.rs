@@ -7,8 +7,8 @@ use hapax_core::claim::audit::{audit, forgotten};
 use hapax_core::journal::{Append, Head};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    Answer, Change, Claim, ClaimId, Command, Decision, Epoch, Error, Identity, Now, OperationId, Report,
-    SetAnswer, Sign, State, StateName, SweepReport, Swept, Verb, Verdict, step,
+    Answer, Change, Claim, ClaimId, Command, Decision, Epoch, Error, Identity, Lease, Now, OperationId,
+    Report, SetAnswer, Sign, State, StateName, SweepReport, Swept, Verb, Verdict, step,
 };
 use rusqlite::Connection;
 
@@ -129,6 +129,19 @@ impl Batch<'_> {
                 notes::write(self.conn, &setting.clone().event(self.moment.time))?;
                 Ok(Done::Nothing)
             }
+            What::OpenLease(term) => {
+                self.dirty = true;
+                self.sessions.open_lease(self.conn, self.moment.time, *term).map(Done::Lease)
+            }
+            What::RenewLease(lease) => {
+                let renewed = self.sessions.renew_lease(self.conn, self.moment.time, *lease)?;
+                self.dirty |= renewed.is_some();
+                Ok(renewed.map(Done::Lease).ok_or_else(Lease::over)?)
+            }
+            What::EndLease(lease) => {
+                self.dirty = true;
+                self.sessions.end_lease(self.conn, self.moment.time, *lease).map(|()| Done::Nothing)
+            }
             What::Renew => {
                 self.sessions.renew(self.moment);
                 self.dirty = true;
@@ -191,6 +204,7 @@ impl Batch<'_> {
             self.sessions.renew(self.moment);
         }
         let before = self.load(id)?;
+        self.look_after_lease(command, before.as_deref())?;
         let now = self.now(before.as_deref())?;
         let present = before.as_ref().map(|stored| &stored.claim);
         let (change, answer) = step(present, command, &now);
@@ -236,6 +250,26 @@ impl Batch<'_> {
 
     /// Refuses what can be done without while there is no room for the outcome of one more claim. A claim and whatever else asks
     /// get the same answer: who cannot claim must not be told that all is well (M2).
+    /// A claim is asked for under a lease that is not over, and the renewal of a claim renews the lease that it hangs on.
+    fn look_after_lease(&mut self, command: &Command, before: Option<&Stored>) -> Result<(), Fault> {
+        match command {
+            Command::Claim(ask) if ask.session != self.sessions.own() => {
+                match self.moment.time < self.sessions.sign(ask.session).until {
+                    true => Ok(()),
+                    false => Err(Lease::over().into()),
+                }
+            }
+            Command::Hold(epoch, Report::Renew) => {
+                let Some(held) = before.filter(|stored| stored.claim.epoch == *epoch) else { return Ok(()) };
+                let renewed =
+                    self.sessions.renew_lease(self.conn, self.moment.time, held.claim.session)?.is_some();
+                self.dirty |= renewed;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_room(&self) -> Result<(), Fault> {
         self.room.check(self.memory.shelves.held() + 1).map_err(Fault::from)
     }

@@ -1,11 +1,15 @@
 //! What the writer is asked to do, and what it answers.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hapax_core::claim::audit::Setting;
 use hapax_core::journal::{Append, Head};
 use hapax_core::lane::{LaneAnswer, LaneCommand, LaneId};
 use hapax_core::registry::DocumentId;
-use hapax_core::{Answer, ClaimId, Command, Epoch, Error, Identity, Outcome, Report, SweepReport};
+use hapax_core::{
+    Answer, ClaimId, Command, Epoch, Error, Identity, Lease, Outcome, Report, SessionId, SweepReport,
+};
 
 use super::reply::Reply;
 
@@ -34,6 +38,12 @@ pub(super) enum What {
     Delete { id: DocumentId, expect: u64 },
     /// A document's new body, or its end, as an operator wants it.
     Set { id: DocumentId, expect: u64, body: Option<Bytes>, setting: Setting },
+    /// A lease that is not the process's own, for a term.
+    OpenLease(Duration),
+    /// Such a lease for another term.
+    RenewLease(SessionId),
+    /// The end of such a lease.
+    EndLease(SessionId),
     /// Renew the session.
     Renew,
     /// Write down that the session was renewed, and do what can be done when there is nothing else to do.
@@ -64,5 +74,6 @@ pub(super) enum Done {
     Lane(LaneAnswer),
     Appended(Head),
     Version(u64),
+    Lease(Lease),
     Nothing,
 }

@@ -1,5 +1,7 @@
 //! The ports on the handle: what can be answered from memory is, the rest goes to the writer or to a reader.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::journal::{Append, Event, Head, Stream};
@@ -7,8 +9,8 @@ use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, ClaimId, ClaimRequest, Command, Counts, Decision, Ending, Epoch, Error, Filter,
-    Identity, Inspect, Journal, Lanes, Ledger, Operated, OperationId, Outcome, Page, Record, Registry,
-    Report, Retention, Scope, Session, SetAnswer, SweepReport, Verdict, View,
+    Identity, Inspect, Journal, Lanes, Lease, Leases, Ledger, Operated, OperationId, Outcome, Page, Record,
+    Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
 };
 
 use super::job::{Done, What};
@@ -111,6 +113,38 @@ impl Ledger for Embedded {
 
     fn session(&self) -> Session {
         self.core.state.sessions.session()
+    }
+}
+
+impl Embedded {
+    async fn lease(&self, what: What) -> Result<Lease, Error> {
+        match self.send(what).await? {
+            Done::Lease(lease) => Ok(lease),
+            _ => Err(confused()),
+        }
+    }
+}
+
+impl Leases for Embedded {
+    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
+        Lease::check_term(term)?;
+        self.lease(What::OpenLease(term)).await
+    }
+
+    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
+        self.lease(What::RenewLease(lease)).await
+    }
+
+    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
+        self.send(What::EndLease(lease)).await.map(|_| ())
+    }
+
+    async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
+        let (claim, ask) = (request.identity.claim_id(), request.ask(lease));
+        match self.step(claim, Command::Claim(ask), Some(request.identity), Vec::new()).await? {
+            Answer::Verdict(verdict) => Ok(verdict),
+            _ => Err(confused()),
+        }
     }
 }
 

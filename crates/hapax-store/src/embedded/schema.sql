@@ -19,13 +19,14 @@ CREATE TABLE store (
     crc INTEGER NOT NULL
 ) STRICT;
 
--- One row for each time the store was opened for writing.
+-- One row for each time the store was opened for writing, and for each lease that is not a process's own: those have a term.
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY,
     started_at INTEGER NOT NULL,
     last_at INTEGER NOT NULL,
     until INTEGER NOT NULL,
     ended INTEGER NOT NULL,
+    term INTEGER,
     crc INTEGER NOT NULL
 ) STRICT;
 

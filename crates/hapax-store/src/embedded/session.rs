@@ -1,7 +1,8 @@
 //! The sessions of an embedded store (L4, B6).
 //!
 //! One process writes at a time, so what it needs to know of sessions is in memory: its own, which it renews
-//! here and writes down with the next batch, and the former ones, which ended when this one opened the store.
+//! here and writes down with the next batch, and the former ones, which ended when this one opened the store. Leases that are not a
+//! process's own are beside them: those are written down with each renewal, and outlive the process.
 //!
 //! A lease is measured on boot time, and written as a time of day for those who read beside this process. When the time of day
 //! is stepped forward, this process is alive as before: its session goes on for what is left of its term (L12).
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hapax_core::{Clock, Session, SessionId, Sign, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use hapax_core::{Clock, Error, Lease, Session, SessionId, Sign, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Fault;
 use super::sum::Sum;
@@ -68,20 +69,40 @@ pub(super) struct Sessions {
     /// Set when no lease may be counted on any more.
     over: AtomicBool,
     former: HashMap<SessionId, Sign>,
+    leases: Mutex<Leased>,
+}
+
+/// The leases that are not a process's own, open ones and those that were over lately.
+struct Leased {
+    latest: u64,
+    known: HashMap<SessionId, Row>,
+}
+
+/// A row of `sessions`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    id: SessionId,
+    started: Timestamp,
+    sign: Sign,
+    ended: bool,
+    /// Of a lease.
+    term: Option<Duration>,
 }
 
 impl Sessions {
     /// Ends all former sessions and starts one. Runs before any command; the caller commits.
     pub(super) fn start(conn: &Connection, clock: Arc<Guarded>, term: Duration) -> Result<Self, Fault> {
         let moment = clock.moment();
-        let former = end_all(conn, moment.time)?;
-        let own = SessionId(former.keys().map(|id| id.0).max().unwrap_or(0) + 1);
+        let (former, known) = end_all(conn, moment.time)?;
+        let latest = former.keys().chain(known.keys()).map(|id| id.0).max().unwrap_or(0) + 1;
+        let own = SessionId(latest);
         let sign = Sign { last: moment.time, until: moment.time.after(term) };
-        write(conn, own, moment.time, sign, false)?;
+        Row { id: own, started: moment.time, sign, ended: false, term: None }.write(conn)?;
+        let leases = Mutex::new(Leased { latest, known });
         let renewed = AtomicU64::new(micros(moment.boot));
         let sign = Mutex::new(sign);
         let over = AtomicBool::new(false);
-        Ok(Sessions { own, started: moment.time, term, clock, sign, renewed, over, former })
+        Ok(Sessions { own, started: moment.time, term, clock, sign, renewed, over, former, leases })
     }
 
     /// This process's session.
@@ -104,7 +125,8 @@ impl Sessions {
     /// What is known of a session, for judging by a time that was read before.
     pub(super) fn sign(&self, id: SessionId) -> Sign {
         if id != self.own {
-            return self.former.get(&id).copied().unwrap_or(Sign::UNKNOWN);
+            let lease = || self.leased().known.get(&id).map(|row| row.sign);
+            return self.former.get(&id).copied().or_else(lease).unwrap_or(Sign::UNKNOWN);
         }
         let mut sign = self.lock();
         if sign.until <= self.clock.now() {
@@ -143,7 +165,55 @@ impl Sessions {
 
     /// Writes this process's session down.
     pub(super) fn write(&self, conn: &Connection, sign: Sign) -> Result<(), Fault> {
-        write(conn, self.own, self.started, sign, sign.until <= sign.last)
+        let ended = sign.until <= sign.last;
+        Row { id: self.own, started: self.started, sign, ended, term: None }.write(conn)
+    }
+
+    /// Opens a lease. The caller commits.
+    pub(super) fn open_lease(
+        &self,
+        conn: &Connection,
+        now: Timestamp,
+        term: Duration,
+    ) -> Result<Lease, Fault> {
+        let mut leased = self.leased();
+        leased.forget(conn, now)?;
+        if leased.known.len() >= limits::LEASES {
+            return Err(Error::unavailable("too many leases are open").into());
+        }
+        leased.latest += 1;
+        let (id, until) = (SessionId(leased.latest), now.after(term));
+        let row = Row { id, started: now, sign: Sign { last: now, until }, ended: false, term: Some(term) };
+        row.write(conn)?;
+        leased.known.insert(id, row);
+        Ok(Lease { id, until })
+    }
+
+    /// Renews a lease; `None` where it is over. The caller commits, or tells nobody.
+    pub(super) fn renew_lease(
+        &self,
+        conn: &Connection,
+        now: Timestamp,
+        id: SessionId,
+    ) -> Result<Option<Lease>, Fault> {
+        let mut leased = self.leased();
+        let Some((row, term)) = leased.open(id, now) else { return Ok(None) };
+        row.sign = Sign { last: now, until: now.after(term) };
+        row.write(conn)?;
+        Ok(Some(Lease { id, until: row.sign.until }))
+    }
+
+    /// Ends a lease, if it is not over. The caller commits.
+    pub(super) fn end_lease(&self, conn: &Connection, now: Timestamp, id: SessionId) -> Result<(), Fault> {
+        let mut leased = self.leased();
+        let Some((row, _)) = leased.open(id, now) else { return Ok(()) };
+        row.sign = Sign { last: now, until: now };
+        row.ended = true;
+        row.write(conn)
+    }
+
+    fn leased(&self) -> MutexGuard<'_, Leased> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Sign> {
@@ -151,23 +221,47 @@ impl Sessions {
     }
 }
 
+impl Leased {
+    /// A lease that is not over, with its term.
+    fn open(&mut self, id: SessionId, now: Timestamp) -> Option<(&mut Row, Duration)> {
+        let row = self.known.get_mut(&id).filter(|row| now < row.sign.until)?;
+        let term = row.term?;
+        Some((row, term))
+    }
+
+    /// Forgets what was over long ago: the sweeper has dealt with what it held.
+    fn forget(&mut self, conn: &Connection, now: Timestamp) -> Result<(), Fault> {
+        let is_old = |row: &Row| row.sign.until.after(limits::LEASE_KEPT) <= now;
+        for row in self.known.values().filter(|row| is_old(row)) {
+            conn.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([row.id.0.cast_signed()])?;
+        }
+        self.known.retain(|_, row| !is_old(row));
+        Ok(())
+    }
+}
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Ends every session that has not ended, and forgets the oldest. They are few: one for each opening.
-fn end_all(conn: &Connection, now: Timestamp) -> Result<HashMap<SessionId, Sign>, Fault> {
-    let mut former = HashMap::new();
-    let mut statement = conn.prepare("SELECT id, started_at, last_at, until, ended, crc FROM sessions")?;
+/// What is known of former sessions, and the leases that are not a process's own.
+type Former = (HashMap<SessionId, Sign>, HashMap<SessionId, Row>);
+
+/// Ends every session of a process that has not ended, and forgets the oldest. They are few: one for each opening. Leases that
+/// are not a process's own go on until their term is over.
+fn end_all(conn: &Connection, now: Timestamp) -> Result<Former, Fault> {
+    let (mut former, mut leases) = (HashMap::new(), HashMap::new());
+    let mut statement = conn.prepare(SELECT)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         match read(row) {
-            Ok((id, started, mut sign, ended)) => {
-                if !ended {
-                    sign.until = now;
-                    write(conn, id, started, sign, true)?;
+            Ok(row) if row.term.is_some() => drop(leases.insert(row.id, row)),
+            Ok(mut row) => {
+                if !row.ended {
+                    (row.sign.until, row.ended) = (now, true);
+                    row.write(conn)?;
                 }
-                former.insert(id, sign);
+                former.insert(row.id, row.sign);
             }
             // One damaged row is no reason to stay closed. It counts as heard of until now, which is never
             // too early, and is left for the verification to find.
@@ -182,52 +276,67 @@ fn end_all(conn: &Connection, now: Timestamp) -> Result<HashMap<SessionId, Sign>
     let latest = former.keys().map(|id| id.0.cast_signed()).max().unwrap_or(0);
     let oldest = latest - limits::FORMER_SESSIONS;
     if former.keys().any(|id| id.0.cast_signed() <= oldest) {
-        let sql = "DELETE FROM sessions WHERE id <= ?1 AND id NOT IN \
+        let sql = "DELETE FROM sessions WHERE id <= ?1 AND term IS NULL AND id NOT IN \
                    (SELECT session FROM claims INDEXED BY claims_open WHERE state = 2 AND state <> 3)";
         conn.execute(sql, [oldest])?;
     }
-    Ok(former)
+    Ok((former, leases))
 }
 
-fn sum(id: SessionId, started: Timestamp, sign: Sign, ended: bool) -> Sum {
-    Sum::of("sessions")
-        .int(id.0.cast_signed())
-        .int(started.as_micros())
-        .int(sign.last.as_micros())
-        .int(sign.until.as_micros())
-        .int(i64::from(ended))
+/// All sessions, for [`read`].
+pub(super) const SELECT: &str = "SELECT id, started_at, last_at, until, ended, term, crc FROM sessions";
+
+impl Row {
+    fn sum(&self) -> Sum {
+        Sum::of("sessions")
+            .int(self.id.0.cast_signed())
+            .int(self.started.as_micros())
+            .int(self.sign.last.as_micros())
+            .int(self.sign.until.as_micros())
+            .int(i64::from(self.ended))
+            .opt(self.stored_term())
+    }
+
+    fn stored_term(&self) -> Option<i64> {
+        self.term.map(|term| micros(term).cast_signed())
+    }
+
+    fn write(&self, conn: &Connection) -> Result<(), Fault> {
+        let sql = "INSERT OR REPLACE INTO sessions (id, started_at, last_at, until, ended, term, crc) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        conn.prepare_cached(sql)?.execute(params![
+            self.id.0.cast_signed(),
+            self.started.as_micros(),
+            self.sign.last.as_micros(),
+            self.sign.until.as_micros(),
+            self.ended,
+            self.stored_term(),
+            self.sum().value(),
+        ])?;
+        Ok(())
+    }
 }
 
-fn write(conn: &Connection, id: SessionId, started: Timestamp, sign: Sign, ended: bool) -> Result<(), Fault> {
-    let sql = "INSERT OR REPLACE INTO sessions (id, started_at, last_at, until, ended, crc) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    conn.prepare_cached(sql)?.execute(params![
-        id.0.cast_signed(),
-        started.as_micros(),
-        sign.last.as_micros(),
-        sign.until.as_micros(),
-        ended,
-        sum(id, started, sign, ended).value(),
-    ])?;
-    Ok(())
-}
-
-/// Reads a row `id, started_at, last_at, until, ended, crc`.
-pub(super) fn read(row: &Row<'_>) -> Result<(SessionId, Timestamp, Sign, bool), Fault> {
-    let id = SessionId(row.get::<_, i64>(0)?.cast_unsigned());
-    let started = Timestamp::from_micros(row.get(1)?);
-    let sign = Sign { last: Timestamp::from_micros(row.get(2)?), until: Timestamp::from_micros(row.get(3)?) };
-    let ended = row.get::<_, i64>(4)? != 0;
-    sum(id, started, sign, ended).check(row.get(5)?, || format!("session {}", id.0))?;
-    Ok((id, started, sign, ended))
+/// Reads a row of [`SELECT`].
+pub(super) fn read(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
+    let term: Option<i64> = row.get(5)?;
+    let read = Row {
+        id: SessionId(row.get::<_, i64>(0)?.cast_unsigned()),
+        started: Timestamp::from_micros(row.get(1)?),
+        sign: Sign { last: Timestamp::from_micros(row.get(2)?), until: Timestamp::from_micros(row.get(3)?) },
+        ended: row.get::<_, i64>(4)? != 0,
+        term: term.map(|term| Duration::from_micros(term.cast_unsigned())),
+    };
+    read.sum().check(row.get(6)?, || format!("session {}", read.id.0))?;
+    Ok(read)
 }
 
 /// What the database says of a session: for a reader beside the process that writes.
 pub(super) fn stored_sign(conn: &Connection, id: SessionId) -> Result<Sign, Fault> {
-    let sql = "SELECT id, started_at, last_at, until, ended, crc FROM sessions WHERE id = ?1";
-    let read = conn.prepare_cached(sql)?.query_row([id.0.cast_signed()], |row| Ok(read(row))).optional()?;
+    let sql = format!("{SELECT} WHERE id = ?1");
+    let read = conn.prepare_cached(&sql)?.query_row([id.0.cast_signed()], |row| Ok(read(row))).optional()?;
     Ok(match read {
-        Some(read) => read?.2,
+        Some(read) => read?.sign,
         None => Sign::UNKNOWN,
     })
 }

@@ -63,9 +63,7 @@ pub(super) fn verify(reader: &Reader) -> Result<Verification, Fault> {
     let mut recent = Recent::default();
     verify_claims(reader, &mut recent, &mut found)?;
     verify_streams(conn, &mut found)?;
-    each(conn, &mut found, "SELECT id, started_at, last_at, until, ended, crc FROM sessions", |row| {
-        session::read(row).map(|_| ())
-    })?;
+    each(conn, &mut found, session::SELECT, |row| session::read(row).map(|_| ()))?;
     let sql = "SELECT id, at, verb, actor, reason, operation_id, epoch, before, after, outcome_kind, status, bytes, crc \
                FROM audit";
     each(conn, &mut found, sql, |row| audit::read(row).map(|_| ()))?;

@@ -1,6 +1,7 @@
 //! What a memory store keeps, and how the rules are applied to it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::HashMap;
@@ -10,7 +11,7 @@ use hapax_core::journal::{self, Append, Event, Head, Stream};
 use hapax_core::lane::{Lane, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
-    Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Now, OperationId,
+    Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Lease, Now, OperationId,
     Outcome, Page, Record, SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
 };
 
@@ -26,10 +27,12 @@ struct Entry {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Life {
+pub(super) struct Life {
     sign: Sign,
     /// Renews itself as long as it has not ended.
     beating: bool,
+    /// How long one renewal lasts, of a lease that is not a process's own.
+    lease: Option<Duration>,
 }
 
 /// Whether a command changed the claim: only then is anybody woken.
@@ -45,6 +48,7 @@ pub(super) struct World {
     serials: u64,
     epochs: u64,
     sessions: HashMap<SessionId, Life>,
+    latest_session: u64,
     events: Vec<AuditEvent>,
     /// Where in `events` the outcomes of an operation are kept.
     set_aside: HashMap<OperationId, Vec<usize>>,
@@ -55,10 +59,53 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn start_session(&mut self, now: Timestamp, options: &Options) -> SessionId {
-        let id = SessionId(self.sessions.len() as u64 + 1);
         let sign = Sign { last: now, until: now.after(options.term) };
-        self.sessions.insert(id, Life { sign, beating: options.heartbeat });
+        self.add_session(Life { sign, beating: options.heartbeat, lease: None })
+    }
+
+    fn add_session(&mut self, life: Life) -> SessionId {
+        self.latest_session += 1;
+        let id = SessionId(self.latest_session);
+        self.sessions.insert(id, life);
         id
+    }
+
+    pub(super) fn open_lease(&mut self, term: Duration, now: Timestamp) -> Result<Lease, Error> {
+        self.sessions
+            .retain(|_, life| life.lease.is_none() || now < life.sign.until.after(limits::LEASE_KEPT));
+        if self.sessions.values().filter(|life| life.lease.is_some()).count() >= limits::LEASES {
+            return Err(Error::unavailable("too many leases are open"));
+        }
+        let until = now.after(term);
+        let life = Life { sign: Sign { last: now, until }, beating: false, lease: Some(term) };
+        Ok(Lease { id: self.add_session(life), until })
+    }
+
+    /// A lease that is not over.
+    pub(super) fn lease(&mut self, id: SessionId, now: Timestamp) -> Option<&mut Life> {
+        self.sessions.get_mut(&id).filter(|life| life.lease.is_some() && now < life.sign.until)
+    }
+
+    pub(super) fn renew_lease(&mut self, id: SessionId, now: Timestamp) -> Option<Lease> {
+        let life = self.lease(id, now)?;
+        let until = now.after(life.lease?);
+        life.sign = Sign { last: now, until };
+        Some(Lease { id, until })
+    }
+
+    /// Renews the lease that a claim hangs on, if it is one, for the holder of this epoch.
+    pub(super) fn renew_lease_of(&mut self, claim: &ClaimId, epoch: Epoch, now: Timestamp) {
+        if let Some(session) =
+            self.claim(claim).filter(|claim| claim.epoch == epoch).map(|claim| claim.session)
+        {
+            self.renew_lease(session, now);
+        }
+    }
+
+    pub(super) fn end_lease(&mut self, id: SessionId, now: Timestamp) {
+        if let Some(life) = self.lease(id, now) {
+            life.sign = Sign { last: now, until: now };
+        }
     }
 
     pub(super) fn renew_session(&mut self, id: SessionId, now: Timestamp, options: &Options) {
@@ -69,14 +116,14 @@ impl World {
 
     pub(super) fn end_session(&mut self, id: SessionId, now: Timestamp) {
         if let Some(life) = self.sessions.get_mut(&id) {
-            *life = Life { sign: Sign { last: now, until: now }, beating: false };
+            *life = Life { sign: Sign { last: now, until: now }, beating: false, lease: None };
         }
     }
 
     /// A session that renews itself is heard of whenever it is looked at.
     pub(super) fn sign(&self, id: SessionId, now: Timestamp) -> Sign {
         match self.sessions.get(&id) {
-            Some(Life { sign, beating: true }) => {
+            Some(Life { sign, beating: true, .. }) => {
                 let term = sign.until.since(sign.last);
                 Sign { last: now, until: now.after(term) }
             }

@@ -12,8 +12,8 @@ use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Ask, Cause, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Operated, Sign, Swept,
-    Timestamp, Verdict, step,
+    Answer, Ask, Cause, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Operated, SessionId,
+    Sign, Swept, Timestamp, Verdict, step,
 };
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -25,6 +25,7 @@ use super::confused;
 use super::desk::Resend;
 use super::failure::Failure;
 use super::journal;
+use super::leases;
 use super::link::Link;
 use super::row::{
     Letter, OutcomeColumns, StateColumns, Stored, Uuid, epoch, get, letter, pack_doubted, pack_fingerprint,
@@ -42,6 +43,8 @@ pub(super) struct Order {
     pub(super) identity: Option<Identity>,
     /// What is written to journals with it (L18).
     pub(super) events: Vec<Append>,
+    /// For a claim: the lease that it is asked for under, unless that is the process's own session.
+    pub(super) lease: Option<SessionId>,
 }
 
 /// An order with whoever waits for its answer.
@@ -55,7 +58,13 @@ impl Order {
     /// A claim that a batch could not decide.
     pub(super) fn claim(claiming: Claiming) -> Awaited<Verdict> {
         let Claiming { id, ask, identity, reply, .. } = claiming;
-        let order = Order { id, command: Command::Claim(ask), identity: Some(identity), events: Vec::new() };
+        let order = Order {
+            id,
+            command: Command::Claim(ask),
+            identity: Some(identity),
+            events: Vec::new(),
+            lease: None,
+        };
         Awaited { order, reply, pick: verdict }
     }
 
@@ -63,7 +72,7 @@ impl Order {
     pub(super) fn settle(shared: &Shared, settling: Settling) -> Awaited<Ending> {
         shared.recall(&settling.id, settling.epoch);
         let command = settling.command();
-        let order = Order { id: settling.id, command, identity: None, events: Vec::new() };
+        let order = Order { id: settling.id, command, identity: None, events: Vec::new(), lease: None };
         Awaited { order, reply: settling.reply, pick: ending }
     }
 }
@@ -110,13 +119,19 @@ pub(super) async fn carry_out(
     unsure: &AtomicBool,
 ) -> Result<Answer, Failure> {
     let shelf = number_shelf(shared, link, order).await?;
-    let command = present(shared, &order.command).await?;
+    let command = match order.lease {
+        Some(_) => Cow::Borrowed(&order.command),
+        None => present(shared, &order.command).await?,
+    };
     let command = command.as_ref();
     let locked = lock(shared, link, order).await?;
     let before = locked.stored.as_ref();
     if locked.busy {
         link.rollback().await?;
         return busy(order, before, &locked.now);
+    }
+    if let Some(lease) = order.lease {
+        leases::check(link, lease, locked.now.time, &shared.session).await?;
     }
     let claim = before.map(|stored| &stored.claim);
     let (change, answer) = step(claim, command, &locked.now);

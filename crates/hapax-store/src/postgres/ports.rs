@@ -217,7 +217,9 @@ impl Postgres {
         command: Command,
         events: Vec<Append>,
     ) -> Result<Answer, Error> {
-        self.shared.order(Resend::BeforeCommit, Order { id, command, identity: None, events }).await
+        self.shared
+            .order(Resend::BeforeCommit, Order { id, command, identity: None, events, lease: None })
+            .await
     }
 
     /// Makes sure that no memory table answers for a settled claim that is about to be changed: returns when

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hapax_core::{ClaimId, Epoch, Error, Now, Sign, Timestamp};
+use hapax_core::{Claim, ClaimId, Epoch, Error, Now, Sign, Timestamp};
 use tokio::sync::oneshot;
 
 use super::failure::Failure;
@@ -26,6 +26,11 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// The claim as it is stored.
+    pub(super) fn claim(&self) -> Option<&Claim> {
+        self.stored.as_ref().map(|stored| &stored.claim)
+    }
+
     /// The moment of the reading. It offers no epoch that could be used: whatever needs one is not decided by
     /// reading.
     pub(super) fn now(&self) -> Now {

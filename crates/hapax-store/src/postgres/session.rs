@@ -271,7 +271,7 @@ async fn beat_once(shared: &Shared, link: &mut Link, renew: bool) -> Result<bool
 /// Whether another session has its term running.
 pub(super) async fn is_one_of_several(shared: &Shared, link: &mut Link) -> Result<bool, Failure> {
     let own = shared.session.known().id.0.cast_signed();
-    let sql = "SELECT EXISTS (SELECT FROM hapax.sessions WHERE id <> $1 AND until > coalesce($2::bigint, hapax.clock()))";
+    let sql = "SELECT EXISTS (SELECT FROM hapax.sessions WHERE id <> $1 AND term IS NULL AND until > coalesce($2::bigint, hapax.clock()))";
     Ok(get(&link.query_one(sql, &[&own, &shared.session.given_time()]).await?, 0)?)
 }
 

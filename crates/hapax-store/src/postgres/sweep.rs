@@ -199,7 +199,7 @@ const DUE: &str = "\
     LIMIT $2";
 
 async fn visit(shared: &Arc<Shared>, id: ClaimId, seen: Epoch) -> Result<Swept, Error> {
-    let order = Order { id, command: Command::Sweep(seen), identity: None, events: Vec::new() };
+    let order = Order { id, command: Command::Sweep(seen), identity: None, events: Vec::new(), lease: None };
     match shared.order(Resend::Always, order).await? {
         Answer::Swept(swept) => Ok(swept),
         _ => Err(confused()),

@@ -9,9 +9,9 @@ use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
-    AttemptId, Claim, Counts, Decision, Filter, Inspect as _, Journal as _, Kind, Lanes as _, Ledger as _,
-    Operated, Outcome, Project, Registry as _, Report, Rerun, Retention, StateName, Tenant, Verdict, View,
-    Watch as _,
+    AttemptId, Claim, Counts, Decision, Ending, Filter, Inspect as _, Journal as _, Kind, Lanes as _,
+    Leases as _, Ledger as _, Operated, Outcome, Project, Registry as _, Report, Rerun, Retention, StateName,
+    Tenant, Verdict, View, Watch as _,
 };
 use hapax_store::conformance::{DAY, granted, ok, request};
 use hapax_store::embedded::Embedded;
@@ -119,6 +119,36 @@ async fn opening_for_writing_ends_the_session_of_a_process_that_was_killed() {
     clock.advance(Duration::from_secs(1));
     let next = Embedded::open(left.path(), frozen(&clock)).unwrap();
     assert!(matches!(next.claim(ask("held")).await.unwrap(), Verdict::InDoubt { .. }));
+}
+
+#[tokio::test]
+async fn a_lease_that_is_not_the_processs_own_goes_on_after_reopening_m1() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let minute = Duration::from_secs(60);
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    let (lease, lapsed) =
+        (store.open_lease(minute).await.unwrap().id, store.open_lease(minute / 2).await.unwrap().id);
+    let request = ask("held");
+    let id = request.identity.claim_id();
+    let Verdict::Granted(grant) = store.claim_under(lease, request).await.unwrap() else {
+        panic!("not granted")
+    };
+    let own = granted(&store, &ask("own")).await;
+    store.close().await.unwrap();
+    clock.advance(minute / 2);
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    assert!(matches!(store.peek(id).await.unwrap(), Some(View::Held { .. })));
+    let ended = store.peek(ask("own").identity.claim_id()).await.unwrap();
+    assert!(matches!(ended, Some(View::InDoubt { .. })), "{ended:?} {own:?}");
+    assert_eq!(store.renew_lease(lapsed).await.unwrap_err().kind(), Kind::LostLease);
+    store.renew_lease(lease).await.unwrap();
+    let next = store.open_lease(minute).await.unwrap().id;
+    assert!(next > lease && next > store.session().id, "no id is given out twice");
+    clock.advance(minute);
+    assert!(matches!(store.peek(id).await.unwrap(), Some(View::InDoubt { .. })));
+    let report = Report::Settle(Outcome::Succeeded("late".into()), Retention::Forever);
+    assert!(matches!(store.report(id, grant.epoch, report, vec![]).await.unwrap(), Ending::Settled(_)));
 }
 
 #[tokio::test]

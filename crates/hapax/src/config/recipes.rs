@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::registry::{DocumentId, Elsewhere, IdentityRecipe, may_change};
+use hapax_core::registry::{DocumentId, Elsewhere, IdentityRecipe, keep_recipe, may_change};
 use hapax_core::{Error, Filter, Inspect, Kind, Operation, RecipeId, Registry, Width};
 use hapax_gateway::settings::Level;
 use hapax_tower::Former;
@@ -83,7 +83,7 @@ struct Write {
 }
 
 /// Checks every operation against what the store remembers, and remembers what is new. Where one is refused, nothing is
-/// written. Operations that had other names get to know those that claims still rest on. Gives back what is worth telling.
+/// written. Every fingerprint recipe is kept by its id. Operations that had other names get to know those that claims still rest on. Gives back what is worth telling.
 pub async fn check_recipes<R: Registry, I: Inspect>(
     registry: &R,
     inspect: &I,
@@ -96,7 +96,12 @@ pub async fn check_recipes<R: Registry, I: Inspect>(
             // Another process has just written one of them: that is to be read before anything is decided.
             Err(error) if error.kind() == Kind::Conflict => {}
             Err(error) => return Err(error.into()),
-            Ok(()) => return Ok(look_back(registry, inspect, config).await?),
+            Ok(()) => {
+                for rule in config.settings.routes.iter().filter_map(|route| route.rule.as_ref()) {
+                    keep_recipe(registry, &rule.recipe).await?;
+                }
+                return Ok(look_back(registry, inspect, config).await?);
+            }
         }
     }
     Err(Error::unavailable("other processes keep changing what operations are identified by").into())

@@ -1,8 +1,9 @@
 //! What operations are identified by, held against what a store remembers (K6).
 
-use hapax_core::registry::{DocumentId, Elsewhere};
+use hapax_core::registry::{DocumentId, Elsewhere, RECIPE_KIND, recipe_of};
 use hapax_core::{
-    ClaimRequest, Fingerprint, Identity, Key, Ledger, Operation, Outcome, Registry, Scope, Source,
+    ClaimRequest, Fingerprint, Identity, Key, Kind, Ledger, Operation, Outcome, Recipe, Registry, Scope,
+    Source,
 };
 use hapax_store::Options;
 use hapax_store::memory::Memory;
@@ -126,6 +127,23 @@ async fn claims_that_no_route_could_find_any_more_are_told_and_so_is_a_name_that
         .unwrap()
         .join("\n");
     assert!(told.contains("hapax.toml:3:") && told.contains("knows no operation \"pey\""), "{told}");
+}
+
+#[tokio::test]
+async fn a_fingerprint_recipe_is_found_by_its_id_after_the_configuration_has_another_one_k6() {
+    let store = Memory::open(Options::default());
+    let config = |line| config("pay", line);
+    let first = config("fingerprint_headers = [\"X-Kind\"]");
+    let recipe = first.settings.routes[0].rule.as_ref().unwrap().recipe.clone();
+    assert_eq!(recipe_of(&store, recipe.id()).await.unwrap(), None);
+    for mut config in [first.clone(), first, config("")] {
+        check_recipes(&store, &store, Elsewhere::Nothing, &mut config).await.unwrap();
+        assert_eq!(recipe_of(&store, recipe.id()).await.unwrap().as_ref(), Some(&recipe));
+    }
+    let id = DocumentId::new(RECIPE_KIND, format!("{:016x}", recipe.id().0)).unwrap();
+    assert_eq!(store.get(&id).await.unwrap().unwrap().version, 1, "it is written once");
+    store.put(&id, 1, Recipe::raw().definition().into()).await.unwrap();
+    assert_eq!(recipe_of(&store, recipe.id()).await.unwrap_err().kind(), Kind::Corrupt);
 }
 
 #[tokio::test]

@@ -1,0 +1,119 @@
+//! Leases that are not a process's own: rows of `hapax.sessions` with a term, which any instance renews (M1).
+//!
+//! A claim under one of them is decided in the slow way: all claims of a batch are asked for by the process's own session.
+
+use std::time::Duration;
+
+use hapax_core::{
+    AttemptId, Claim, ClaimRequest, Command, Epoch, Error, Lease, Leases, SessionId, Sign, Timestamp, Verdict,
+};
+
+use super::Postgres;
+use tokio_postgres::Row;
+
+use super::change::{Order, verdict};
+use super::desk::Resend;
+use super::failure::Failure;
+use super::link::Link;
+use super::row::{Uuid, get, micros};
+use super::session::Standing;
+
+/// It has followed all invalidations there will ever be: it has no table.
+const OPEN: &str = "\
+    INSERT INTO hapax.sessions (token, opened_at, last, until, acked, table_until, term) \
+    SELECT $1, t.now, t.now, hapax.later(t.now, $3), 9223372036854775807, 0, $3 \
+    FROM (SELECT coalesce($2::bigint, hapax.clock()) AS now) t RETURNING id, until";
+
+const RENEW: &str = "\
+    UPDATE hapax.sessions s SET last = t.now, until = hapax.later(t.now, s.term) \
+    FROM (SELECT coalesce($2::bigint, hapax.clock()) AS now) t \
+    WHERE s.id = $1 AND s.term IS NOT NULL AND s.until > t.now RETURNING s.id, s.until";
+
+const END: &str = "\
+    UPDATE hapax.sessions s SET last = t.now, until = t.now \
+    FROM (SELECT coalesce($2::bigint, hapax.clock()) AS now) t \
+    WHERE s.id = $1 AND s.term IS NOT NULL AND s.until > t.now";
+
+const STANDING: &str = "SELECT last, until FROM hapax.sessions WHERE id = $1 AND term IS NOT NULL";
+
+impl Leases for Postgres {
+    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
+        Lease::check_term(term)?;
+        let shared = self.shared.clone();
+        // One that is opened twice because an answer was lost lapses by itself.
+        let open = async move |link: &mut Link| {
+            let token = Uuid::from(AttemptId::random());
+            let row = link.query_one(OPEN, &[&token, &shared.session.given_time(), &micros(term)]).await?;
+            read(&row)
+        };
+        self.shared.ask(Resend::Always, open).await
+    }
+
+    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
+        self.renewed(lease).await?.ok_or_else(Lease::over)
+    }
+
+    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        let end = async move |link: &mut Link| {
+            link.query(END, &[&lease.0.cast_signed(), &shared.session.given_time()]).await?;
+            Ok::<(), Failure>(())
+        };
+        self.shared.ask(Resend::Always, end).await
+    }
+
+    async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
+        let order = Order {
+            id: request.identity.claim_id(),
+            command: Command::Claim(request.ask(lease)),
+            identity: Some(request.identity),
+            events: Vec::new(),
+            lease: Some(lease),
+        };
+        verdict(self.shared.order(Resend::Always, order).await?)
+    }
+}
+
+impl Postgres {
+    /// Renews a lease; `None` where it is over, or a process's own session.
+    async fn renewed(&self, lease: SessionId) -> Result<Option<Lease>, Error> {
+        let shared = self.shared.clone();
+        let renew = async move |link: &mut Link| {
+            let row = link.query_opt(RENEW, &[&lease.0.cast_signed(), &shared.session.given_time()]).await?;
+            row.as_ref().map(read).transpose()
+        };
+        self.shared.ask(Resend::Always, renew).await
+    }
+
+    /// Renews the lease that a claim hangs on, if it is one, for the holder of this epoch. Whether it was renewed.
+    pub(super) async fn renew_lease_of(&self, claim: Option<&Claim>, epoch: Epoch) -> Result<bool, Error> {
+        let own = self.shared.session.known().id;
+        match claim {
+            Some(held) if held.epoch == epoch && held.session != own => {
+                Ok(self.renewed(held.session).await?.is_some())
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Refuses a lease that is over.
+pub(super) async fn check(
+    link: &mut Link,
+    lease: SessionId,
+    now: Timestamp,
+    standing: &Standing,
+) -> Result<(), Failure> {
+    let Some(row) = link.query_opt(STANDING, &[&lease.0.cast_signed()]).await? else {
+        return Err(Lease::over().into());
+    };
+    let time = |column| get(&row, column).map(Timestamp::from_micros);
+    let sign = standing.judge(now, Sign { last: time(0)?, until: time(1)? });
+    if now < sign.until { Ok(()) } else { Err(Lease::over().into()) }
+}
+
+/// Reads a row `id, until`.
+fn read(row: &Row) -> Result<Lease, Failure> {
+    let id: i64 = get(row, 0)?;
+    Ok(Lease { id: SessionId(id.cast_unsigned()), until: Timestamp::from_micros(get(row, 1)?) })
+}
