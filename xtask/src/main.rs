@@ -8,6 +8,7 @@
 mod bench;
 mod debian;
 mod deny;
+mod fuzz;
 mod postgres;
 mod process;
 mod test;
@@ -35,6 +36,7 @@ enum Command {
     Bench(bench::Args),
     Torture(torture::Args),
     Deny(deny::Args),
+    Fuzz(fuzz::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Torture(args) => torture::run(&args),
         Command::Deny(args) => deny::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
     });
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

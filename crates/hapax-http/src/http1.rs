@@ -4,20 +4,32 @@
 //! not in the grammar is refused, whichever side it comes from.
 
 pub(crate) mod fields;
-pub(crate) mod framing;
+pub mod framing;
+pub mod request;
+pub mod response;
 pub(crate) mod sending;
+#[cfg(test)]
+mod tests;
 
 use bytes::BytesMut;
 
 /// What came is no message, and why.
 #[derive(Debug)]
-pub(crate) struct Malformed(pub(crate) String);
+pub struct Malformed(pub(crate) String);
 
 impl Malformed {
     pub(crate) fn new(why: &str) -> Self {
         Malformed(why.to_owned())
     }
 }
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
 
 impl From<httparse::Error> for Malformed {
     fn from(error: httparse::Error) -> Self {

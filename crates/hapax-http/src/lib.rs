@@ -8,7 +8,7 @@
 
 mod clock;
 pub mod head;
-mod http1;
+pub mod http1;
 mod limits;
 pub mod listener;
 mod refusal;

@@ -8,14 +8,11 @@ mod answer;
 mod body;
 mod http1;
 mod pulse;
-mod request;
 mod serve;
 mod service;
 mod slots;
 mod stream;
 mod taken;
-#[cfg(test)]
-mod tests;
 
 use std::future::Future;
 use std::io;

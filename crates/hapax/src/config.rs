@@ -89,7 +89,13 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config,
             (format!("it cannot be read: {error}"), "name a readable configuration file".into());
         Mistakes::new(vec![Mistake { place, what, remedy }], &file)
     })?;
-    let table = tree::from_toml(&text, &file).map_err(|found| Mistakes::new(found, &file))?;
+    read(&text, path, env)
+}
+
+/// Checks the text of a configuration, as [`load`] does with what it read from this file.
+pub fn read(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Mistakes> {
+    let file = Arc::new(path.to_owned());
+    let table = tree::from_toml(text, &file).map_err(|found| Mistakes::new(found, &file))?;
     let reader = Reader::new(file.clone(), env);
     let config = read_config(&reader, &table, path);
     let (found, notices) = reader.finish();

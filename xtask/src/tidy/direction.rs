@@ -10,6 +10,8 @@ use super::tree::Tree;
 
 /// Who may use whom: "may use" is transitive, so only the next step down is written here.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("hapax-libfuzzer", &["hapax-fuzz"]),
+    ("hapax-fuzz", &["hapax"]),
     ("hapax", &["hapax-gateway", "hapax-agent", "hapax-store", "hapax-api", "hapax-client"]),
     ("hapax-gateway", &["hapax-tower", "hapax-http"]),
     ("hapax-tower", &["hapax-exec"]),

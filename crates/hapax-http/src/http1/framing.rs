@@ -13,7 +13,7 @@ use crate::limits;
 
 /// How the end of a body is known, and how much of it is still to come.
 #[derive(Debug)]
-pub(crate) enum Framing {
+pub enum Framing {
     /// After so many more bytes.
     Length(u64),
     /// By what the chunks say.
@@ -24,7 +24,7 @@ pub(crate) enum Framing {
 
 /// What comes next of a body.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub enum Step {
     /// Nothing before more has been read.
     More,
     /// A piece.
@@ -36,8 +36,13 @@ pub(crate) enum Step {
 }
 
 impl Framing {
+    /// A body in chunks, from its beginning.
+    pub fn chunked() -> Self {
+        Framing::Chunked(Chunked::default())
+    }
+
     /// The next step, taken from what has come.
-    pub(crate) fn next(&mut self, come: &mut BytesMut) -> Result<Step, Malformed> {
+    pub fn next(&mut self, come: &mut BytesMut) -> Result<Step, Malformed> {
         match self {
             Framing::Length(0) => Ok(Step::End),
             Framing::Chunked(chunked) => chunked.next(come),
@@ -48,7 +53,7 @@ impl Framing {
     }
 
     /// Whether nothing can follow any more.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         match self {
             Framing::Length(left) => *left == 0,
             Framing::Chunked(chunked) => chunked.at == At::End,
@@ -57,12 +62,12 @@ impl Framing {
     }
 
     /// Whether the end of the connection is the end of the body, and not a cut in it.
-    pub(crate) fn ends_with_connection(&self) -> bool {
+    pub fn ends_with_connection(&self) -> bool {
         matches!(self, Framing::Close)
     }
 
     /// How much is still to come.
-    pub(crate) fn size_hint(&self) -> SizeHint {
+    pub fn size_hint(&self) -> SizeHint {
         match self {
             Framing::Length(left) => SizeHint::with_exact(*left),
             _ => SizeHint::default(),
@@ -79,7 +84,7 @@ fn take(left: &mut u64, come: &mut BytesMut) -> Bytes {
 
 /// A body in chunks.
 #[derive(Debug, Default)]
-pub(crate) struct Chunked {
+pub struct Chunked {
     at: At,
     /// The size of the chunk as far as it is read, then what is left of the chunk.
     left: u64,

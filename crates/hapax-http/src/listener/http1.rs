@@ -1,8 +1,8 @@
 //! One connection of HTTP/1, request by request: head, handler, answer, and again.
 //!
 //! While a request runs the connection is listened to: for the rest of its body, for what a client sends ahead, and for the
-//! client's leaving, which ends the handler (H5). What is spoken is in parts that know nothing of sockets (`request`, `answer`,
-//! and `http1` beside this folder), so that a head is read once, by one reader (ADR 20).
+//! client's leaving, which ends the handler (H5). What is spoken is in parts that know nothing of sockets (`answer`, and
+//! `http1` beside this folder), so that a head is read once, by one reader (ADR 20).
 
 use std::future::poll_fn;
 use std::io;
@@ -19,10 +19,10 @@ use tokio::sync::oneshot;
 use super::answer::{self, GO_AHEAD, To};
 use super::body::{Flow, Incoming};
 use super::pulse::Pulse;
-use super::request::{Head, Reader};
 use super::stream::Stream;
 use super::{Handler, Peer, Site, Stop, service};
 use crate::http1::framing::Framing;
+use crate::http1::request::{Head, Reader};
 use crate::http1::sending::{BodyError, Left, Sending};
 use crate::limits;
 use crate::socket::poll_write_both;

@@ -13,12 +13,13 @@ use tokio::time::Instant;
 
 use super::body::Outgoing;
 use super::connection::Open;
-use super::head::{self, Reader};
+use super::head;
 use super::wire::{Raw, Wire};
 use super::{Failed, FailedKind, Reached};
 use crate::clock;
 use crate::http1::Malformed;
 use crate::http1::framing::{Framing, Step};
+use crate::http1::response::Reader;
 use crate::http1::sending::Sending;
 use crate::limits;
 

@@ -13,8 +13,9 @@ use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::body::Outgoing;
-use super::head::{self, Reader};
+use super::head;
 use crate::http1::framing::{Chunked, Framing, Step};
+use crate::http1::response::Reader;
 use crate::http1::sending::Sending;
 use crate::limits;
 

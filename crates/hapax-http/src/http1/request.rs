@@ -5,29 +5,30 @@ use std::mem::MaybeUninit;
 use bytes::BytesMut;
 use http::{Method, Request, Uri, Version};
 
-use crate::http1::fields::{Places, Said, Side};
-use crate::http1::framing::{Chunked, Framing};
-use crate::http1::{Malformed, ends};
+use super::fields::{Places, Said, Side};
+use super::framing::{Chunked, Framing};
+use super::{Malformed, ends};
 use crate::limits;
 use crate::refusal::Refusal;
 
 /// The head of a request.
 #[derive(Debug)]
-pub(super) struct Head {
+pub struct Head {
     /// Method, target, version and headers; without what frames the body.
-    pub(super) request: Request<()>,
-    pub(super) framing: Framing,
-    pub(super) said: Said,
+    pub request: Request<()>,
+    /// Where the body behind it ends.
+    pub framing: Framing,
+    pub(crate) said: Said,
 }
 
 impl Head {
     /// Whether the client means to go on with the connection.
-    pub(super) fn keeps(&self) -> bool {
+    pub fn keeps(&self) -> bool {
         self.said.keeps(self.is_old())
     }
 
     /// Whether it is HTTP/1.0.
-    pub(super) fn is_old(&self) -> bool {
+    pub fn is_old(&self) -> bool {
         self.request.version() == Version::HTTP_10
     }
 }
@@ -53,7 +54,7 @@ fn malformed(why: &'static str) -> Refusal {
 
 /// Reads heads, in as many pieces as they come.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub struct Reader {
     /// What was looked at before and is no whole head.
     seen: usize,
 }
@@ -61,7 +62,7 @@ pub(super) struct Reader {
 impl Reader {
     /// Takes a head off what has come, once it is there. After a refusal nothing more can be read of the connection.
     #[inline]
-    pub(super) fn read(&mut self, come: &mut BytesMut) -> Result<Option<Head>, Refusal> {
+    pub fn read(&mut self, come: &mut BytesMut) -> Result<Option<Head>, Refusal> {
         // A head that comes byte by byte is not read from its beginning with each of them.
         let worth_it = !come.is_empty() && (self.seen == 0 || ends(&come[self.seen.saturating_sub(3)..]));
         if worth_it && let Some(head) = parse(come)? {
@@ -138,8 +139,8 @@ mod tests {
             loop {
                 match framing.next(&mut come) {
                     Err(_) => return (targets, true),
-                    Ok(crate::http1::framing::Step::More) => break,
-                    Ok(crate::http1::framing::Step::End) => match reader.read(&mut come) {
+                    Ok(super::super::framing::Step::More) => break,
+                    Ok(super::super::framing::Step::End) => match reader.read(&mut come) {
                         Err(_) => return (targets, true),
                         Ok(None) => break,
                         Ok(Some(head)) => {

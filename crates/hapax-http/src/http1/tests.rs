@@ -11,8 +11,8 @@ use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::framing::Step;
 use super::request::Reader;
-use crate::http1::framing::Step;
 
 /// Method, target and body.
 type Asked = (String, String, Vec<u8>);

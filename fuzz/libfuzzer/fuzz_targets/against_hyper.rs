@@ -1,0 +1,4 @@
+//! Feeds `against_hyper` to libFuzzer. What it checks is in `fuzz/src`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| hapax_fuzz::against_hyper(data));

@@ -1,0 +1,4 @@
+//! Feeds `canonical_json` to libFuzzer. What it checks is in `fuzz/src`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| hapax_fuzz::canonical_json(data));

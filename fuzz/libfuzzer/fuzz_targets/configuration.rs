@@ -1,0 +1,4 @@
+//! Feeds `configuration` to libFuzzer. What it checks is in `fuzz/src`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| hapax_fuzz::configuration(data));
