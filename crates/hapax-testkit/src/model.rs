@@ -11,6 +11,7 @@
 
 mod actions;
 mod config;
+pub(crate) mod flaw;
 mod ledger;
 mod process;
 mod properties;
@@ -23,9 +24,11 @@ use std::sync::Arc;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 pub use actions::{Action, Decides};
-pub use config::{Config, Flaw, Switch, Switches, Work};
+pub use config::{Config, Switch, Switches, Work};
+pub use flaw::Flaw;
 pub use process::{End, Reply};
 pub use properties::{Broken, Rule, Sighting, Sightings};
+pub(crate) use properties::{WAIVERS_ARE_KEPT, is_replayed_refusal};
 pub use world::World;
 
 use ledger::Turn;
@@ -62,7 +65,7 @@ impl Model for Protocol {
         }
         always!(
             OneEffect OneOutcome AcknowledgedIsRecorded NothingInvented OneHolder EpochsIncrease ReleasedIsOver
-            TrueOutcomeIsKept ReturnedIsSeen SetAsideStays OneOperatorWins
+            TrueOutcomeIsKept ReturnedIsSeen SetAsideStays OneOperatorWins NoMeansNone YesMeansOne
         )
     }
 }

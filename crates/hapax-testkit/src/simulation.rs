@@ -3,16 +3,19 @@
 //! The [`model`](crate::model) tries everything in a small world. Here the world is larger and its time is
 //! real: latencies, heartbeats, terms, suspended processes, commands that arrive minutes late, operators who
 //! decide on an old picture. Nothing waits: a virtual clock jumps from event to event. Every transition is
-//! the product's own [`hapax_core::step`], and a history is checked as it grows (`history`).
+//! the product's own [`hapax_core::step`], every call is driven by the product's own [`hapax_core::turn`], and a history is
+//! checked as it grows (`history`).
 //!
-//! `network` is what lies between a process and the ledger, `task` is one caller's way through it, `faults` is what befalls
-//! processes, `rng` the dice.
+//! `network` is what lies between a process and the ledger, `task` is one caller's way through it, `work` is what is done in
+//! between, `faults` is what befalls processes, `rng` the dice.
 
 mod faults;
 mod history;
 mod network;
 mod rng;
 mod task;
+mod told;
+mod work;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -27,7 +30,8 @@ use history::History;
 pub use history::Violation;
 use network::Ledger;
 use rng::Rng;
-use task::{Process, Task, Upstream};
+use task::{Process, Task};
+use work::Upstream;
 
 /// The environment variable that names the one seed to run.
 pub const SEED: &str = "HAPAX_SEED";
@@ -97,6 +101,10 @@ struct Setting {
     late: u64,
     trouble: u64,
     operators: bool,
+    /// Whether callers do not wait for another holder.
+    rejects: bool,
+    /// How often a waiter may claim for itself.
+    retries: u8,
     flaw: Option<Flaw>,
 }
 
@@ -122,6 +130,8 @@ impl Setting {
             late: *rng.pick(&[0, 30, 150]),
             trouble: *rng.pick(&[0, 300, 900]),
             operators: rng.one_in(2),
+            rejects: rng.one_in(6),
+            retries: rng.below(2) as u8,
             flaw,
         }
     }
@@ -129,10 +139,6 @@ impl Setting {
     fn terms(&self) -> Terms {
         let rerun = if self.flaw == Some(Flaw::TakeoverWhenUnsafe) { Rerun::Safe } else { self.rerun };
         Terms { rerun, quiet: self.quiet, max_run: self.max_run, give_up: self.give_up, doubt: None }
-    }
-
-    fn is_remote(&self) -> bool {
-        self.give_up > Duration::ZERO
     }
 }
 
@@ -152,7 +158,7 @@ enum Event {
     /// A call takes effect.
     Effect { key: usize, epoch: u64, until: Timestamp },
     /// The work tells how it ended.
-    Ended { task: usize, life: u32, how: task::Ended },
+    Ended { task: usize, life: u32, how: work::Ended },
     /// A process renews its session.
     Heartbeat { process: usize, life: u32 },
     /// A renewal reaches the ledger.

@@ -2,7 +2,8 @@
 
 use hapax_core::{Answer, Command, Decision, Operated, StateName, Verb};
 
-use super::config::{Config, Flaw, Work};
+use super::config::{Config, Work};
+use super::flaw::Flaw;
 use super::ledger::{Turn, number};
 use super::process::{End, Reply, may_begin};
 use super::properties::{Rule, Sighting};

@@ -2,6 +2,8 @@
 
 use hapax_core::Rerun;
 
+use super::flaw::Flaw;
+
 /// Processes of the largest configuration.
 pub(super) const PROCESSES: usize = 3;
 
@@ -323,35 +325,4 @@ switches! {
     purge = Purge,
     /// Operators erase.
     erase = Erase,
-}
-
-/// What can be done wrong on purpose, by the processes or around the ledger, never in the product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
-    /// Every failure releases the key as if nothing had run.
-    ReleaseOnAnyError,
-    /// Look whether it was done, do it, record it afterwards.
-    BurnAfterSuccess,
-    /// Whoever holds a live session may write, whatever its epoch; whoever does not may not.
-    FenceByTime,
-    /// The caller is answered before the outcome is recorded.
-    AnswerBeforeStore,
-    /// A grant over a former one keeps its epoch.
-    ReuseEpoch,
-    /// A lapsed lease is taken over although running again is unsafe.
-    TakeoverWhenUnsafe,
-    /// Copies of settled outcomes answer for ever; nobody waits for them.
-    TableWithoutValidity,
-    /// A claim whose answer was lost is taken for granted.
-    GuessUnknownCommit,
-    /// A holder whose session lapsed and was revived begins without renewing its claim.
-    BeginOnRevivedSession,
-    /// Reopen leaves the epoch as it was.
-    ReopenKeepsEpoch,
-    /// Erase leaves the epoch as it was.
-    EraseKeepsEpoch,
-    /// Whoever lost its lease answers its caller with its own result.
-    AnswerOwnResult,
-    /// A caller of a held claim is answered with the empty place that is kept for its outcome.
-    AnswerPlaceholder,
 }

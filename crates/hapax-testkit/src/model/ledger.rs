@@ -13,7 +13,8 @@ use hapax_core::{
     Terms, Timestamp, Verb, Verdict, View, step,
 };
 
-use super::config::{Config, Flaw, Work};
+use super::config::{Config, Work};
+use super::flaw::Flaw;
 use super::properties::{Rule, Sighting, Sightings};
 use super::world::{Began, Stored, Tag, World, bit};
 

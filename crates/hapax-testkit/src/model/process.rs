@@ -3,7 +3,8 @@
 
 use hapax_core::{Answer, Command, Doubt, Ending, Kept, Ran, Report, Verdict, View};
 
-use super::config::{Config, Flaw, Work};
+use super::config::{Config, Work};
+use super::flaw::Flaw;
 use super::ledger::{Turn, epoch, number};
 use super::properties::{Rule, Sighting};
 use super::world::{Began, Copy, DAY, Message, Phase, Process, Tag, Told, World, bit, small};

@@ -6,13 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hapax_core::claim::SettledBy;
+use hapax_core::turn::Turn;
 use hapax_core::{
-    Answer, AttemptId, Claim, Command, Ending, Epoch, Kept, Operated, Outcome, Report, Rerun, State,
-    Timestamp, Verb, Verdict,
+    Answer, AttemptId, Claim, Command, Ending, Epoch, Executed, Kept, Operated, Outcome, Report, Rerun,
+    State, Timestamp, Verb, Verdict,
 };
 
 use super::Counts;
-use crate::model::Rule;
+pub(super) use super::told::Moment;
+use super::told::Told;
+use crate::model::{Rule, is_replayed_refusal};
 
 /// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +55,8 @@ struct KeyHistory {
     set_aside: Option<Outcome>,
     /// Epochs of settled claims that an operator has decided about.
     decided: BTreeSet<Epoch>,
+    /// What callers were told, by what the key has been through.
+    told: Told,
 }
 
 impl KeyHistory {
@@ -81,6 +86,33 @@ impl History {
         self.violation.get_or_insert(Violation { rule, how });
     }
 
+    /// What a key has been through by now.
+    pub(super) fn moment(&self, key: usize) -> Moment {
+        self.keys[key].told.now
+    }
+
+    /// Whether the rule on "no" makes an exception of this end, which is known: a refusal that is replayed.
+    pub(super) fn is_excepted(&self, turn: Turn) -> bool {
+        self.rerun == Rerun::Safe && is_replayed_refusal(turn)
+    }
+
+    /// A caller is told whether its work was executed. The ledger answered its call between these two moments.
+    pub(super) fn told(&mut self, key: usize, executed: Executed, first: Moment, last: Moment) {
+        let broken = match executed {
+            Executed::No => self.keys[key].told.no(last).then_some(Rule::NoMeansNone),
+            Executed::Yes => self.keys[key].told.yes(first, last).then_some(Rule::YesMeansOne),
+            Executed::Unknown => None,
+        };
+        self.count(match executed {
+            Executed::No => "told no",
+            Executed::Yes => "told yes",
+            Executed::Unknown => "told unknown",
+        });
+        if let Some(rule) = broken {
+            self.broken(rule, format!("key {key}, between {first:?} and {last:?}"));
+        }
+    }
+
     /// The life of a key's claim that goes on now.
     pub(super) fn life(&self, key: usize) -> usize {
         self.keys[key].life
@@ -99,11 +131,15 @@ impl History {
         let effects = story.effects.entry(life).or_default();
         *effects += 1;
         let (twice, over) = (*effects > 1, story.over.is_some_and(|over| epoch <= over));
+        let told_no = story.told.effect(epoch);
         if twice && self.rerun != Rerun::Safe {
             self.broken(Rule::OneEffect, format!("key {key}, life {life}, epoch {epoch}"));
         }
         if over {
             self.broken(Rule::ReleasedIsOver, format!("key {key}, epoch {epoch}"));
+        }
+        if told_no {
+            self.broken(Rule::NoMeansNone, format!("key {key}: an effect of {epoch} after it was told"));
         }
         if twice {
             self.count("effect again");
@@ -139,6 +175,7 @@ impl History {
         time: Timestamp,
     ) {
         self.begin_life(key, before, after, command, answer);
+        self.keys[key].told.decided(before, after, command, answer);
         self.one_wins(key, before, command, answer);
         self.number(key, before, after, command, answer);
         self.keep(key, before, command, answer);

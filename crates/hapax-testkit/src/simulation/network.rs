@@ -6,6 +6,7 @@ use std::time::Duration;
 use hapax_core::claim::view;
 use hapax_core::{Answer, Change, Claim, Command, Epoch, Now, SessionId, Sign, Timestamp, View, step};
 
+use super::history::Moment;
 use super::{Event, Simulation, secs};
 
 /// A session's term (L4).
@@ -32,6 +33,8 @@ pub(super) struct Message {
     pub(super) answer: Option<Answer>,
     /// The life of the claim in which it was decided.
     pub(super) claim_life: usize,
+    /// The moment at which it was.
+    pub(super) moment: Moment,
     pub(super) sent: Timestamp,
 }
 
@@ -96,7 +99,8 @@ impl Simulation {
         let message = self.messages.len();
         let (key, process) = (self.tasks[task].key, self.tasks[task].process);
         let life = self.processes[process].life;
-        self.messages.push(Message { task, life, key, command, answer: None, claim_life: 0, sent: self.now });
+        let (moment, sent) = (Moment::default(), self.now);
+        self.messages.push(Message { task, life, key, command, answer: None, claim_life: 0, moment, sent });
         self.tasks[task].waits_for = Some(message);
         if self.rng.permille(self.setting.late) {
             let wait = self.rng.millis(1_000, 400_000);
@@ -123,10 +127,10 @@ impl Simulation {
             }
         }
         let answer = self.apply(key, &command);
-        let claim_life = self.history.life(key);
+        let (claim_life, moment) = (self.history.life(key), self.history.moment(key));
         let message_state = &mut self.messages[message];
         message_state.answer = Some(answer);
-        message_state.claim_life = claim_life;
+        (message_state.claim_life, message_state.moment) = (claim_life, moment);
         if !self.rng.permille(self.setting.loss) {
             let wait = self.latency();
             self.after(wait, Event::Answer { task, life, message });
@@ -158,9 +162,8 @@ impl Simulation {
 
     /// The term counts from when the renewal was sent: the ledger's own count began later.
     pub(super) fn session_renewed(&mut self, process: usize, life: u32, sent: Timestamp) {
-        let now = self.now;
         if self.alive(process, life).is_some() {
-            self.processes[process].renewed(sent, now);
+            self.processes[process].renewed(sent);
         }
     }
 

@@ -1,13 +1,26 @@
-//! One caller's way: claim, begin, report, answer. As `once` has to go it.
+//! One caller's way: the async shell of `once`, without the async.
+//!
+//! What a call does next is [`Turn::command`]'s to say, and what it still owes is [`Debt`]'s. Here its commands go into the network,
+//! what comes back becomes events, and what its caller is told goes into the history. `work` is what is done in between.
 
+use hapax_core::advice::LastWord;
+use hapax_core::turn::{self, Deadline, Debt, Due, Event as Heard, Paid, Patience, Standing, Turn};
 use hapax_core::{
-    Answer, Ask, AttemptId, ClaimId, Command, Doubt, Ending, Epoch, Fingerprint, OperationId, Outcome, Ran,
-    RecipeId, Report, Rerun, SessionId, Timestamp, Verdict, View,
+    Answer, Ask, AttemptId, ClaimId, Command, Effect, Ending, Epoch, Executed, Fingerprint, OperationId,
+    Outcome, Ran, RecipeId, Report, Session, SessionId, Timestamp, Verdict, View,
 };
 
-use super::network::{TERM, epoch};
-use super::{Event, Simulation, millis};
+use super::history::Moment;
+use super::network::TERM;
+use super::{Event, Simulation};
+use crate::clock::START;
 use crate::model::Flaw;
+use crate::model::flaw::{Look, advance};
+
+/// Calls of one task at most.
+const CALLS: u32 = 4;
+/// How often a waiter looks.
+const LOOKS: u32 = 5;
 
 /// A process, as it sees itself.
 pub(super) struct Process {
@@ -17,48 +30,25 @@ pub(super) struct Process {
     pub(super) suspended_until: Timestamp,
     /// Until when its session certainly lives.
     sure_until: Timestamp,
-    /// How often it found that its session may have lapsed.
-    gaps: u32,
 }
 
 impl Process {
     pub(super) fn new(session: u64, now: Timestamp) -> Self {
-        Process {
-            life: 0,
-            up: true,
-            session,
-            suspended_until: Timestamp::ZERO,
-            sure_until: now.after(TERM),
-            gaps: 0,
-        }
+        Process { life: 0, up: true, session, suspended_until: Timestamp::ZERO, sure_until: now.after(TERM) }
     }
 
-    pub(super) fn renewed(&mut self, sent: Timestamp, now: Timestamp) {
-        if now >= self.sure_until {
-            self.gaps += 1;
-        }
+    pub(super) fn renewed(&mut self, sent: Timestamp) {
         self.sure_until = self.sure_until.max(sent.after(TERM));
     }
 
     pub(super) fn restarted(&mut self, session: u64, now: Timestamp) {
         *self = Process { life: self.life, ..Process::new(session, now) };
     }
-}
 
-/// What the work remembers of a key.
-#[derive(Clone, Default)]
-pub(super) struct Upstream {
-    done: Option<Outcome>,
-    refuses_below: Option<Epoch>,
-}
-
-/// How the work ended, as its caller sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Ended {
-    Succeeded,
-    Refused,
-    NotRun,
-    Unknown,
+    /// What it is sure of. A session that lapsed and was renewed since has time left as well: that is [`Deadline`]'s to know.
+    fn session(&self, now: Timestamp) -> Session {
+        Session { id: SessionId(self.session), term: TERM, left: self.sure_until.since(now) }
+    }
 }
 
 /// One caller.
@@ -66,27 +56,23 @@ pub(super) struct Task {
     pub(super) process: usize,
     pub(super) key: usize,
     pub(super) waits_for: Option<usize>,
-    phase: Phase,
+    /// The call that is under way.
+    pub(super) turn: Option<Turn>,
+    pub(super) epoch: Option<Epoch>,
+    deadline: Option<Deadline>,
+    /// What the ledger must still hear of a call that is over.
+    debt: Debt,
+    /// What is reported; the machine knows no bytes.
+    report: Option<Report>,
+    /// What the ledger keeps, and in which life of the claim.
+    kept: Option<(Outcome, usize)>,
+    /// The first and the last moment at which the ledger answered this call.
+    heard: Option<(Moment, Moment)>,
+    calls: u32,
     attempts: u32,
-    asked_at: Timestamp,
-    epoch: Option<Epoch>,
-    /// How often the process's session may have lapsed before the ledger last confirmed the claim.
-    gaps: u32,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Phase {
-    New,
-    Claiming,
-    Abandoning,
-    Waiting { looks: u32 },
-    Holding,
-    Asking,
-    Renewing,
-    Clearing,
-    Running,
-    Reporting(Report),
-    Done,
+    looks: u32,
+    renewed: bool,
+    done: bool,
 }
 
 impl Task {
@@ -95,24 +81,35 @@ impl Task {
             process,
             key,
             waits_for: None,
-            phase: Phase::New,
-            attempts: 0,
-            asked_at: Timestamp::ZERO,
+            turn: None,
             epoch: None,
-            gaps: 0,
+            deadline: None,
+            debt: Debt::Nothing,
+            report: None,
+            kept: None,
+            heard: None,
+            calls: 0,
+            attempts: 0,
+            looks: 0,
+            renewed: false,
+            done: false,
         }
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.phase == Phase::Done
+        self.done
     }
 
-    /// The process died; whoever had begun is gone.
+    /// The process died; whoever had begun is gone, with what it owed.
     pub(super) fn crash(&mut self) {
-        if self.phase != Phase::New {
-            self.phase = Phase::Done;
-            self.waits_for = None;
+        if self.turn.take().is_some() || self.debt != Debt::Nothing {
+            (self.debt, self.waits_for, self.done) = (Debt::Nothing, None, true);
         }
+    }
+
+    /// When a call that begins now must have reached the work.
+    pub(super) fn give_up_at(&self) -> Option<Timestamp> {
+        self.deadline.and_then(|deadline| deadline.give_up_at()).map(|at| START.after(at))
     }
 }
 
@@ -122,12 +119,29 @@ impl Simulation {
         Some(&self.processes[process]).filter(|process| process.up && process.life == life)
     }
 
-    fn go(&mut self, task: usize, phase: Phase) {
-        self.tasks[task].phase = phase;
+    pub(super) fn life_of(&self, task: usize) -> u32 {
+        self.processes[self.tasks[task].process].life
     }
 
-    fn life_of(&self, task: usize) -> u32 {
-        self.processes[self.tasks[task].process].life
+    pub(super) fn epoch_of(&self, task: usize) -> Epoch {
+        self.tasks[task].epoch.expect("a grant came before")
+    }
+
+    /// The process's clock, which counts suspend.
+    fn boot_time(&self) -> std::time::Duration {
+        self.now.since(START)
+    }
+
+    fn session_of(&self, task: usize) -> Session {
+        self.processes[self.tasks[task].process].session(self.now)
+    }
+
+    fn patience(&self) -> Patience {
+        Patience {
+            rejects: self.setting.rejects,
+            retries: self.setting.retries,
+            ..Patience::new(self.setting.rerun)
+        }
     }
 
     pub(super) fn start(&mut self, task: usize) {
@@ -135,10 +149,163 @@ impl Simulation {
             let wait = self.rng.millis(1_000, 20_000);
             return self.after(wait, Event::Start { task });
         }
-        self.tasks[task].attempts += 1;
-        self.tasks[task].asked_at = self.now;
-        self.go(task, Phase::Claiming);
-        self.send_claim(task);
+        let turn = Turn::new(self.patience());
+        let state = &mut self.tasks[task];
+        state.calls += 1;
+        state.attempts += 1;
+        (state.turn, state.epoch, state.report) = (Some(turn), None, None);
+        (state.kept, state.heard, state.renewed) = (None, None, false);
+        self.carry_out(task);
+    }
+
+    /// Something happened to the call that is under way.
+    pub(super) fn on(&mut self, task: usize, event: Heard) {
+        let Some(turn) = self.tasks[task].turn else { return };
+        let session = self.session_of(task);
+        let look = Look { lives: session.left >= TERM / 3, renewed: self.tasks[task].renewed };
+        let next = advance(self.setting.flaw, turn, event, look, self.patience());
+        self.tell(|_| format!("  task {task}: {event:?}, then {:?}", next.command()));
+        self.tasks[task].turn = Some(next);
+        self.rewrite(task, turn, next);
+        // Its caller may leave at any time, and is told what is known by then.
+        if let (Some(advice), Some((first, last))) = (next.advice(), self.tasks[task].heard) {
+            let excepted = self.history.is_excepted(next) && advice.executed == Executed::No;
+            let executed = if excepted { Executed::Unknown } else { advice.executed };
+            self.history.told(self.tasks[task].key, executed, first, last);
+        }
+        self.carry_out(task);
+    }
+
+    /// What a flaw makes of the bytes that belong to an event.
+    fn rewrite(&mut self, task: usize, before: Turn, after: Turn) {
+        let (key, own) = (self.tasks[task].key, self.tasks[task].report.clone());
+        let Some(Report::Settle(own, _)) = own else { return };
+        let life = self.history.life(key);
+        match (self.setting.flaw, before.command(), after.command()) {
+            (Some(Flaw::AnswerBeforeStore), turn::Command::Run, turn::Command::Report { .. }) => {
+                self.history.answered(key, &own, life);
+            }
+            (
+                Some(Flaw::AnswerOwnResult),
+                turn::Command::Report { .. },
+                turn::Command::End(LastWord::Kept(_)),
+            ) => {
+                self.tasks[task].kept = Some((own, life));
+            }
+            _ => {}
+        }
+    }
+
+    /// Does what the machine says.
+    fn carry_out(&mut self, task: usize) {
+        let Some(turn) = self.tasks[task].turn else { return };
+        match turn.command() {
+            turn::Command::Claim => {
+                let terms = self.setting.terms();
+                let deadline = Deadline::new(self.boot_time(), &self.session_of(task), &terms);
+                (self.tasks[task].deadline, self.tasks[task].looks) = (Some(deadline), 0);
+                self.send_claim(task);
+            }
+            turn::Command::Wait | turn::Command::Pause => self.go_on_after(task, 250, 8_000),
+            // Getting ready takes its time; so does whatever comes between an answer and the first byte.
+            turn::Command::Reconcile | turn::Command::Check => {
+                let to = if self.rng.one_in(4) { 40_000 } else { 2 };
+                self.go_on_after(task, 1, to);
+            }
+            turn::Command::Clear => self.send_report(task, Report::Cleared),
+            turn::Command::Renew => {
+                self.history.count("renewed first");
+                self.send_report(task, Report::Renew);
+            }
+            turn::Command::Run => self.begin_work(task),
+            turn::Command::Report { due, .. } => {
+                let report = match due {
+                    Due::Settle | Due::Doubt => self.tasks[task].report.clone().expect("it has ended"),
+                    Due::NotRun => Report::Release(Ran::No),
+                    Due::MayHaveRun => Report::Release(Ran::Perhaps),
+                };
+                self.tasks[task].report = Some(report.clone());
+                self.send_report(task, report);
+            }
+            turn::Command::Read => {
+                let event = self.look_at_ledger(task, true);
+                self.on(task, event);
+            }
+            turn::Command::End(last) => self.end(task, turn, last),
+            turn::Command::Rehash(_) => unreachable!("all of them hash alike"),
+        }
+    }
+
+    fn go_on_after(&mut self, task: usize, from: u64, to: u64) {
+        let (wait, life) = (self.rng.millis(from, to), self.life_of(task));
+        self.after(wait, Event::GoOn { task, life });
+    }
+
+    pub(super) fn go_on(&mut self, task: usize, life: u32) {
+        let Some(turn) = self.tasks[task].turn else { return };
+        if self.alive(self.tasks[task].process, life).is_none() {
+            return;
+        }
+        match turn.command() {
+            turn::Command::Wait => self.look_again(task),
+            turn::Command::Pause => {
+                let in_time = !self.rng.one_in(3);
+                self.on(task, Heard::Rested(in_time));
+            }
+            turn::Command::Reconcile => self.ask_work(task),
+            turn::Command::Check => self.check(task),
+            _ => {}
+        }
+    }
+
+    /// Looks at clock and session (L4). What follows, follows at once.
+    fn check(&mut self, task: usize) {
+        let (now, session) = (self.boot_time(), self.session_of(task));
+        let deadline = self.tasks[task].deadline.expect("the claim was sent");
+        let standing = deadline.standing(now, &session);
+        if matches!(standing, Standing::TooLate(_)) {
+            self.history.count("gave up before it began");
+        }
+        self.on(task, Heard::Standing(standing));
+    }
+
+    /// A waiter never becomes an attempt (L9), unless it may claim for itself.
+    fn look_again(&mut self, task: usize) {
+        let first = self.tasks[task].looks == 0;
+        let event = self.look_at_ledger(task, !first);
+        if event == Heard::Held && self.tasks[task].looks < LOOKS {
+            self.tasks[task].looks += 1;
+            return self.go_on_after(task, 250, 8_000);
+        }
+        if matches!(event, Heard::Kept(_)) {
+            self.history.count("attached");
+        }
+        self.on(task, event);
+    }
+
+    /// What a reader sees; `held` says whether it saw another holder itself.
+    fn look_at_ledger(&mut self, task: usize, held: bool) -> Heard {
+        let key = self.tasks[task].key;
+        self.heard_at(task, self.history.moment(key));
+        match self.ledger.view(key, self.now) {
+            Some(View::Settled(kept)) => self.keep(task, kept.outcome, self.history.life(key)),
+            Some(View::Held { .. }) => Heard::Held,
+            Some(View::InDoubt { .. }) => Heard::InDoubt,
+            Some(View::Released { .. }) if held => Heard::GivenBack,
+            Some(View::Released { .. }) => Heard::Silent,
+            None => Heard::Gone,
+        }
+    }
+
+    fn keep(&mut self, task: usize, outcome: Outcome, life: usize) -> Heard {
+        let effect = effect_of(&outcome);
+        self.tasks[task].kept = Some((outcome, life));
+        Heard::Kept(effect)
+    }
+
+    fn heard_at(&mut self, task: usize, moment: Moment) {
+        let first = self.tasks[task].heard.map_or(moment, |(first, _)| first);
+        self.tasks[task].heard = Some((first, moment));
     }
 
     fn send_claim(&mut self, task: usize) {
@@ -163,28 +330,40 @@ impl Simulation {
         }
     }
 
-    fn report(&mut self, task: usize, report: Report) {
+    fn send_report(&mut self, task: usize, report: Report) {
         let epoch = self.epoch_of(task);
         self.send(task, Command::Hold(epoch, report));
     }
 
-    fn epoch_of(&self, task: usize) -> Epoch {
-        self.tasks[task].epoch.expect("a grant came before")
-    }
-
-    /// No answer: the same command again, or the caller gives up before anything was begun (L13).
+    /// No answer: the same command again, or the call gives up.
     pub(super) fn time_out(&mut self, task: usize, life: u32, message: usize) {
         let waits = self.tasks[task].waits_for == Some(message);
         if !waits || self.alive(self.tasks[task].process, life).is_none() {
             return;
         }
-        if self.tasks[task].phase == Phase::Claiming && self.rng.one_in(4) {
-            self.history.count("abandoned");
-            self.go(task, Phase::Abandoning);
+        if let Some(turn) = self.tasks[task].turn
+            && self.rng.one_in(4)
+        {
+            return self.give_up(task, turn);
         }
         self.history.count("sent again");
         let command = self.messages[message].command.clone();
         self.send(task, command);
+    }
+
+    /// The call ends without an answer, or its caller leaves it alone. What it owes is paid (L13).
+    fn give_up(&mut self, task: usize, turn: Turn) {
+        self.tasks[task].waits_for = None;
+        let command = turn.command();
+        if command == turn::Command::Claim {
+            self.history.count("abandoned");
+        }
+        if self.rng.one_in(2) {
+            self.history.count("dropped");
+            return self.owe(task, turn.debt());
+        }
+        let spooled = matches!(command, turn::Command::Report { due: Due::Settle, .. }) && self.rng.one_in(2);
+        self.on(task, Heard::Unheard(if spooled { LastWord::Spooled } else { LastWord::Away }));
     }
 
     pub(super) fn hear(&mut self, task: usize, life: u32, message: usize) {
@@ -194,254 +373,135 @@ impl Simulation {
         }
         self.tasks[task].waits_for = None;
         let state = &self.messages[message];
-        let (sent, claim_life) = (state.sent, state.claim_life);
-        match state.answer.clone() {
-            Some(Answer::Verdict(verdict)) => self.hear_verdict(task, verdict, sent, claim_life),
-            Some(Answer::Ending(ending)) => self.hear_ending(task, ending, sent, claim_life),
-            other => unreachable!("a task was answered with {other:?}"),
+        let (sent, claim_life, moment) = (state.sent, state.claim_life, state.moment);
+        let answer = state.answer.clone();
+        self.heard_at(task, moment);
+        if self.tasks[task].turn.is_none() {
+            return self.hear_of_debt(task, answer);
         }
+        let event = match answer {
+            Some(Answer::Verdict(verdict)) => self.verdict(task, verdict, claim_life),
+            Some(Answer::Ending(ending)) => self.ending(task, ending, sent, claim_life),
+            other => unreachable!("a task was answered with {other:?}"),
+        };
+        self.on(task, event);
     }
 
-    fn hear_verdict(&mut self, task: usize, verdict: Verdict, sent: Timestamp, claim_life: usize) {
-        let abandoning = self.tasks[task].phase == Phase::Abandoning;
+    fn verdict(&mut self, task: usize, verdict: Verdict, claim_life: usize) -> Heard {
         match verdict {
             Verdict::Granted(grant) => {
                 self.tasks[task].epoch = Some(grant.epoch);
-                if abandoning {
-                    return self.conclude(task, Report::Release(Ran::No));
-                }
-                self.confirm(task, sent);
-                self.go(task, if grant.must_ask { Phase::Asking } else { Phase::Holding });
-                // Getting ready takes its time.
-                let wait = if self.rng.one_in(4) { self.rng.millis(10, 40_000) } else { millis(1) };
-                let life = self.life_of(task);
-                self.after(wait, Event::GoOn { task, life });
+                Heard::Granted { may_have_run: grant.earlier_may_have_run, must_ask: grant.must_ask }
             }
-            _ if abandoning => self.go(task, Phase::Done),
-            Verdict::Replay(kept) => self.answer(task, &kept.outcome, claim_life),
-            Verdict::Held { .. } => self.wait(task, 0),
-            Verdict::InDoubt { .. } | Verdict::Mismatch { .. } => self.retry(task),
-            Verdict::Spent => self.retry(task),
+            Verdict::Replay(kept) => self.keep(task, kept.outcome, claim_life),
+            Verdict::Held { .. } => Heard::Held,
+            Verdict::InDoubt { .. } => Heard::InDoubt,
+            Verdict::Mismatch { .. } => Heard::Differs,
+            Verdict::Spent => {
+                self.tasks[task].attempts += 1;
+                Heard::Spent
+            }
         }
     }
 
-    /// The ledger confirmed the claim at some time after this was sent.
-    fn confirm(&mut self, task: usize, sent: Timestamp) {
-        let process = &self.processes[self.tasks[task].process];
-        // If the session may have lapsed by the time it was sent, nothing is sure.
-        let sure = sent < process.sure_until;
-        self.tasks[task].gaps = if sure { process.gaps } else { process.gaps.wrapping_sub(1) };
+    fn ending(&mut self, task: usize, ending: Ending, sent: Timestamp, claim_life: usize) -> Heard {
+        match ending {
+            Ending::Renewed { .. } => {
+                self.confirmed(task, sent);
+                Heard::Renewed
+            }
+            Ending::Settled(kept) | Ending::AlreadySettled(kept) => self.keep(task, kept.outcome, claim_life),
+            Ending::Released => Heard::Released,
+            Ending::InDoubt => Heard::InDoubt,
+            Ending::LostLease => {
+                if self.setting.flaw == Some(Flaw::RenewAfterLoss) {
+                    self.confirmed(task, sent);
+                }
+                Heard::LostLease
+            }
+        }
     }
 
+    /// The ledger confirmed the lease at some time after this was sent. A renewal has renewed the session as well.
+    fn confirmed(&mut self, task: usize, sent: Timestamp) {
+        let renews = self.tasks[task].turn.is_some_and(|turn| turn.command() == turn::Command::Renew);
+        let process = &mut self.processes[self.tasks[task].process];
+        if renews {
+            process.renewed(sent);
+        }
+        let session = process.session(sent);
+        if let Some(deadline) = &mut self.tasks[task].deadline {
+            deadline.confirmed(sent.since(START), &session);
+        }
+        self.tasks[task].renewed |= renews;
+    }
+
+    /// The call is over. An outcome is its caller's answer.
+    fn end(&mut self, task: usize, turn: Turn, last: LastWord) {
+        if let (LastWord::Kept(_), Some((outcome, life))) = (last, self.tasks[task].kept.take()) {
+            self.history.answered(self.tasks[task].key, &outcome, life);
+            self.tasks[task].calls = CALLS;
+        }
+        self.owe(task, turn.debt());
+    }
+
+    fn owe(&mut self, task: usize, debt: Debt) {
+        self.tasks[task].turn = None;
+        self.tasks[task].debt = debt;
+        self.pay(task);
+    }
+
+    /// Tells the ledger what is owed, until there is nothing left.
+    fn pay(&mut self, task: usize) {
+        match self.tasks[task].debt {
+            Debt::Nothing => self.retry(task),
+            Debt::Abandon => self.send_claim(task),
+            Debt::NotRun => self.send_report(task, Report::Release(Ran::No)),
+            Debt::MayHaveRun => self.send_report(task, Report::Release(Ran::Perhaps)),
+            Debt::Pending => {
+                let report = self.tasks[task].report.clone().expect("it was under way");
+                self.send_report(task, report);
+            }
+        }
+    }
+
+    fn hear_of_debt(&mut self, task: usize, answer: Option<Answer>) {
+        let paid = match answer {
+            Some(Answer::Verdict(Verdict::Granted(grant))) => {
+                self.tasks[task].epoch = Some(grant.epoch);
+                Paid::Granted
+            }
+            _ => Paid::Heard,
+        };
+        self.tasks[task].debt = self.tasks[task].debt.on(paid);
+        self.pay(task);
+    }
+
+    /// Whoever was not answered comes again, some time later.
     fn retry(&mut self, task: usize) {
-        if self.tasks[task].attempts >= 4 {
-            return self.go(task, Phase::Done);
+        if self.tasks[task].calls >= CALLS {
+            self.tasks[task].done = true;
+            return;
         }
-        self.go(task, Phase::New);
         let wait = self.rng.millis(500, 60_000);
         self.after(wait, Event::Start { task });
     }
 
-    fn wait(&mut self, task: usize, looks: u32) {
-        self.go(task, Phase::Waiting { looks });
-        let wait = self.rng.millis(250, 8_000);
-        let life = self.life_of(task);
-        self.after(wait, Event::GoOn { task, life });
+    /// It is known how it ended, and what is to be reported of it.
+    pub(super) fn ended(&mut self, task: usize, event: Heard, report: Option<Report>) {
+        self.tasks[task].report = report;
+        self.on(task, event);
     }
 
-    pub(super) fn go_on(&mut self, task: usize, life: u32) {
-        if self.alive(self.tasks[task].process, life).is_none() {
-            return;
-        }
-        match self.tasks[task].phase.clone() {
-            Phase::Waiting { looks } => self.look_again(task, looks),
-            Phase::Holding => self.begin_work(task),
-            Phase::Asking => self.ask_work(task),
-            _ => {}
-        }
-    }
-
-    /// A waiter never becomes an attempt (L9).
-    fn look_again(&mut self, task: usize, looks: u32) {
-        let key = self.tasks[task].key;
-        match self.ledger.view(key, self.now) {
-            Some(View::Settled(kept)) => {
-                self.history.count("attached");
-                self.answer(task, &kept.outcome, self.history.life(key));
-            }
-            Some(View::Held { .. }) if looks < 5 => self.wait(task, looks + 1),
-            _ => self.retry(task),
-        }
-    }
-
-    /// Begins, if nothing can have happened to the claim since the ledger confirmed it (L4).
-    fn begin_work(&mut self, task: usize) {
-        let state = &self.tasks[task];
-        let process = &self.processes[state.process];
-        let in_time = !self.setting.is_remote() || self.now < state.asked_at.after(self.setting.give_up);
-        if !in_time {
-            self.history.count("gave up before it began");
-            return self.conclude(task, Report::Release(Ran::No));
-        }
-        let ignores_gaps = self.setting.flaw == Some(Flaw::BeginOnRevivedSession);
-        let no_gap = state.gaps == process.gaps || ignores_gaps;
-        if !no_gap || self.now.after(TERM / 3) > process.sure_until {
-            self.history.count("renewed first");
-            self.go(task, Phase::Renewing);
-            return self.report(task, Report::Renew);
-        }
-        self.go(task, Phase::Running);
-        let how = *self.rng.pick(&[
-            Ended::Succeeded,
-            Ended::Succeeded,
-            Ended::Refused,
-            Ended::NotRun,
-            Ended::Unknown,
-        ]);
-        if self.setting.is_remote() { self.call(task, how) } else { self.run_here(task, how) }
-    }
-
-    /// Work in the process itself: its effect comes at once or never.
-    fn run_here(&mut self, task: usize, how: Ended) {
-        let (key, epoch) = (self.tasks[task].key, self.epoch_of(task));
-        if how == Ended::Succeeded || (how == Ended::Unknown && self.rng.one_in(2)) {
-            self.have_effect(key, epoch);
-        }
-        self.end_after(task, how, 1, 50_000);
-    }
-
-    /// Work elsewhere: the call may arrive at any time until the give-up, whatever its caller hears.
-    fn call(&mut self, task: usize, how: Ended) {
-        let (key, epoch) = (self.tasks[task].key, self.epoch_of(task));
-        let until = self.tasks[task].asked_at.after(self.setting.give_up);
-        let left = u64::try_from(until.since(self.now).as_millis()).unwrap_or(u64::MAX).max(1);
-        if matches!(how, Ended::Succeeded | Ended::Unknown) {
-            let travel = self.rng.below(left.min(20_000));
-            self.after(millis(travel), Event::Effect { key, epoch: epoch.counter(), until });
-            let hears = if how == Ended::Succeeded { travel + 1 } else { self.rng.below(left) };
-            return self.end_after(task, how, hears, hears + 1);
-        }
-        self.end_after(task, how, 1, left.max(2));
-    }
-
-    fn end_after(&mut self, task: usize, how: Ended, from: u64, to: u64) {
-        let (wait, life) = (self.rng.millis(from, to), self.life_of(task));
-        self.after(wait, Event::Ended { task, life, how });
-    }
-
-    pub(super) fn effect(&mut self, key: usize, counter: u64, until: Timestamp) {
-        if self.now < until {
-            self.have_effect(key, epoch(counter));
-        }
-    }
-
-    fn have_effect(&mut self, key: usize, epoch: Epoch) {
-        if self.upstream[key].refuses_below.is_some_and(|below| epoch < below) {
-            return self.history.count("refused by the work");
-        }
-        let outcome = success(epoch);
-        self.history.effect(key, epoch);
-        self.history.brought(key, outcome.clone());
-        self.upstream[key].done.get_or_insert(outcome);
-    }
-
-    pub(super) fn work_ended(&mut self, task: usize, life: u32, how: Ended) {
-        let running = self.tasks[task].phase == Phase::Running;
-        if !running || self.alive(self.tasks[task].process, life).is_none() {
-            return;
-        }
-        let (key, epoch) = (self.tasks[task].key, self.epoch_of(task));
-        let release_all = self.setting.flaw == Some(Flaw::ReleaseOnAnyError);
-        // A call that the work refused because somebody asked did not run.
-        let refused = self.upstream[key].refuses_below.is_some_and(|below| epoch < below);
-        let report = match how {
-            _ if refused => Report::Release(Ran::Perhaps),
-            Ended::Succeeded => settle(success(epoch), self.setting.retention),
-            Ended::Refused => {
-                let outcome = Outcome::Refused(epoch.to_string().into());
-                self.history.brought(key, outcome.clone());
-                settle(outcome, self.setting.retention)
-            }
-            Ended::NotRun => Report::Release(Ran::No),
-            Ended::Unknown if release_all => Report::Release(Ran::No),
-            Ended::Unknown => Report::Release(Ran::Perhaps),
-        };
-        self.conclude(task, report);
-    }
-
-    fn conclude(&mut self, task: usize, report: Report) {
-        self.go(task, Phase::Reporting(report.clone()));
-        self.report(task, report);
-    }
-
-    /// Asks the work whether an earlier attempt ran; it says the truth (L6).
-    fn ask_work(&mut self, task: usize) {
-        let (key, epoch) = (self.tasks[task].key, self.epoch_of(task));
-        debug_assert_eq!(self.setting.rerun, Rerun::Ask, "nobody else must ask");
-        match (&self.upstream[key].done, self.rng.below(3)) {
-            (_, 0) => {
-                self.history.count("asked: unknown");
-                self.conclude(task, Report::Doubt(Doubt::Stated));
-            }
-            (Some(done), _) => {
-                let report = settle(done.clone(), self.setting.retention);
-                self.history.count("asked: yes");
-                self.conclude(task, report);
-            }
-            (None, _) => {
-                self.history.count("asked: no");
-                let below = &mut self.upstream[key].refuses_below;
-                *below = (*below).max(Some(epoch));
-                self.go(task, Phase::Clearing);
-                self.report(task, Report::Cleared);
-            }
-        }
-    }
-
-    fn hear_ending(&mut self, task: usize, ending: Ending, sent: Timestamp, claim_life: usize) {
-        let phase = self.tasks[task].phase.clone();
-        match (phase, ending) {
-            (Phase::Renewing | Phase::Clearing, Ending::Renewed { .. }) => {
-                let process = self.tasks[task].process;
-                self.processes[process].renewed(sent, self.now);
-                self.confirm(task, sent);
-                self.go(task, Phase::Holding);
-                self.begin_work(task);
-            }
-            (Phase::Renewing | Phase::Clearing, _) => self.conclude(task, Report::Release(Ran::No)),
-            (Phase::Reporting(Report::Settle(own, _)), Ending::LostLease | Ending::AlreadySettled(_))
-                if self.setting.flaw == Some(Flaw::AnswerOwnResult) =>
-            {
-                self.answer(task, &own, claim_life);
-            }
-            (_, Ending::Settled(kept) | Ending::AlreadySettled(kept)) => {
-                self.answer(task, &kept.outcome, claim_life);
-            }
-            (_, Ending::LostLease) => self.read_ledger(task),
-            _ => self.retry(task),
-        }
-    }
-
-    /// Whoever lost its lease answers from the ledger (L5).
-    fn read_ledger(&mut self, task: usize) {
-        let key = self.tasks[task].key;
-        match self.ledger.view(key, self.now) {
-            Some(View::Settled(kept)) => self.answer(task, &kept.outcome, self.history.life(key)),
-            _ => self.retry(task),
-        }
-    }
-
-    fn answer(&mut self, task: usize, outcome: &Outcome, claim_life: usize) {
-        self.history.answered(self.tasks[task].key, outcome, claim_life);
-        self.go(task, Phase::Done);
+    pub(super) fn is_running(&self, task: usize) -> bool {
+        self.tasks[task].turn.is_some_and(|turn| turn.command() == turn::Command::Run)
     }
 }
 
-/// The outcome of the run under this epoch.
-fn success(epoch: Epoch) -> Outcome {
-    Outcome::Succeeded(epoch.to_string().into())
-}
-
-fn settle(outcome: Outcome, retention: hapax_core::Retention) -> Report {
-    Report::Settle(outcome, retention)
+/// What an outcome tells of the work: here a refusal has done nothing.
+pub(super) fn effect_of(outcome: &Outcome) -> Effect {
+    match outcome {
+        Outcome::Refused(_) => Effect::Nothing,
+        other => Effect::of(other),
+    }
 }

@@ -6,6 +6,9 @@ use hapax_testkit::simulation::{Counts, SEED, SEEDS, run};
 /// How many seeds are run unless the environment says otherwise.
 const DEFAULT_SEEDS: u64 = 20_000;
 
+/// How many seeds a planted flaw may take: some need a lapse, a takeover and a refusal to meet.
+const FLAWED_SEEDS: u64 = 40_000;
+
 fn number_in(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
@@ -46,6 +49,7 @@ const EXPECTED: &[&str] = &[
     "attached",
     "contradicted an operator",
     "crash",
+    "dropped",
     "effect again",
     "erase",
     "gave up before it began",
@@ -73,6 +77,9 @@ const EXPECTED: &[&str] = &[
     "suspended",
     "swept",
     "takeover",
+    "told no",
+    "told unknown",
+    "told yes",
 ];
 
 #[test]
@@ -88,9 +95,16 @@ fn planted_flaws_are_found_and_repeat_by_their_seed() {
         (Flaw::ReleaseOnAnyError, Rule::OneEffect),
         (Flaw::TakeoverWhenUnsafe, Rule::OneEffect),
         (Flaw::AnswerOwnResult, Rule::OneOutcome),
+        (Flaw::AnswerBeforeStore, Rule::AcknowledgedIsRecorded),
+        (Flaw::AnswerPlaceholder, Rule::YesMeansOne),
+        (Flaw::BeginOnRevivedSession, Rule::NoMeansNone),
+        (Flaw::BeginAfterRenewal, Rule::NoMeansNone),
+        (Flaw::RenewAfterLoss, Rule::NoMeansNone),
+        (Flaw::UnknownSettleIsNo, Rule::NoMeansNone),
+        (Flaw::ForgetEarlierAttempt, Rule::NoMeansNone),
     ] {
         let breaks = |seed: &u64| run(*seed, Some(flaw)).is_err_and(|failure| failure.violation.rule == rule);
-        let seed = (0..DEFAULT_SEEDS).find(breaks).unwrap_or_else(|| panic!("{flaw:?} was not found"));
+        let seed = (0..FLAWED_SEEDS).find(breaks).unwrap_or_else(|| panic!("{flaw:?} was not found"));
         println!("{flaw:?} was found by seed {seed}");
         let failure = run(seed, Some(flaw)).unwrap_err();
         assert!(failure.to_string().contains(&format!("{SEED}={seed} cargo test")), "{failure}");
