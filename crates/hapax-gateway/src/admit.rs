@@ -1,4 +1,4 @@
-//! Step 4: is there room for this request (H12)?
+//! Is there room for this request (H12)?
 //!
 //! Bytes are counted while they are held, and no request is read beyond the bound: one that says how long it is has its room
 //! before any of it is read. The answer to work that was done cannot be refused any more: it is counted, may go beyond the
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hapax_core::{ClaimId, Identity, Tenant};
+use hapax_core::{ClaimId, Identity, Ledger, Tenant, View};
 use hapax_tower::Room;
 use hapax_tower::{Calls, Code, Problem};
 
@@ -183,7 +183,7 @@ struct Counting {
 impl Admitted {
     /// Counts what may become a new claim, once for all requests that may have it. Whether it does is known when its work
     /// begins: until then it has used up nothing.
-    pub(crate) fn count(&mut self, identity: &Identity, limits: &TenantLimits) -> Result<(), Problem> {
+    fn count(&mut self, identity: &Identity, limits: &TenantLimits) -> Result<(), Problem> {
         if *limits != TenantLimits::default() {
             let (tenant, claim) = (identity.scope().tenant(), identity.claim_id());
             self.admission.count(tenant, claim, limits)?;
@@ -191,6 +191,21 @@ impl Admitted {
             self.claim = Some(Counting { tenant, claim, begun: false, doubts: false, bounded });
         }
         Ok(())
+    }
+
+    /// Counts a claim, if it is a new one of its tenant's. Only new claims count against the limits: retries of an existing claim, and
+    /// requests that share a key with one in flight here, are answered from the ledger however many others there are.
+    pub(crate) async fn count_new(
+        &mut self,
+        identity: &Identity,
+        limits: &TenantLimits,
+        ledger: &impl Ledger,
+    ) -> Result<(), Problem> {
+        let Err(refused) = self.count(identity, limits) else { return Ok(()) };
+        match ledger.peek(identity.claim_id()).await {
+            Ok(Some(View::Held { .. } | View::Settled(_) | View::InDoubt { .. })) => Ok(()),
+            Ok(Some(View::Released { .. }) | None) | Err(_) => Err(refused),
+        }
     }
 
     /// Takes room for more of a request, if there is.

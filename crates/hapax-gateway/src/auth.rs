@@ -6,6 +6,7 @@
 //! only hapax may write from what is forwarded (A5) is the proxy's affair.
 
 pub mod api_key;
+pub(crate) mod caller;
 mod jwks;
 mod jwt;
 mod outside;

@@ -1,18 +1,37 @@
 //! What browsers of other origins may do (P7).
 
+use bytes::Bytes;
+use hapax_exec::How;
+use hapax_tower::{Answered, Body, Code, Event, Problem};
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-    ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, ORIGIN, VARY,
+    ACCESS_CONTROL_REQUEST_METHOD, ALLOW, HeaderMap, HeaderValue, ORIGIN, VARY,
 };
+use http::{Response, StatusCode};
 
 use crate::settings::Cors;
+use crate::stack::Answer;
 
 /// Request headers that every allowed origin may send.
 const ALLOWED: &str = "authorization, content-type, idempotency-key, prefer";
 /// Answer headers that scripts may read.
 const EXPOSED: &str = "idempotent-replayed, idempotency-body-not-kept, idempotency-expires, idempotency-key-derived, \
                        idempotency-key-ignored, location, retry-after, x-operation-id";
+
+/// The answer to `OPTIONS` on a path that takes these methods: what a browser asks before the request itself, or a caller that only
+/// wants to know.
+pub(crate) fn preflight(cors: Option<&Cors>, asked: &HeaderMap, methods: &str) -> Result<Answer, Problem> {
+    let allow = HeaderValue::try_from(methods)
+        .map_err(|error| Problem::new(Code::Internal).owing_to(error.to_string()))?;
+    let mut response = Response::new(Body::whole(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    if let Some(headers) = cors.and_then(|cors| cors.preflight(asked, methods)) {
+        *response.headers_mut() = headers;
+    }
+    response.headers_mut().insert(ALLOW, allow);
+    Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None, cause: None })
+}
 
 impl Cors {
     /// The origin of a request, if it is allowed.
@@ -25,7 +44,7 @@ impl Cors {
     }
 
     /// The answer to a preflight request, if this is one and its origin is allowed.
-    pub(crate) fn preflight(&self, asked: &HeaderMap, methods: &str) -> Option<HeaderMap> {
+    fn preflight(&self, asked: &HeaderMap, methods: &str) -> Option<HeaderMap> {
         asked.get(ACCESS_CONTROL_REQUEST_METHOD)?;
         self.allows(asked)?;
         let mut headers = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! Step 5, the first half: the body of a keyed request, read whole within its bounds.
+//! The body of a keyed request, read whole within its bounds.
 
 use std::pin::Pin;
 use std::task::Poll;

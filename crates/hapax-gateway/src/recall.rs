@@ -3,111 +3,45 @@
 //! By key, under the route it was sent to, or by operation id. Only its own caller gets it: absent, foreign and expired are
 //! the same answer, after the same number of reads.
 
-use std::net::IpAddr;
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hapax_core::{Identity, Ledger, Operation, OperationId, Registry, Scope, Source, Width};
+use hapax_core::{Identity, Ledger, OperationId, Registry, Source, Width};
 use hapax_exec::{Done, Reason};
 use hapax_tower::prefer::Prefer;
 use hapax_tower::protect::Used;
-use hapax_tower::{Code, Problem};
-use http::header::HeaderMap;
+use hapax_tower::{Claimant, Code, Problem};
 use http::request;
 
-use crate::auth::{AuthError, Principal, trusted};
+use crate::auth::AuthError;
+use crate::auth::caller::Caller;
+use crate::intake::Hop;
 use crate::limits;
-use crate::route::Target;
+use crate::record::Seen;
+use crate::route::{Recall, RecallBy};
 use crate::settings::{Level, Route};
-use crate::stack::{Answer, Plan, Seen, Shared};
+use crate::stack::{Answer, Plan, Shared};
 
-/// Who asks.
-pub(crate) enum Caller {
-    /// Somebody with credentials.
-    Known(Principal),
-    /// A peer that speaks for others, with the scope in the key (K3).
-    Edge {
-        /// Whether it is believed how far they reach.
-        says_level: bool,
-    },
-}
-
-impl Caller {
-    /// Step 3: who the caller is, from the head alone.
-    pub(crate) async fn identify<R: Registry>(
-        plan: &Plan<R>,
-        head: &request::Parts,
-        peer: IpAddr,
-        trusted: bool,
-    ) -> Result<Self, Problem> {
-        match plan.auth.authenticate(head, peer).await {
-            Ok(principal) => Ok(Caller::Known(principal)),
-            Err(AuthError::Missing) if trusted => Ok(Caller::Edge { says_level: plan.auth.believes_level() }),
-            Err(error) => Err(refused(&error)),
-        }
-    }
-
-    /// Whose a key is in which a trusted peer names the scope (K3). It says no more there than it could say in headers (A6, K4), and
-    /// nothing is shared wider than the route shares it (K8). Who shows credentials through that peer, or is named in headers beside
-    /// the key, speaks for itself alone: of what the key drops, that says who asks.
-    pub(crate) fn speaks_for(&self, told: Scope, width: Width, route: &Route) -> Result<Scope, Problem> {
-        let widest = route.rule.as_ref().map_or(Width::Subject, |rule| rule.width);
-        if width > widest {
-            let detail = "the key stands for more callers than those who share an answer on this route";
-            return Err(Problem::new(Code::Forbidden).detail(detail));
-        }
-        let asks = match self {
-            Caller::Known(principal) => principal.scope(route.level),
-            Caller::Edge { says_level } => trusted::scope_in_key(&told, route.level, *says_level),
-        };
-        let is_told = |scope: &Scope| scope.narrowed(width) == told.narrowed(width);
-        asks.filter(is_told).ok_or_else(|| Problem::new(Code::Forbidden))
-    }
-
-    /// The scope of this caller on a route of this level (A6).
-    pub(crate) fn scope(&self, level: Level) -> Result<Scope, Problem> {
-        match self {
-            Caller::Known(principal) => principal.scope(level).ok_or_else(|| Problem::new(Code::Forbidden)),
-            Caller::Edge { .. } => Err(Problem::from(&AuthError::Missing)),
-        }
-    }
-}
-
-/// Why a caller is not let in is nobody's fault, and anybody can bring it about; not so where nobody could say whether to.
-fn refused(error: &AuthError) -> Problem {
-    match error {
-        AuthError::Unavailable(cause) | AuthError::Unreachable(cause) => {
-            Problem::from(error).owing_to(cause.clone())
-        }
-        AuthError::Missing | AuthError::Invalid(_) => {
-            tracing::debug!(reason = error.detail().unwrap_or("no credentials"), "a caller was not let in");
-            Problem::from(error)
-        }
-    }
-}
-
-/// Answers a request for an outcome.
+/// Answers a request for an outcome. Its caller is authenticated first.
 pub(crate) async fn answer<L: Ledger, R: Registry>(
     shared: &Shared<L, R>,
     plan: &Plan<R>,
-    caller: &Caller,
-    target: Target,
-    headers: &HeaderMap,
+    recall: Recall,
+    head: &request::Parts,
+    hop: &Hop,
     seen: &mut Seen,
 ) -> Result<Answer, Problem> {
-    let (identities, operation, wait) = match target {
-        Target::RecallKey { routes, key, wait } => {
-            (by_key(shared, caller, &routes, &key, seen).await?, None, wait)
+    let caller = Caller::identify(&plan.auth, head, hop.peer, hop.trusted).await?;
+    let (identities, operation) = match &recall.by {
+        RecallBy::Key { routes, key } => (by_key(shared, &caller, routes, key, seen).await?, None),
+        RecallBy::Operation(id) => {
+            let (identity, id) = by_operation(shared, plan, &caller, id, seen).await?;
+            (vec![identity], Some(id))
         }
-        Target::RecallOperation { id, wait } => {
-            let (identity, id) = by_operation(shared, plan, caller, &id, seen).await?;
-            (vec![identity], Some(id), wait)
-        }
-        _ => return Err(Problem::new(Code::NotFound)),
     };
-    let bound = match wait {
-        true => Prefer::of(headers).wait.unwrap_or(limits::RECALL_WAIT).min(limits::RECALL_WAIT),
+    let bound = match recall.wait {
+        true => Prefer::of(&head.headers).wait.unwrap_or(limits::RECALL_WAIT).min(limits::RECALL_WAIT),
         false => Duration::ZERO,
     };
     match first_outcome(shared, identities, operation, bound).await? {
@@ -189,16 +123,15 @@ async fn by_key<L: Ledger, R: Registry>(
             }
         };
         seen.scope = Some(scope.clone());
-        let under = |width: Width, operation: &Operation| {
-            Identity::new(Source::Header, scope.clone(), width, operation.clone(), key.clone())
-        };
-        let mut found = under(rule.width, &rule.operation);
-        for former in rule.formerly.iter().map(|former| under(former.width, &former.operation)) {
-            if shared.protect.used(&former, rule.width).await.map_err(unsure)? == Used::Own {
-                found = former;
+        let claimant = Claimant { source: Source::Header, scope, width: Width::Subject, key: key.clone() };
+        let mut former = None;
+        for identity in claimant.under_former_names(rule) {
+            if shared.protect.used(&identity, rule.width).await.map_err(unsure)? == Used::Own {
+                former = Some(identity);
                 break;
             }
         }
+        let found = former.unwrap_or_else(|| claimant.under(&rule.operation, rule.width));
         identities.push(found);
     }
     match refused {

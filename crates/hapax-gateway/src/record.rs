@@ -1,23 +1,48 @@
-//! Step 8, the second half: one log line and the counters of a request (O1, O2).
+//! One log line and the counters of a request (O1, O2), and what is seen of it on its way there.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use hapax_core::{Ledger, Policy, Width};
+use hapax_core::{Key, Ledger, Policy, Scope, Width};
 use hapax_exec::How;
 use hapax_tower::{Cause, Code, Event};
-use http::Request;
+use http::{Method, Request};
 
 use crate::metrics::{COMPLETED, Counters};
 use crate::settings::Route;
-use crate::stack::{Answer, Place, Seen, Shared};
+use crate::stack::{Answer, Shared};
 
 /// The endpoint of what no route was found for.
 static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "_none".into());
 /// The endpoint of whoever asks for an outcome.
 static RECALL: LazyLock<Arc<str>> = LazyLock::new(|| "recall".into());
+
+/// Where a request goes.
+pub(crate) enum Place {
+    /// Nowhere, as far as is known.
+    Nowhere,
+    /// To an outcome that is kept.
+    Recall,
+    /// To a service.
+    Route(Arc<Route>),
+}
+
+/// What is known about a request so far, for the log line and the counters.
+pub(crate) struct Seen {
+    pub(crate) began: Instant,
+    pub(crate) method: Method,
+    pub(crate) place: Place,
+    pub(crate) scope: Option<Scope>,
+    /// The key that came; where what is asked is the key, none did (H9).
+    pub(crate) key: Option<Key>,
+    /// A key was sent where it has no effect, which the caller is told whatever the answer is (P1).
+    pub(crate) key_ignored: bool,
+    /// What is counted about it, once that has been looked up.
+    pub(crate) counters: Option<Arc<Counters>>,
+    pub(crate) peer: SocketAddr,
+}
 
 impl Seen {
     pub(crate) fn new<B>(request: &Request<B>, peer: SocketAddr) -> Self {
@@ -27,7 +52,7 @@ impl Seen {
             place: Place::Nowhere,
             scope: None,
             key: None,
-            ignored: false,
+            key_ignored: false,
             counters: None,
             peer,
         }

@@ -1,4 +1,4 @@
-//! Step 2: which route, and which of the edge's own pages, a request is for.
+//! Which route, and which of the edge's own pages, a request is for.
 //!
 //! A request matches exactly one (P2). Beside the configured routes the edge has two kinds of its own: where outcomes are
 //! recalled (H7), and the pages about problem codes (H1).
@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use hapax_core::Error;
 use hapax_http::head;
-use hapax_tower::Code;
+use hapax_tower::{Code, Problem};
 use http::Method;
+use http::header::{ALLOW, HeaderValue};
 use matchit::Router;
 
 use crate::settings::{Route, Settings};
@@ -20,24 +21,33 @@ use crate::{limits, pages};
 pub(crate) enum Target {
     /// A configured route.
     Route(Arc<Route>),
-    /// The outcome that is kept for a key of this route (H7).
-    RecallKey {
+    /// An outcome that is kept (H7).
+    Recall(Recall),
+    /// The page about a problem code.
+    Page(Code),
+}
+
+/// Which outcome is recalled (H7).
+#[derive(Clone, Debug)]
+pub(crate) struct Recall {
+    /// By what it is named.
+    pub(crate) by: RecallBy,
+    /// Whether to wait for an outcome.
+    pub(crate) wait: bool,
+}
+
+/// What an outcome is named by.
+#[derive(Clone, Debug)]
+pub(crate) enum RecallBy {
+    /// A key.
+    Key {
         /// The routes that share this path; the key may be of any of them.
         routes: Arc<[Arc<Route>]>,
         /// The key, as it stands in the path.
         key: String,
-        /// Whether to wait for an outcome.
-        wait: bool,
     },
-    /// The outcome of an operation (H7).
-    RecallOperation {
-        /// Its public id, as it stands in the path.
-        id: String,
-        /// Whether to wait for an outcome.
-        wait: bool,
-    },
-    /// The page about a problem code.
-    Page(Code),
+    /// The public id of an operation, as it stands in the path.
+    Operation(String),
 }
 
 impl Target {
@@ -45,12 +55,15 @@ impl Target {
     fn is_at(&self, other: &Target) -> bool {
         match (self, other) {
             (Target::Route(own), Target::Route(other)) => Arc::ptr_eq(own, other),
-            (
-                Target::RecallKey { routes, wait, .. },
-                Target::RecallKey { routes: other, wait: waits, .. },
-            ) => Arc::ptr_eq(routes, other) && wait == waits,
-            (Target::RecallOperation { wait, .. }, Target::RecallOperation { wait: waits, .. }) => {
-                wait == waits
+            (Target::Recall(own), Target::Recall(other)) => {
+                let is_same = match (&own.by, &other.by) {
+                    (RecallBy::Key { routes: own, .. }, RecallBy::Key { routes: other, .. }) => {
+                        Arc::ptr_eq(own, other)
+                    }
+                    (RecallBy::Operation(_), RecallBy::Operation(_)) => true,
+                    _ => false,
+                };
+                is_same && own.wait == other.wait
             }
             (Target::Page(code), Target::Page(other)) => code == other,
             _ => false,
@@ -67,6 +80,20 @@ pub(crate) enum NoMatch {
     Method(String),
     /// To whoever decodes it first, the path is for something else than to whoever does not.
     Unclear,
+}
+
+impl From<NoMatch> for Problem {
+    fn from(no_match: NoMatch) -> Self {
+        match no_match {
+            NoMatch::Path => Problem::new(Code::NotFound),
+            NoMatch::Unclear => Problem::new(Code::PathMalformed)
+                .detail("encoded, a character of the path makes it another route to some services"),
+            NoMatch::Method(methods) => match HeaderValue::try_from(methods) {
+                Ok(allow) => Problem::new(Code::MethodNotAllowed).header(ALLOW, allow),
+                Err(error) => Problem::new(Code::Internal).owing_to(error.to_string()),
+            },
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -168,9 +195,12 @@ impl Table {
         Some(match found.value {
             Place::Route(route) => Target::Route(route.clone()),
             Place::Key { routes, wait } => {
-                Target::RecallKey { routes: routes.clone(), key: parameter("key"), wait: *wait }
+                let by = RecallBy::Key { routes: routes.clone(), key: parameter("key") };
+                Target::Recall(Recall { by, wait: *wait })
             }
-            Place::Operation { wait } => Target::RecallOperation { id: parameter("id"), wait: *wait },
+            Place::Operation { wait } => {
+                Target::Recall(Recall { by: RecallBy::Operation(parameter("id")), wait: *wait })
+            }
             Place::Page => Target::Page(pages::code(&parameter("code"))?),
         })
     }
@@ -239,8 +269,12 @@ mod tests {
     fn found(table: &Table, method: &str, path: &str) -> String {
         match table.find(&method.parse().unwrap(), path) {
             Ok(Target::Route(route)) => route.path.to_string(),
-            Ok(Target::RecallKey { key, wait, routes }) => format!("key {key} {wait} {}", routes.len()),
-            Ok(Target::RecallOperation { id, wait }) => format!("operation {id} {wait}"),
+            Ok(Target::Recall(Recall { by: RecallBy::Key { key, routes }, wait })) => {
+                format!("key {key} {wait} {}", routes.len())
+            }
+            Ok(Target::Recall(Recall { by: RecallBy::Operation(id), wait })) => {
+                format!("operation {id} {wait}")
+            }
             Ok(Target::Page(code)) => format!("page {}", code.as_str()),
             Err(NoMatch::Path) => "unknown".into(),
             Err(NoMatch::Method(methods)) => methods,

@@ -1,4 +1,4 @@
-//! The tower layer: protects the service it wraps.
+//! The tower layer: protects the service it wraps. It is one more intake: what it hands to [`Protect`] is what the edge does.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -18,12 +18,14 @@
 //! ```
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hapax_core::{Executed, Ledger, Scope, Width};
+use hapax_exec::Attempt;
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderValue, Request, Response, Uri, request};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -31,12 +33,13 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::answer::{EPOCH, IDEMPOTENCY_KEY, IGNORED, remove_ours};
-use crate::asked::Asked;
 use crate::body::Body;
 use crate::key::{self, Found};
 use crate::problem::{Code, OPERATION_ID, Problem};
-use crate::protect::{Protect, SendError};
+use crate::protect::{Protect, operation_header};
+use crate::request::{Claimant, KeyedRequest, Message, Wait, WireKey};
 use crate::rule::Rule;
+use crate::work::{SendError, Work};
 
 /// Says whose a request is, from its head; `None` refuses it. Whoever authenticates has run before.
 pub type WhoseFn = Arc<dyn Fn(&request::Parts) -> Option<Scope> + Send + Sync>;
@@ -183,6 +186,18 @@ where
     }
 }
 
+/// What came to the layer, as far as it is known what becomes of it.
+enum Arrival<B> {
+    /// Under a key.
+    Keyed(Arc<KeyedRequest>, request::Parts),
+    /// Without one.
+    Plain {
+        request: Request<B>,
+        /// A key was sent where it has no effect, which the caller is told (P1).
+        key_ignored: bool,
+    },
+}
+
 impl<L: Ledger> IdempotencyLayer<L> {
     async fn handle<S, ReqBody, ResBody>(
         self,
@@ -198,74 +213,101 @@ impl<L: Ledger> IdempotencyLayer<L> {
         ResBody: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         ResBody::Error: std::fmt::Display + Send,
     {
+        match self.arrive(request).await {
+            Ok(Arrival::Keyed(request, head)) => {
+                let work = Calling { service, head, body: PhantomData };
+                Ok(self.protect.run(request, work, (), ()).await.response)
+            }
+            Ok(Arrival::Plain { request, key_ignored }) => {
+                let mut response = service.call(request).await?.map(Body::stream);
+                remove_ours(response.headers_mut());
+                if key_ignored {
+                    response.headers_mut().insert(IGNORED, HeaderValue::from_static("true"));
+                }
+                Ok(response)
+            }
+            Err(problem) => Ok(self.protect.problem(problem).response),
+        }
+    }
+
+    /// The layer's intake: the key, whose it is, the whole body, the identity.
+    async fn arrive<B>(&self, request: Request<B>) -> Result<Arrival<B>, Problem>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let rule = &self.rule;
         let (mut head, body) = request.into_parts();
-        let found = match key::find(&head.headers, self.rule.policy, self.rule.lenient, self.behind_an_edge) {
-            Ok(found) => found,
-            Err(problem) => return Ok(self.protect.problem(problem).response),
-        };
+        let found = key::find(&head.headers, rule.policy, rule.lenient, self.behind_an_edge)?;
         head.headers.remove(IDEMPOTENCY_KEY);
         if !self.behind_an_edge {
             remove_ours(&mut head.headers);
         }
-        let ignored = found == Found::Ignored;
+        let key_ignored = found == Found::Ignored;
         let (told, width, key) = match found {
             Found::Key(key) => (None, Width::Subject, Some(key)),
             Found::Namespaced(scope, width, key) => (Some(scope), width, Some(key)),
             Found::None | Found::Ignored => (None, Width::Subject, None),
         };
-        if key.is_none() && (ignored || self.rule.derived.is_none()) {
-            let mut response = service.call(Request::from_parts(head, body)).await?.map(Body::stream);
-            remove_ours(response.headers_mut());
-            if ignored {
-                response.headers_mut().insert(IGNORED, HeaderValue::from_static("true"));
-            }
-            return Ok(response);
+        if key.is_none() && (key_ignored || rule.derived.is_none()) {
+            return Ok(Arrival::Plain { request: Request::from_parts(head, body), key_ignored });
         }
-        let Some(scope) = told.or_else(|| (self.whose)(&head)) else {
-            return Ok(self.protect.problem(Problem::new(Code::Unauthenticated)).response);
-        };
-        let body = match Limited::new(body, self.rule.max_request_body).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) => {
-                let code = if is_too_long(&*error) { Code::BodyTooLarge } else { Code::RequestMalformed };
-                return Ok(self.protect.problem(Problem::new(code)).response);
-            }
-        };
-        let asked = Asked {
-            rule: self.rule.clone(),
-            scope,
-            width,
-            key,
-            method: head.method.clone(),
-            uri: (self.target)(&head),
-            headers: head.headers.clone(),
-            body: body.clone(),
-            operations: None,
-            pauses: false,
+        let scope = told.or_else(|| (self.whose)(&head)).ok_or(Problem::new(Code::Unauthenticated))?;
+        let body = Limited::new(body, rule.max_request_body).collect().await.map_err(|error| {
+            let code = if is_too_long(&*error) { Code::BodyTooLarge } else { Code::RequestMalformed };
+            Problem::new(code)
+        })?;
+        let (method, uri, headers) = (head.method.clone(), (self.target)(&head), head.headers.clone());
+        let message = Message { method, uri, headers, body: body.to_bytes() };
+        let wire_key = key.map(|key| WireKey::in_header(IDEMPOTENCY_KEY, key));
+        let fingerprint = message.fingerprint(&rule.recipe);
+        let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
+        let identity = self.protect.identify(claimant, rule).await?;
+        // Nobody fetches outcomes here.
+        let wait = Wait::preferred(&head.headers, None);
+        let request = KeyedRequest { identity, wire_key, fingerprint, rule: rule.clone(), message, wait };
+        Ok(Arrival::Keyed(Arc::new(request), head))
+    }
+}
+
+/// The work of a keyed request: a call of the service within. Its head is what came, with all that layers outside have put into it.
+struct Calling<S, ReqBody> {
+    service: S,
+    head: request::Parts,
+    body: PhantomData<fn() -> ReqBody>,
+}
+
+impl<S, ReqBody, ResBody> Work for Calling<S, ReqBody>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: std::fmt::Display + Send + 'static,
+    ReqBody: From<Bytes> + Send + 'static,
+    ResBody: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    ResBody::Error: std::fmt::Display + Send,
+{
+    type Body = ResBody;
+
+    fn send(
+        mut self,
+        request: Arc<KeyedRequest>,
+        attempt: Attempt,
+    ) -> impl Future<Output = Result<Response<ResBody>, SendError>> + Send {
+        let headers = &mut self.head.headers;
+        if let Some(id) = attempt.operation_id.and_then(operation_header) {
+            headers.insert(OPERATION_ID, id);
         }
-        .identified();
-        let asked = match self.protect.named(asked).await {
-            Ok(asked) => asked,
-            Err(problem) => return Ok(self.protect.problem(problem).response),
-        };
-        let answered = self.protect.run(asked, None, (), (), move |attempt| {
-            if let Some(id) = attempt.operation_id.and_then(|id| HeaderValue::try_from(id.to_string()).ok()) {
-                head.headers.insert(OPERATION_ID, id);
-            }
-            if let Some(epoch) = attempt.epoch.map(|epoch| HeaderValue::from(epoch.packed())) {
-                head.headers.insert(EPOCH, epoch);
-            }
-            // The answer is everybody's who asks again, whatever the first caller can decode (H3).
-            head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            // The handler may use the transactional guard of this attempt.
-            head.extensions.insert(attempt);
-            let answer = service.call(Request::from_parts(head, ReqBody::from(body)));
-            async move {
-                answer
-                    .await
-                    .map_err(|error| SendError { executed: Executed::Unknown, cause: error.to_string() })
-            }
-        });
-        Ok(answered.await.response)
+        if let Some(epoch) = attempt.epoch.map(|epoch| HeaderValue::from(epoch.packed())) {
+            headers.insert(EPOCH, epoch);
+        }
+        // Every caller who asks again gets this answer, whatever the first one can decode (H3).
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        // The handler may use the transactional guard of this attempt.
+        self.head.extensions.insert(attempt);
+        let body = ReqBody::from(request.message.body.clone());
+        let answer = self.service.call(Request::from_parts(self.head, body));
+        async move {
+            answer.await.map_err(|error| SendError { executed: Executed::Unknown, cause: error.to_string() })
+        }
     }
 }

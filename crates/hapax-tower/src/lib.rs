@@ -6,7 +6,6 @@
 //! claimed and settled is `hapax-exec`'s affair, and which status an answer has is said in [`problem`] alone.
 
 pub mod answer;
-mod asked;
 pub mod body;
 mod detach;
 pub mod judge;
@@ -16,17 +15,20 @@ mod limits;
 pub mod prefer;
 pub mod problem;
 pub mod protect;
+pub mod request;
 pub mod rule;
 pub mod seal;
 mod take;
+pub mod work;
 
 pub use answer::Answer;
-pub use asked::{Asked, Identified};
 pub use body::Body;
 pub use detach::Calls;
 pub use layer::{IdempotencyLayer, Idempotent};
 pub use problem::{Cause, Code, Problem};
-pub use protect::{Answered, Event, Protect, SendError};
+pub use protect::{Answered, Event, Protect};
+pub use request::{Claimant, KeyPlace, KeyedRequest, Message, Wait, WireKey};
 pub use rule::{Former, Keep, On5xx, Rule};
 pub use seal::Seal;
 pub use take::Room;
+pub use work::{EarlierAttempt, Question, SendError, Work};

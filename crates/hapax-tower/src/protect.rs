@@ -1,8 +1,8 @@
-//! One request under a key, read from top to bottom: identify, run once, keep, answer.
+//! One request under a key, read from top to bottom: run once, keep, answer.
 //!
-//! Whoever calls this has read the request and knows whose it is. `send` does the work: it hands the request to the service
-//! behind and returns its answer. What is claimed, waited for, settled or left in doubt is decided by the two halves of
-//! [`Executor::once`]; which status a caller without an answer gets is decided by [`Problem`].
+//! An intake has read the request and knows its identity. [`Work`] hands it to the service behind and returns its answer. What
+//! is claimed, waited for, settled or left in doubt is decided by the two halves of [`Executor::once`]; which status a caller
+//! without an answer gets is decided by [`Problem`].
 
 mod stated;
 
@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
-    Doubt, Executed, Fingerprint, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome, Rerun,
-    Timestamp, View, Width,
+    ClaimId, Doubt, Executed, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome, Rerun, Timestamp,
+    View, Width,
 };
 use hapax_exec::{Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
@@ -23,16 +23,16 @@ use http::{Method, Response, StatusCode};
 use httpdate::HttpDate;
 
 use crate::answer::{self, Answer, DERIVED, EXPIRES, REPLAYED};
-use crate::asked::{Asked, Identified};
 use crate::body::Body;
 use crate::detach::{Attended, Calls};
 use crate::judge;
 use crate::limits;
-use crate::prefer::Prefer;
 use crate::problem::{Cause, Code, OPERATION_ID, Problem};
+use crate::request::{Claimant, KeyedRequest, Message};
 use crate::rule::Rule;
 use crate::seal::Seal;
 use crate::take::{First, Progress, Room, known, take};
+use crate::work::{EarlierAttempt, Question, SendError, Work};
 
 /// Protects requests. Cheap to clone.
 pub struct Protect<L> {
@@ -45,6 +45,29 @@ struct Shared {
     seal: Option<Arc<Seal>>,
     docs: String,
     calls: Calls,
+}
+
+/// The caller of a request, as far as its answer goes by it, whatever becomes of the request.
+struct Addressee {
+    identity: Identity,
+    rule: Arc<Rule>,
+    method: Method,
+    /// Where it fetches its outcome, if it does not wait for it (H6).
+    fetches_at: Option<Arc<str>>,
+    /// Whether it sent no key, and what it asks is the key (H9).
+    derived: bool,
+}
+
+impl Addressee {
+    fn of(request: &KeyedRequest) -> Self {
+        Addressee {
+            identity: request.identity.clone(),
+            rule: request.rule.clone(),
+            method: request.message.method.clone(),
+            fetches_at: request.wait.fetches_at.clone(),
+            derived: request.wire_key.is_none(),
+        }
+    }
 }
 
 /// How a caller came by its answer, for logs and counters.
@@ -70,15 +93,6 @@ pub struct Answered<B> {
     pub operation_id: Option<OperationId>,
     /// Why there is no answer of the service, for the log.
     pub cause: Option<Cause>,
-}
-
-/// Why a service's answer did not come.
-#[derive(Clone, Debug)]
-pub struct SendError {
-    /// Whether the service may have been reached: `No`, or `Unknown`.
-    pub executed: Executed,
-    /// What happened, for the log.
-    pub cause: String,
 }
 
 impl<L: Ledger> Protect<L> {
@@ -137,25 +151,30 @@ impl<L: Ledger> Protect<L> {
         &self.shared.calls
     }
 
-    /// A request whose key was used under a former name of its operation stays what it was then (K6). A key that another caller
-    /// used, with whom nothing is shared any more, is used all the same: nothing runs a second time under it, and whose answer there
-    /// is stays untold (K8).
-    pub async fn named(&self, mut asked: Identified) -> Result<Identified, Problem> {
-        let mut used = None;
-        for former in asked.former() {
-            match self.used(&former, asked.identity.width()).await? {
+    /// The identity of a request under this rule. A request whose key was used under a former name of its operation stays what it was
+    /// then (K6). A key that another caller used, with whom nothing is shared any more, is used all the same: nothing runs a second
+    /// time under it, and whose answer there is stays untold (K8).
+    pub async fn identify(&self, claimant: Claimant, rule: &Rule) -> Result<Identity, Problem> {
+        if !rule.formerly.is_empty()
+            // For a while after its operation was renamed.
+            && let Some(former) = Box::pin(self.formerly(&claimant, rule)).await?
+        {
+            return Ok(former);
+        }
+        Ok(claimant.under(&rule.operation, rule.width))
+    }
+
+    /// The identity under the former name that this claimant has used its key under, if there is one.
+    async fn formerly(&self, claimant: &Claimant, rule: &Rule) -> Result<Option<Identity>, Problem> {
+        let present = claimant.width.max(rule.width).max(claimant.scope.least_width());
+        for former in claimant.under_former_names(rule) {
+            match self.used(&former, present).await? {
                 Used::Not => {}
-                Used::Own => {
-                    used = Some(former);
-                    break;
-                }
-                Used::ByAnother => {
-                    return Err(Problem::mismatch(asked.asked.rule.mismatch_status, None, None));
-                }
+                Used::Own => return Ok(Some(former)),
+                Used::ByAnother => return Err(Problem::mismatch(rule.mismatch_status, None, None)),
             }
         }
-        asked.identity = used.unwrap_or(asked.identity);
-        Ok(asked)
+        Ok(None)
     }
 
     /// Whether a key was used under a former name of its operation, as the present width sees it (K6, K8). What is not there takes as
@@ -181,76 +200,59 @@ impl<L: Ledger> Protect<L> {
         })
     }
 
-    /// Answers one request. `send` is called at most once, under the lease. Whatever `held` is, it is let go when the
-    /// work has come to its end or will not be done by this call; `alive`, when the whole call is over. Both with or without a
-    /// caller.
+    /// Answers one request. Its work is done at most once, under the lease. Whatever `room` is, it is let go when the work has
+    /// come to its end or will not be done by this call; `alive`, when the whole call is over. Both with or without a caller.
     ///
     /// Dropped before the work has begun, the call is cancelled; dropped later, it goes on (H5).
-    pub async fn run<S, F, B, G, A>(
+    pub async fn run<W, G, A>(
         &self,
-        asked: Identified,
-        reconcile: Option<Reconcile>,
-        held: G,
+        request: Arc<KeyedRequest>,
+        work: W,
+        room: G,
         alive: A,
-        send: S,
-    ) -> Answered<B>
+    ) -> Answered<W::Body>
     where
-        S: FnOnce(Attempt) -> F + Send + 'static,
-        F: Future<Output = Result<Response<B>, SendError>> + Send + 'static,
-        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: std::fmt::Display + Send,
+        W: Work,
         G: Room + Send + 'static,
         A: Send + 'static,
     {
-        let Identified { asked, fingerprint, identity } = asked;
-        let prefer = Prefer::of(&asked.headers);
-        let (derived, method) = (asked.key.is_none(), asked.method.clone());
-        let (operations, rule) = (asked.operations.clone(), asked.rule.clone());
-        let early = operations.as_deref().filter(|_| prefer.respond_async);
-        let call = self.call(&asked, identity.clone(), fingerprint, prefer, reconcile);
-        let mut answered = match self.executor.enter(call, (asked, held, send)).await {
-            Ok(Entered::Held(turn, (asked, held, send))) => {
-                let pauses = asked.pauses;
-                drop(asked);
-                self.carry_out(turn, &identity, method, &rule, pauses, early, held, alive, send).await
+        let addressee = Addressee::of(&request);
+        let call = self.call(&request, &work);
+        // What only the work needs: a caller that waits for another one's outcome lets go of it (L9).
+        let mut answered = match self.executor.enter(call, (request, work, room)).await {
+            Ok(Entered::Held(turn, (request, work, room))) => {
+                self.carry_out(turn, &addressee, request, work, room, alive).await
             }
-            Ok(Entered::Done(done)) => self.replay(&identity, &method, &done),
+            Ok(Entered::Done(done)) => self.replay(&addressee.identity, &addressee.method, &done),
             Ok(Entered::Unkeyed(_)) => {
                 self.problem(Problem::new(Code::Internal).owing_to("a request without a key was protected"))
             }
-            Ok(Entered::Differs(error, (asked, ..))) => {
-                self.explain(&rule, Some(&asked), &identity, &error, None)
+            Ok(Entered::Differs(error, (request, ..))) => {
+                self.explain(&addressee, Some(&request.message), &error, None)
             }
-            Err(error) => match (early, error.reason(), error.operation_id()) {
+            Err(error) => match (&addressee.fetches_at, error.reason(), error.operation_id()) {
                 (Some(prefix), Reason::InProgress, Some(id)) => self.accepted(Some(id), prefix),
-                _ => self.explain(&rule, None, &identity, &error, None),
+                _ => self.explain(&addressee, None, &error, None),
             },
         };
-        if derived {
+        if addressee.derived {
             answered.response.headers_mut().insert(DERIVED, HeaderValue::from_static("true"));
         }
         answered
     }
 
     /// The work is this call's to do: hands the request on, keeps the answer, and answers with it.
-    #[expect(clippy::too_many_arguments, reason = "each is a finding of `run`")]
-    async fn carry_out<S, F, B, G, A>(
+    async fn carry_out<W, G, A>(
         &self,
         turn: Held<L>,
-        identity: &Identity,
-        method: Method,
-        rule: &Arc<Rule>,
-        pauses: bool,
-        early: Option<&str>,
-        held: G,
+        addressee: &Addressee,
+        request: Arc<KeyedRequest>,
+        work: W,
+        room: G,
         alive: A,
-        send: S,
-    ) -> Answered<B>
+    ) -> Answered<W::Body>
     where
-        S: FnOnce(Attempt) -> F + Send + 'static,
-        F: Future<Output = Result<Response<B>, SendError>> + Send + 'static,
-        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: std::fmt::Display + Send,
+        W: Work,
         G: Room + Send + 'static,
         A: Send + 'static,
     {
@@ -258,27 +260,27 @@ impl<L: Ledger> Protect<L> {
         // In its box at once: it is several kilobytes, and each move copies them all.
         let running = {
             let shared = self.shared.clone();
-            let (progress, rule, claim) = (progress.clone(), rule.clone(), identity.claim_id());
-            let method = method.clone();
+            let (progress, claim) = (progress.clone(), addressee.identity.claim_id());
+            let (rule, method) = (addressee.rule.clone(), addressee.method.clone());
             Box::pin(async move {
                 let work = |attempt: Attempt| async move {
-                    let mut held = held;
-                    held.begin();
+                    let (mut room, pauses) = (room, work.pauses());
+                    room.begin();
                     if rule.rerun == Rerun::Safe && !pauses {
-                        held.end();
+                        room.end();
                     }
                     let _ = progress.operation.set(attempt.operation_id);
-                    let ended = match send(attempt).await {
+                    let ended = match work.send(request, attempt).await {
                         Ok(response) => {
                             let sealing = shared.seal.as_deref().map(|seal| (seal, claim));
-                            take(response, &method, &rule, pauses, sealing, &progress, &mut held).await
+                            take(response, &method, &rule, pauses, sealing, &progress, &mut room).await
                         }
                         Err(error) if pauses => Ended::Doubt(Doubt::Paused, error.cause),
                         Err(SendError { executed: Executed::No, cause, .. }) => Ended::NotRun(cause),
                         Err(SendError { cause, .. }) => Ended::Unknown(cause),
                     };
                     if let Ended::Settled(_) | Ended::NotRun(_) = ended {
-                        held.end();
+                        room.end();
                     }
                     let _ = progress.ended.set(());
                     ended
@@ -289,9 +291,10 @@ impl<L: Ledger> Protect<L> {
             })
         };
         let attended = Attended::new(running, progress.clone(), self.shared.calls.clone());
-        match wait(attended, &progress, rule.timeout, early).await {
-            Waited::Done(Ok(done)) => self.hand_out(identity, &method, done, progress.take_first()),
-            Waited::Done(Err(error)) => self.explain(rule, None, identity, &error, progress.take_first()),
+        let Addressee { rule, fetches_at, .. } = addressee;
+        match wait(attended, &progress, rule.timeout, fetches_at.as_deref()).await {
+            Waited::Done(Ok(done)) => self.hand_out(addressee, done, progress.take_first()),
+            Waited::Done(Err(error)) => self.explain(addressee, None, &error, progress.take_first()),
             Waited::TooLong(operation_id) => self.problem(
                 Problem::new(Code::UpstreamTimeout)
                     .about(operation_id)
@@ -304,23 +307,16 @@ impl<L: Ledger> Protect<L> {
     }
 
     /// What `once` is asked to do.
-    fn call(
-        &self,
-        asked: &Arc<Asked>,
-        identity: Identity,
-        fingerprint: Fingerprint,
-        prefer: Prefer,
-        reconcile: Option<Reconcile>,
-    ) -> Call {
-        let rule = &asked.rule;
-        let attach = match (rule.attach, prefer.wait) {
-            // Nobody waits who wants to fetch the outcome later (H6).
-            _ if prefer.respond_async && asked.operations.is_some() => Attach::Reject,
+    fn call(&self, request: &Arc<KeyedRequest>, work: &impl Work) -> Call {
+        let KeyedRequest { identity, rule, message, wait, .. } = &**request;
+        let attach = match (rule.attach, wait.at_most) {
+            // A caller that fetches the outcome later does not wait for it (H6).
+            _ if wait.fetches_at.is_some() => Attach::Reject,
             (Attach::Wait(bound), Some(wanted)) => Attach::Wait(bound.min(wanted)),
             (attach, _) => attach,
         };
         let mut call = Call::of(identity.clone())
-            .fingerprint(fingerprint)
+            .fingerprint(request.fingerprint)
             .ask_within(rule.timeout)
             .rerun(rule.rerun)
             .quiet(rule.quiet)
@@ -328,51 +324,50 @@ impl<L: Ledger> Protect<L> {
             .give_up(rule.give_up)
             .retention(rule.retention_of(identity.source()))
             .attach(attach);
-        if !asked.body.is_empty() {
+        if !message.body.is_empty() {
             let key = self.shared.leaf_key.clone();
-            call = call.leaves(LazyLeaves::of_json(asked.body.clone(), key, rule.recipe.ignored()));
+            call = call.leaves(LazyLeaves::of_json(message.body.clone(), key, rule.recipe.ignored()));
         }
         if let Some(ends) = rule.doubt {
             call = call.doubt_ends(ends);
         }
         // What is asked is the key only for a while, also for a doubt (H9).
-        if let (None, Some(window)) = (&asked.key, rule.derived) {
+        if let (None, Some(window)) = (&request.wire_key, rule.derived) {
             call = call.doubt_ends(DoubtEnds { after: window, then: DoubtThen::Forget });
         }
-        if asked.pauses {
+        if work.pauses() {
             call = call.given_up_as(Doubt::Paused);
         }
-        if let Some(reconcile) = reconcile {
-            let (shared, claim) = (self.shared.clone(), identity.claim_id());
-            let rule = rule.clone();
-            call = call.reconcile(move |attempt| {
-                let (told, shared, rule) = (reconcile(attempt), shared.clone(), rule.clone());
-                async move {
-                    let sealing = shared.seal.as_deref().map(|seal| (seal, claim));
-                    let answer = match told.await {
-                        Told::Happened(answer) => answer.map(Some),
-                        Told::HappenedAtLength(head) => head.map(|()| None),
-                        Told::Never => return Reconciled::Never,
-                        Told::Unknown => return Reconciled::Unknown,
-                    };
-                    Reconciled::Happened(known(answer, Outcome::Succeeded, &rule, sealing))
-                }
-            });
+        if let Some(question) = work.question(request) {
+            call = self.asking(call, question, identity.claim_id(), rule.clone());
         }
-        call.rehash(asked.clone())
+        call.rehash(request.clone())
+    }
+
+    /// The same call, with the question whether an earlier attempt happened (L6).
+    fn asking(&self, call: Call, question: Question, claim: ClaimId, rule: Arc<Rule>) -> Call {
+        let shared = self.shared.clone();
+        call.reconcile(move |attempt| {
+            let (earlier, shared, rule) = (question(attempt), shared.clone(), rule.clone());
+            async move {
+                let sealing = shared.seal.as_deref().map(|seal| (seal, claim));
+                let answer = match earlier.await {
+                    EarlierAttempt::Happened(answer) => answer.map(Some),
+                    EarlierAttempt::HappenedAtLength(head) => head.map(|()| None),
+                    EarlierAttempt::Never => return Reconciled::Never,
+                    EarlierAttempt::Unknown => return Reconciled::Unknown,
+                };
+                Reconciled::Happened(known(answer, Outcome::Succeeded, &rule, sealing))
+            }
+        })
     }
 
     /// There is an outcome: the first caller gets its answer as it came, everybody else what is kept.
-    fn hand_out<B>(
-        &self,
-        identity: &Identity,
-        method: &Method,
-        done: Done,
-        first: Option<First<B>>,
-    ) -> Answered<B> {
+    fn hand_out<B>(&self, addressee: &Addressee, done: Done, first: Option<First<B>>) -> Answered<B> {
+        let identity = &addressee.identity;
         let is_kept = |kept: &Outcome| kept == &done.value || self.says_the_same(identity, kept, &done.value);
         let own = first.filter(|first| done.how == How::Executed && first.kept.as_ref().is_some_and(is_kept));
-        let Some(mut first) = own else { return self.replay(identity, method, &done) };
+        let Some(mut first) = own else { return self.replay(identity, &addressee.method, &done) };
         stamp(first.response.headers_mut(), done.operation_id, done.keep_until);
         Answered {
             response: first.response,
@@ -455,12 +450,12 @@ impl<L: Ledger> Protect<L> {
     /// There is no outcome for this caller.
     fn explain<B>(
         &self,
-        rule: &Rule,
-        asked: Option<&Asked>,
-        identity: &Identity,
+        addressee: &Addressee,
+        message: Option<&Message>,
         error: &hapax_exec::Error,
         first: Option<First<B>>,
     ) -> Answered<B> {
+        let Addressee { identity, rule, .. } = addressee;
         // What the service itself said goes before what we would say about it.
         if let (Some(mut first), Reason::AttemptFailed { .. }) = (first, error.reason()) {
             stamp(first.response.headers_mut(), error.operation_id(), None);
@@ -470,8 +465,8 @@ impl<L: Ledger> Protect<L> {
         if let Reason::Mismatch { leaves, keep_until } = error.reason() {
             // With a wider scope the first caller may have been somebody else, who is not explained to others (H10).
             let own = leaves.as_ref().filter(|_| identity.width() == Width::Subject);
-            let explanation = own.zip(asked).map(|(leaves, asked)| {
-                leaves.explain(&asked.body, &self.shared.leaf_key, rule.recipe.ignored())
+            let explanation = own.zip(message).map(|(leaves, message)| {
+                leaves.explain(&message.body, &self.shared.leaf_key, rule.recipe.ignored())
             });
             let problem = Problem::mismatch(rule.mismatch_status, error.operation_id(), explanation.as_ref());
             let mut answered = self.problem(problem);
@@ -537,23 +532,6 @@ pub enum Used {
     /// It was used by somebody with whom this caller shared its answers then, and does not now.
     ByAnother,
 }
-
-/// What somebody who can know says about an earlier attempt (L6).
-#[derive(Clone, Debug)]
-pub enum Told {
-    /// It was done, and this was its answer.
-    Happened(Response<Bytes>),
-    /// It was done, and this was the head of its answer; the body is longer than is read.
-    HappenedAtLength(Response<()>),
-    /// It was not done, and never will be under this key.
-    Never,
-    /// Nobody can say.
-    Unknown,
-}
-
-/// Asks somebody who can know whether an earlier attempt happened (L6).
-pub type Reconcile =
-    Box<dyn Fn(Attempt) -> std::pin::Pin<Box<dyn Future<Output = Told> + Send>> + Send + Sync>;
 
 enum Waited<'a, T> {
     Done(T),

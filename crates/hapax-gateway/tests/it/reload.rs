@@ -1,6 +1,9 @@
 //! Other settings while requests run (P5).
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use hapax_gateway::settings::Upstream;
 
 use crate::world::{Service, World, settings};
 
@@ -85,4 +88,29 @@ async fn another_edge_on_the_same_store_hands_out_the_same_answer_l9() {
     assert!(first.gateway.drain(hapax_testkit::raw::PATIENCE).await);
     let again = second.ask("POST /raw", &first.alice, &key[..1], "x").await;
     assert_eq!((again.is_replay(), first.service.count()), (true, 1));
+}
+
+#[tokio::test]
+async fn a_replay_takes_nothing_that_only_the_work_needs_h3() {
+    let world = World::start().await;
+    let first = world.charge("k-1", "{}", &[]).await;
+    // From here on no connection to the service can be prepared.
+    let mut changed = settings(&world.service);
+    for route in &mut changed.routes {
+        let unusable = Some("no-such-certificates.pem".into());
+        route.upstream = Arc::new(Upstream { https: true, ca: unusable, ..(*route.upstream).clone() });
+    }
+    world.gateway.reload(changed).await.unwrap();
+    let again = world.charge("k-1", "{}", &[]).await;
+    assert_eq!((again.status, again.is_replay(), again.text()), (first.status, true, first.text()));
+    // What must be sent certainly was not, with a key or without.
+    let new = world.charge("k-2", "{}", &[]).await;
+    assert_eq!((new.status, new.code().as_str()), (502, "upstream-unreachable"), "{}", new.text());
+    let plain = world.ask("POST /open", &world.alice, &[], "x").await;
+    assert_eq!((plain.status, plain.code().as_str()), (502, "upstream-unreachable"), "{}", plain.text());
+    assert!(plain.text().contains(r#""executed":"no""#), "{}", plain.text());
+    assert_eq!(world.service.count(), 1);
+    // Nothing was left behind: with a service that can be reached, the same key runs.
+    world.gateway.reload(settings(&world.service)).await.unwrap();
+    assert_eq!(world.charge("k-2", "{}", &[]).await.status, 201);
 }

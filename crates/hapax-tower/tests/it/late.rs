@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::{Executed, Key, LeafKey, Rerun, Scope, Width};
-use hapax_exec::{Executor, How};
+use hapax_exec::{Attempt, Executor, How};
 use hapax_store::{Options, memory::Memory};
 use hapax_testkit::faulty::Faulty;
-use hapax_tower::protect::{Reconcile, Told};
-use hapax_tower::{Answered, Asked, Cause, Code, Event, Identified, Protect, Rule, SendError};
+use hapax_tower::answer::IDEMPOTENCY_KEY;
+use hapax_tower::{
+    Answered, Cause, Claimant, Code, EarlierAttempt, Event, KeyedRequest, Message, Protect, Question, Rule,
+    SendError, Wait, WireKey, Work,
+};
 use http::{HeaderMap, Method, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use tokio::sync::oneshot;
@@ -33,42 +36,77 @@ fn in_peace(limited: Rule) -> Rule {
     Rule { give_up: rule().give_up, ..limited }
 }
 
-fn asked(rule: Rule) -> Identified {
-    let asked = Asked {
-        rule: Arc::new(rule),
-        scope: Scope::local(),
-        width: Width::Subject,
-        key: Some(Key::new("k").unwrap()),
+fn request(rule: Rule) -> Arc<KeyedRequest> {
+    let message = Message {
         method: Method::POST,
         uri: Uri::from_static("/charges"),
         headers: HeaderMap::new(),
         body: Bytes::new(),
-        operations: None,
-        pauses: false,
     };
-    asked.identified()
+    let wire_key = Some(WireKey::in_header(IDEMPOTENCY_KEY, Key::new("k").unwrap()));
+    let fingerprint = message.fingerprint(&rule.recipe);
+    let claimant = Claimant::new(Scope::local(), Width::Subject, wire_key.as_ref(), &fingerprint);
+    Arc::new(KeyedRequest {
+        identity: claimant.under(&rule.operation, rule.width),
+        wire_key,
+        fingerprint,
+        rule: Arc::new(rule),
+        message,
+        wait: Wait::default(),
+    })
+}
+
+/// A service that charges, and counts how often it was asked to.
+struct Charging {
+    charges: Arc<AtomicUsize>,
+    /// How long it takes to say that an earlier attempt was not made; `None` where it cannot be asked.
+    says_never_after: Option<Duration>,
+}
+
+impl Work for Charging {
+    type Body = Full<Bytes>;
+
+    fn question(&self, _: &Arc<KeyedRequest>) -> Option<Question> {
+        let pause = self.says_never_after?;
+        Some(Box::new(move |_| {
+            Box::pin(async move {
+                tokio::time::sleep(pause).await;
+                EarlierAttempt::Never
+            })
+        }))
+    }
+
+    async fn send(self, _: Arc<KeyedRequest>, _: Attempt) -> Result<Response<Full<Bytes>>, SendError> {
+        self.charges.fetch_add(1, SeqCst);
+        Ok(Response::builder().status(201).body(Full::from("charged")).unwrap())
+    }
+}
+
+/// A service that breaks off.
+struct Breaking;
+
+impl Work for Breaking {
+    type Body = Full<Bytes>;
+
+    async fn send(self, _: Arc<KeyedRequest>, _: Attempt) -> Result<Response<Full<Bytes>>, SendError> {
+        Err(SendError { executed: Executed::Unknown, cause: "it broke off".into() })
+    }
 }
 
 /// Asks for a charge; how often the service was asked for one is counted.
 async fn charge(
     protect: &Protect<Faulty<Memory>>,
     rule: Rule,
-    reconcile: Option<Reconcile>,
+    says_never_after: Option<Duration>,
     charges: &Arc<AtomicUsize>,
 ) -> Answered<Full<Bytes>> {
-    let charges = Arc::clone(charges);
-    let send = move |_| async move {
-        charges.fetch_add(1, SeqCst);
-        Ok(Response::builder().status(201).body(Full::from("charged")).unwrap())
-    };
-    protect.run(asked(rule), reconcile, (), (), send).await
+    let work = Charging { charges: Arc::clone(charges), says_never_after };
+    protect.run(request(rule), work, (), ()).await
 }
 
 /// Leaves an attempt behind of which nobody knows whether it was done.
 async fn break_off(protect: &Protect<Faulty<Memory>>, rule: Rule) {
-    let broken = SendError { executed: Executed::Unknown, cause: "it broke off".into() };
-    let send = |_| async { Err::<Response<Full<Bytes>>, _>(broken) };
-    let answered = protect.run(asked(rule), None, (), (), send).await;
+    let answered = protect.run(request(rule), Breaking, (), ()).await;
     assert!(matches!(answered.cause, Some(Cause::Service(_))), "{:?}", answered.cause);
 }
 
@@ -106,16 +144,6 @@ async fn a_service_that_was_not_asked_is_not_blamed_where_an_earlier_attempt_may
     assert_eq!((again.response.status().as_u16(), charges.load(SeqCst)), (201, 1), "the key is free");
 }
 
-/// A service that takes so long to say that an earlier attempt was not made.
-fn never_after(pause: Duration) -> Option<Reconcile> {
-    Some(Box::new(move |_| {
-        Box::pin(async move {
-            tokio::time::sleep(pause).await;
-            Told::Never
-        })
-    }))
-}
-
 #[tokio::test]
 async fn a_service_that_takes_the_time_of_a_call_to_say_what_happened_is_not_a_late_ledger_l6_l14() {
     for (slow_service, code) in [(true, Code::AttemptFailed), (false, Code::LedgerUnavailable)] {
@@ -126,7 +154,7 @@ async fn a_service_that_takes_the_time_of_a_call_to_say_what_happened_is_not_a_l
         if !slow_service {
             ledger.after_next_claim(|| tokio::time::sleep(2 * GIVE_UP));
         }
-        let late = charge(&protect, rule.clone(), never_after(pause), &charges).await;
+        let late = charge(&protect, rule.clone(), Some(pause), &charges).await;
         assert_eq!((late.event, late.response.status().as_u16()), (Event::Problem(code), 503));
         let blamed = matches!(late.cause, Some(Cause::Service(_)));
         assert_eq!(blamed, slow_service, "{:?}", late.cause);
@@ -134,7 +162,7 @@ async fn a_service_that_takes_the_time_of_a_call_to_say_what_happened_is_not_a_l
         let said = String::from_utf8_lossy(&problem).contains(r#""executed":"no""#);
         assert!(said, "it was cleared, and did not begin: {problem:?}");
         assert_eq!(charges.load(SeqCst), 0);
-        let again = charge(&protect, in_peace(rule), never_after(Duration::ZERO), &charges).await;
+        let again = charge(&protect, in_peace(rule), Some(Duration::ZERO), &charges).await;
         assert_eq!((again.response.status().as_u16(), charges.load(SeqCst)), (201, 1), "the key is free");
     }
 }

@@ -1,4 +1,4 @@
-//! Step 7 for a request without a key: nothing is claimed and nothing is kept, both bodies pass as they come (H11).
+//! A request without a key: nothing is claimed and nothing is kept, both bodies pass as they come (H11).
 //!
 //! Nothing protects such a request. Where it may have arrived, nobody is told to send it again, unless its method says that
 //! twice is the same as once.
@@ -7,17 +7,17 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::Scope;
 use hapax_exec::How;
+use hapax_http::tunnel;
 use hapax_http::upload::{Pace, Upload};
-use hapax_http::{listener, tunnel};
 use hapax_tower::{Answered, Body, Code, Event, Problem};
-use http::{Method, Request, StatusCode, request};
+use http::{Method, Request, StatusCode};
 
-use crate::forward::{self, Came};
-use crate::settings::{Edge, Route};
+use super::{Pools, headers, tries};
+use crate::intake::PlainRequest;
+use crate::settings::Edge;
 use crate::stack::Answer;
-use crate::upstream::{Connected, Failed, FailedKind, Outgoing, Pool, Reached};
+use crate::upstream::{Connected, Failed, FailedKind, Outgoing, Reached};
 
 /// How a request gets to its service.
 enum Way {
@@ -27,17 +27,13 @@ enum Way {
 }
 
 /// Passes a request on, and its answer back.
-pub(crate) async fn pass(
-    edge: &Edge,
-    route: &Route,
-    mut head: request::Parts,
-    mut body: listener::Incoming,
-    came: &Came,
-    scope: &Scope,
-    pool: Pool,
-) -> Result<Answer, Problem> {
+pub(crate) async fn pass(edge: &Edge, plain: PlainRequest, pools: &Pools) -> Result<Answer, Problem> {
+    let PlainRequest { mut head, mut body, scope, route, hop } = plain;
+    let pool = pools.of(&route.upstream).map_err(|error| {
+        Problem::new(Code::UpstreamUnreachable).with("executed", "no").because(format!("{error:#}"))
+    })?;
     let upgrade = tunnel::Asked::of(&mut head);
-    let mut headers = forward::headers(&head.headers, came, scope);
+    let mut headers = headers::outgoing(&head.headers, &hop, &scope);
     // Most bodies have come with their heads. What still comes is passed on as it does, and says how it goes on.
     let (outgoing, pace) = match body.at_hand() {
         Some(whole) => (Outgoing::from(whole), None),
@@ -51,7 +47,7 @@ pub(crate) async fn pass(
     }
     let mut request = Request::new(outgoing);
     *request.method_mut() = head.method.clone();
-    *request.uri_mut() = forward::target(&head.uri, &route.upstream);
+    *request.uri_mut() = headers::target(&head.uri, &route.upstream);
     *request.headers_mut() = headers;
     let timeout = route.timeout();
     let mut late = pin!(Pace::still_for(pace.as_deref(), timeout));
@@ -60,7 +56,7 @@ pub(crate) async fn pass(
         Some(upgrade) => Way::Upgrade(upgrade),
         None => tokio::select! {
             biased;
-            connected = forward::connected(&pool) => match connected {
+            connected = tries::connected(&pool) => match connected {
                 Ok(connected) => Way::Connected(connected),
                 Err(failed) => return Err(unanswered(&failed, false, &head.method)),
             },

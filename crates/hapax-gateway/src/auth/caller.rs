@@ -1,0 +1,78 @@
+//! Who asks, and whose request it is: the principal of the credentials, or a trusted peer that names the scope in the key (K3).
+//!
+//! [`Authenticator`](super::Authenticator) looks at credentials; what a route makes of a caller is decided here.
+
+use std::net::IpAddr;
+
+use hapax_core::{Registry, Scope, Width};
+use hapax_tower::{Code, Problem};
+use http::request;
+
+use super::{AuthError, Authenticator, Principal, trusted};
+use crate::settings::{Level, Route};
+
+/// Who asks.
+pub(crate) enum Caller {
+    /// A caller with credentials.
+    Known(Principal),
+    /// A peer that speaks for others, with the scope in the key (K3).
+    Edge {
+        /// Whether it is believed how far they reach.
+        says_level: bool,
+    },
+}
+
+impl Caller {
+    /// Who the caller is, from the head alone.
+    pub(crate) async fn identify<R: Registry>(
+        auth: &Authenticator<R>,
+        head: &request::Parts,
+        peer: IpAddr,
+        trusted: bool,
+    ) -> Result<Self, Problem> {
+        match auth.authenticate(head, peer).await {
+            Ok(principal) => Ok(Caller::Known(principal)),
+            Err(AuthError::Missing) if trusted => Ok(Caller::Edge { says_level: auth.believes_level() }),
+            Err(error) => Err(refused(&error)),
+        }
+    }
+
+    /// Whose a key is in which a trusted peer names the scope (K3). It says no more there than it could say in headers (A6, K4), and
+    /// nothing is shared wider than the route shares it (K8). A caller that shows credentials through that peer, or is named in
+    /// headers beside the key, speaks for itself alone: of what the key drops, that says who asks.
+    pub(crate) fn speaks_for(&self, told: Scope, width: Width, route: &Route) -> Result<Scope, Problem> {
+        let widest = route.rule.as_ref().map_or(Width::Subject, |rule| rule.width);
+        if width > widest {
+            let detail = "the key stands for more callers than those who share an answer on this route";
+            return Err(Problem::new(Code::Forbidden).detail(detail));
+        }
+        let asks = match self {
+            Caller::Known(principal) => principal.scope(route.level),
+            Caller::Edge { says_level } => trusted::scope_in_key(&told, route.level, *says_level),
+        };
+        let is_told = |scope: &Scope| scope.narrowed(width) == told.narrowed(width);
+        asks.filter(is_told).ok_or_else(|| Problem::new(Code::Forbidden))
+    }
+
+    /// The scope of this caller on a route of this level (A6).
+    pub(crate) fn scope(&self, level: Level) -> Result<Scope, Problem> {
+        match self {
+            Caller::Known(principal) => principal.scope(level).ok_or_else(|| Problem::new(Code::Forbidden)),
+            Caller::Edge { .. } => Err(Problem::from(&AuthError::Missing)),
+        }
+    }
+}
+
+/// A bad credential is the caller's business: it is logged at debug level. A credential that could not be checked is ours: the
+/// cause is kept.
+fn refused(error: &AuthError) -> Problem {
+    match error {
+        AuthError::Unavailable(cause) | AuthError::Unreachable(cause) => {
+            Problem::from(error).owing_to(cause.clone())
+        }
+        AuthError::Missing | AuthError::Invalid(_) => {
+            tracing::debug!(reason = error.detail().unwrap_or("no credentials"), "a caller was not let in");
+            Problem::from(error)
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The intake of requests that callers send to a route.
+//!
+//! In this order: who asks → where the key stands → whose it is (a trusted peer's key names the scope) → is there room → the
+//! body → the key, where it is what is asked → the identity. Until the body is read, nothing is held for a caller.
+
+use std::sync::Arc;
+
+use hapax_core::{Ledger, Registry, Width};
+use hapax_http::listener;
+use hapax_tower::answer::IDEMPOTENCY_KEY;
+use hapax_tower::key::{self, Found};
+use hapax_tower::{Claimant, Code, KeyedRequest, Message, Problem, Wait, WireKey};
+use http::request;
+
+use super::{Arrival, Hop, Keyed, PlainRequest};
+use crate::auth::caller::Caller;
+use crate::outlet::Outlet;
+use crate::outlet::forward::Forward;
+use crate::read;
+use crate::record::Seen;
+use crate::settings::Route;
+use crate::stack::{Plan, Shared};
+
+/// Takes a request in.
+pub(crate) async fn take<L: Ledger, R: Registry>(
+    shared: &Shared<L, R>,
+    plan: &Plan<R>,
+    route: Arc<Route>,
+    head: request::Parts,
+    body: listener::Incoming,
+    hop: Hop,
+    seen: &mut Seen,
+) -> Result<Arrival, Problem> {
+    // Who asks, on replays too (A6).
+    let caller = Caller::identify(&plan.auth, &head, hop.peer, hop.trusted).await?;
+    let own = caller.scope(route.level);
+    seen.scope = own.as_ref().ok().cloned();
+
+    // Where the key stands: in a header, which is here already.
+    let found = key::find(&head.headers, route.policy, route.lenient, hop.trusted)
+        .inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
+    seen.key_ignored = found == Found::Ignored;
+
+    // Whose it is: a trusted peer's key names the scope (K3).
+    let (scope, width, key) = match found {
+        Found::Namespaced(scope, width, key) => {
+            let scope = caller.speaks_for(scope, width, &route)?;
+            seen.scope = Some(scope.clone());
+            (scope, width, Some(key))
+        }
+        Found::Key(key) => (own?, Width::Subject, Some(key)),
+        Found::None | Found::Ignored => (own?, Width::Subject, None),
+    };
+    seen.key = key.clone();
+
+    // Is there room? A request without a key takes none.
+    let protected = route.rule.as_ref().filter(|rule| key.is_some() || rule.derived.is_some());
+    let Some(rule) = protected.cloned() else {
+        shared.count_unkeyed(seen);
+        if shared.admission.is_draining() {
+            return Err(Problem::new(Code::Draining));
+        }
+        return Ok(Arrival::Plain(PlainRequest { head, body, scope, route, hop }));
+    };
+    shared.count_protected(seen);
+    let edge = &plan.settings.edge;
+    let mut room = shared.admission.enter(edge, shared.protect.calls())?;
+
+    // The whole body.
+    let body = read::whole(body, rule.max_request_body, edge, &mut room).await?;
+
+    // What makes this request the same as another one.
+    let message = Message { method: head.method, uri: head.uri, headers: head.headers, body };
+    let wait = Wait::preferred(&message.headers, Some(&edge.operations_prefix));
+    let fingerprint = message.fingerprint(&rule.recipe);
+    let wire_key = key.map(|key| WireKey::in_header(IDEMPOTENCY_KEY, key));
+    let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
+    let identity = shared.protect.identify(claimant, &rule).await?;
+    // Only now is it known what would be a new claim of this tenant.
+    room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
+    let request = Arc::new(KeyedRequest { identity, wire_key, fingerprint, rule, message, wait });
+    Ok(Arrival::Keyed(Keyed { request, outlet: Outlet::Forward(Forward { route, hop }), room }))
+}
