@@ -19,6 +19,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
+
 mod attach;
 mod call;
 mod clock;

@@ -11,8 +11,9 @@ use hapax_core::journal::Append;
 use hapax_core::turn::{self, Paid};
 use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report, Verdict};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
+use crate::clock;
 use crate::late::Contradicted;
 use crate::limits;
 use crate::spool::{self, Entry};
@@ -157,7 +158,7 @@ async fn deliver_all<L: Ledger>(
 
 /// Tries until the ledger has heard it, or until it is given up. What lies in the spool never is (L13, L15).
 async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Debt) {
-    let (since, mut damaged) = (Instant::now(), None);
+    let (since, mut damaged) = (clock::now(), None);
     let (mut pause, mut longest) = limits::OWED_PAUSE;
     let ending = loop {
         let error = match pay(&ledger, &mut debt).await {
@@ -168,7 +169,7 @@ async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Deb
             return debt.give_up(&error);
         }
         // The claim may be damaged for good, and every caller who retries owes one more. Any other answer may pass.
-        damaged = (error.kind() == Kind::Corrupt).then(|| damaged.unwrap_or_else(Instant::now));
+        damaged = (error.kind() == Kind::Corrupt).then(|| damaged.unwrap_or_else(clock::now));
         if debt.is_unwanted() && damaged.is_some_and(|since| since.elapsed() >= limits::UNWANTED_DAMAGED_FOR)
         {
             return debt.give_up(&error);
@@ -240,6 +241,7 @@ mod tests {
     use hapax_store::memory::Memory;
     use hapax_testkit::faulty::Faulty;
     use hapax_testkit::lines::Lines;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::spool::Spool;
