@@ -488,9 +488,10 @@ impl Deadline {
         }
     }
 
-    /// The ledger has confirmed the lease. That is certain only from when it was asked to, and only until `max_run` ends.
-    pub fn confirmed(&mut self, sent: Duration, session: &Session) {
-        let renewed = sent.saturating_add(session.term);
+    /// The ledger has confirmed the lease for this long: for a whole term if the session was renewed with it, else for what that had
+    /// left. That is certain only from when it was asked to, and only until `max_run` ends.
+    pub fn confirmed(&mut self, sent: Duration, lasts: Duration) {
+        let renewed = sent.saturating_add(lasts);
         self.unbroken_until = renewed.min(self.asked_at.saturating_add(self.max_run));
     }
 

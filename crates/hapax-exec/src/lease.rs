@@ -114,10 +114,12 @@ impl<L: Ledger> Holding<L> {
 
     /// Renews the lease, or says that no earlier attempt ran, which renews it as well.
     pub(crate) async fn renew(&mut self, report: Report) -> Event {
-        let (sent, session) = (boot_time(), self.shared.ledger.session());
+        let (sent, session, renews) = (boot_time(), self.shared.ledger.session(), report == Report::Renew);
         match self.shared.ledger.report(self.claim, self.epoch, report, Vec::new()).await {
             Ok(Ending::Renewed { .. }) => {
-                self.deadline.confirmed(sent, &session);
+                // Only a renewal lengthens the session; what else is confirmed lasts as long as that had left.
+                let term = if renews { session.term } else { session.left };
+                self.deadline.confirmed(sent, term);
                 Event::Renewed
             }
             Ok(Ending::Settled(kept) | Ending::AlreadySettled(kept)) => {

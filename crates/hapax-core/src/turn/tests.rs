@@ -233,10 +233,10 @@ fn a_renewal_is_certain_from_when_it_was_sent_and_ends_with_max_run_l4() {
     let terms = Terms { max_run: seconds(60), ..Terms::default() };
     let mut deadline = Deadline::new(seconds(100), &session(0), &terms);
     assert_eq!(deadline.standing(seconds(100), &session(30)), Standing::Unsure);
-    deadline.confirmed(seconds(110), &session(30));
+    deadline.confirmed(seconds(110), seconds(30));
     assert_eq!(deadline.standing(seconds(139), &session(30)), Standing::Sure);
     assert_eq!(deadline.standing(seconds(140), &session(30)), Standing::Unsure);
-    deadline.confirmed(seconds(140), &session(30));
+    deadline.confirmed(seconds(140), seconds(30));
     assert_eq!(deadline.standing(seconds(159), &session(30)), Standing::Sure);
     assert_eq!(deadline.standing(seconds(160), &session(30)), Standing::TooLate(Delay::Ledger));
 }

@@ -431,7 +431,8 @@ impl Simulation {
         }
         let session = process.session(sent);
         if let Some(deadline) = &mut self.tasks[task].deadline {
-            deadline.confirmed(sent.since(START), &session);
+            let lasts = if renews { session.term } else { session.left };
+            deadline.confirmed(sent.since(START), lasts);
         }
         self.tasks[task].renewed |= renews;
     }
