@@ -170,7 +170,7 @@ fn an_answer_that_is_not_described_is_found_m4() {
         wrong[name] = value;
         assert!(told(&wrong).is_err(), "{wrong}");
     }
-    let mut less = released.clone();
+    let mut less = released;
     less.as_object_mut().unwrap().remove("ran");
     assert!(told(&less).is_err());
 }
