@@ -30,6 +30,7 @@ mod lease;
 pub mod limits;
 mod once;
 mod owed;
+mod seal;
 mod spool;
 mod typed;
 
@@ -37,4 +38,5 @@ pub use call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Re
 pub use error::{Error, Reason};
 pub use lease::{Running, WorkResult};
 pub use once::{Begun, DeadLetter, Entered, Executor, Held, Settings};
+pub use seal::Seal;
 pub use typed::Failure;

@@ -17,7 +17,6 @@ pub mod problem;
 pub mod protect;
 pub mod request;
 pub mod rule;
-pub mod seal;
 mod take;
 pub mod work;
 
@@ -29,6 +28,5 @@ pub use problem::{Cause, Code, Problem};
 pub use protect::{Answered, Event, Protect};
 pub use request::{Claimant, KeyPlace, KeyedRequest, Message, Wait, WireKey};
 pub use rule::{Former, Keep, On5xx, Rule};
-pub use seal::Seal;
 pub use take::Room;
 pub use work::{EarlierAttempt, Question, SendError, Work};

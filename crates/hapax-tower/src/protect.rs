@@ -17,7 +17,9 @@ use hapax_core::{
     ClaimId, Doubt, Executed, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome, Rerun, Timestamp,
     View, Width,
 };
-use hapax_exec::{Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled};
+use hapax_exec::{
+    Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled, Seal,
+};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
 use httpdate::HttpDate;
@@ -30,7 +32,6 @@ use crate::limits;
 use crate::problem::{Cause, Code, OPERATION_ID, Problem};
 use crate::request::{Claimant, KeyedRequest, Message};
 use crate::rule::Rule;
-use crate::seal::Seal;
 use crate::take::{First, Progress, Room, known, take};
 use crate::work::{EarlierAttempt, Question, SendError, Work};
 

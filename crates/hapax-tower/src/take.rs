@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use hapax_core::{ClaimId, Doubt, OperationId, Outcome};
-use hapax_exec::Ended;
+use hapax_exec::{Ended, Seal};
 use http::{Method, Response, response};
 use http_body_util::BodyExt as _;
 
@@ -14,7 +14,6 @@ use crate::body::Body;
 use crate::detach::Begun;
 use crate::judge::{Judged, judge};
 use crate::rule::{Keep, Rule};
-use crate::seal::Seal;
 
 /// Counts what a call takes.
 pub trait Room {

@@ -14,11 +14,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_exec::{Executor, Settings as ExecutorSettings};
+use hapax_exec::{Executor, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
 use hapax_store::{Lifecycle as _, Store};
-use hapax_tower::{Protect, Seal};
+use hapax_tower::Protect;
 use tokio::net::TcpListener;
 
 use crate::admin::{self, AdminState, AdminTokens};

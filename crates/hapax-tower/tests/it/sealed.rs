@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hapax_core::{Filter, Inspect as _, Outcome, State};
-use hapax_tower::{Rule, Seal};
+use hapax_exec::Seal;
+use hapax_tower::Rule;
 
 use crate::app::app_with;
 

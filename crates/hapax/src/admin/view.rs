@@ -8,7 +8,8 @@ use hapax_api::{
 };
 use hapax_core::claim::audit::{About, AuditEvent};
 use hapax_core::{Outcome, Record, State, Timestamp};
-use hapax_tower::{Answer, Seal};
+use hapax_exec::Seal;
+use hapax_tower::Answer;
 
 use crate::node::KeptAnswers;
 use crate::when::utc;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use hapax_core::registry::Elsewhere;
+use hapax_exec::Seal;
 use hapax_store::{Lifecycle as _, Options, Store};
-use hapax_tower::Seal;
 
 use crate::admin::{AdminTokens, Role};
 use crate::cli::{Failed, say, store};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_core::{ClaimId, Error};
-use hapax_tower::{Answer, Seal};
+use hapax_exec::Seal;
+use hapax_tower::Answer;
 
 /// Writes and reads what the edge keeps.
 #[derive(Clone)]

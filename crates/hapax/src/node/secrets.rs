@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{Error, Kind, LeafKey, Registry};
-use hapax_tower::Seal;
+use hapax_exec::Seal;
 
 /// Where the secret belongs: sealed bytes that were moved elsewhere do not open.
 const LEAF_KEY: (&str, &str) = ("secret", "leaf-key");

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use hapax_core::registry::Document;
 use hapax_core::{Error, Registry as _};
+use hapax_exec::Seal;
 use hapax_store::Lifecycle as _;
 use hapax_store::embedded::Embedded;
 use hapax_store::postgres::Postgres;
-use hapax_tower::Seal;
 use tokio::time::timeout;
 
 use super::Check;
