@@ -16,6 +16,7 @@ pub mod operations;
 mod problem;
 mod retention;
 mod text;
+mod webhooks;
 mod words;
 
 pub use audit::{Audit, AuditQuery, Event};
@@ -31,6 +32,10 @@ pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written}
 pub use problem::{Conflict, Problem};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
 pub use text::{Epoch, OperationId, Time};
+pub use webhooks::{
+    Algorithm, Dedupe, NewWebhook, On4xx, RevokeWebhook, RotateWebhook, SecretsFrom, Webhook, WebhookMade,
+    WebhookRotated, Webhooks, WebhooksQuery,
+};
 pub use words::{
     ConflictCode, Done, DoubtReason, HealthStatus, Level, OutcomeKind, Ran, Rerun, Role, SettledBy, Sharing,
     Source, State,

@@ -13,6 +13,10 @@ use crate::retention::{
     RetentionClass, RetentionClasses, SetRetention as Setting, UnsetRetention as Unsetting,
 };
 use crate::text::OperationId;
+use crate::webhooks::{
+    NewWebhook, RevokeWebhook as Revoking, RotateWebhook as Rotating, Webhook, WebhookMade, WebhookRotated,
+    Webhooks as WebhookList, WebhooksQuery,
+};
 use crate::words::Role;
 
 const READ: Option<Role> = Some(Role::Read);
@@ -23,6 +27,8 @@ const BAD_QUERY: Refusal = problem(400, "The query cannot be understood.");
 const BAD_BODY: Refusal = problem(400, "The body cannot be understood.");
 const NO_CLAIM: Refusal = problem(404, "There is no such claim.");
 const NO_CLASS: Refusal = problem(404, "There is no such class.");
+const NO_WEBHOOKS: Refusal = problem(404, "This server takes no webhooks.");
+const NO_WEBHOOK: Refusal = problem(404, "There is no such webhook, or this server takes none.");
 const STORE: Refusal = problem(503, "The store cannot be asked; try again.");
 const CONFLICT: Refusal = Refusal::with::<Conflict>(
     409,
@@ -159,6 +165,26 @@ operations! {
         answers: (200, "Revoked."),
         refuses: [problem(400, "That is no id of a key."), problem(404, "There is no such key."), STORE],
     }
+    ListWebhooks Get "/v1/webhooks" "listWebhooks" {
+        "List webhooks; their secrets are not told.",
+        needs: READ, query: WebhooksQuery, body: Nothing, answer: WebhookList,
+        answers: (200, "One page."), refuses: [BAD_QUERY, NO_WEBHOOKS, STORE],
+    }
+    CreateWebhook Post "/v1/webhooks" "createWebhook" {
+        "Make a webhook. A secret that is made for it is told once.",
+        needs: OPERATE, query: Nothing, body: NewWebhook, answer: WebhookMade,
+        answers: (201, "The webhook."), refuses: [BAD_BODY, NO_WEBHOOKS, STORE],
+    }
+    RotateWebhook Post "/v1/webhooks/{webhook_id}/rotate" "rotateWebhook" {
+        "Give a webhook another secret; former ones count beside it unless they are dropped.",
+        needs: OPERATE, query: Nothing, body: Rotating, answer: WebhookRotated,
+        answers: (200, "Done."), refuses: [BAD_BODY, NO_WEBHOOK, STORE],
+    }
+    RevokeWebhook Delete "/v1/webhooks/{webhook_id}" "revokeWebhook" {
+        "Revoke a webhook: its path is a 404 within seconds, everywhere.",
+        needs: OPERATE, query: Revoking, body: Nothing, answer: Webhook,
+        answers: (200, "Revoked."), refuses: [BAD_QUERY, NO_WEBHOOK, STORE],
+    }
     ListRetention Get "/v1/retention" "listRetention" {
         "List the classes of retention, with what is configured and what was set.",
         needs: READ, query: Nothing, body: Nothing, answer: RetentionClasses,
@@ -200,6 +226,7 @@ pub(crate) const TABLE: Table<Role> = Table {
             "The public id of the operation, `op_` and 32 hexadecimal digits.",
         ),
         Parameter::of::<String>("key_id", "The id of the key."),
+        Parameter::of::<String>("webhook_id", "The id of the webhook, `wh_` and 32 hexadecimal digits."),
         Parameter::of::<String>(
             "class",
             "The name of the class, as `[retention]` in the configuration has it.",

@@ -9,8 +9,8 @@ pub mod api_key;
 pub(crate) mod caller;
 mod jwks;
 mod jwt;
-mod outside;
-mod remembered;
+pub(crate) mod outside;
+pub(crate) mod remembered;
 pub mod trusted;
 mod verify;
 
@@ -201,6 +201,11 @@ impl<R: Registry> Authenticator<R> {
         // A listener for both families sees IPv4 peers as IPv6 addresses.
         let plain = peer.to_canonical();
         self.trusted.iter().any(|net| net.contains(&peer) || net.contains(&plain))
+    }
+
+    /// Where API keys are kept.
+    pub(crate) fn registry(&self) -> &R {
+        &self.registry
     }
 
     /// Whether a trusted peer is believed how far those reach for whom it speaks.

@@ -15,12 +15,15 @@ use http::{Request, Response};
 
 use crate::admit::Admission;
 use crate::auth::Authenticator;
+use crate::auth::remembered::Remembered;
 use crate::engine;
+use crate::limits;
 use crate::metrics::Metrics;
 use crate::route::Table;
 use crate::settings::Settings;
 use crate::stack::{Plan, Shared, Stack};
 use crate::upstream::Incoming;
+use crate::webhooks::Webhooks;
 
 /// A running gateway.
 pub struct Gateway<L, R> {
@@ -35,16 +38,18 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     pub async fn start(settings: Settings, protect: Protect<L>, registry: R) -> Result<Self, Error> {
         let certificates =
             settings.edge.tls.as_ref().map(Certificates::load).transpose().map_err(engine::error)?;
-        let auth = Arc::new(Authenticator::open(&settings.auth, registry).await?);
+        let auth = Arc::new(Authenticator::open(&settings.auth, registry.clone()).await?);
         let edge = settings.edge.clone();
         let protect = protect.docs(edge.docs.clone());
-        let plan = Plan { table: Table::new(&settings)?, settings, auth };
+        let webhooks = webhooks(&settings, &protect, registry)?;
+        let plan = Plan { table: Table::new(&settings)?, settings, auth, webhooks };
         let shared = Arc::new(Shared {
             plan: ArcSwap::from_pointee(plan),
             protect,
             docs: edge.docs.as_str().into(),
             admission: Arc::default(),
             metrics: Arc::default(),
+            contents: Remembered::new(limits::CONTENTS),
         });
         let tls = certificates.as_ref().map(Certificates::server_config);
         let each = shared.clone();
@@ -74,10 +79,11 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     pub async fn reload(&self, settings: Settings) -> Result<(), Error> {
         let table = Table::new(&settings)?;
         let auth = Arc::new(self.shared.plan.load_full().auth.reopen(&settings.auth).await?);
+        let webhooks = webhooks(&settings, &self.shared.protect, auth.registry().clone())?;
         if let Some(certificates) = &self.certificates {
             certificates.reload().map_err(engine::error)?;
         }
-        self.shared.plan.store(Arc::new(Plan { table, settings, auth }));
+        self.shared.plan.store(Arc::new(Plan { table, settings, auth, webhooks }));
         Ok(())
     }
 
@@ -85,7 +91,8 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     /// is remembered stays so.
     pub fn keep_by(&self, settings: Settings) -> Result<(), Error> {
         let (table, auth) = (Table::new(&settings)?, self.shared.plan.load().auth.clone());
-        self.shared.plan.store(Arc::new(Plan { table, settings, auth }));
+        let webhooks = webhooks(&settings, &self.shared.protect, auth.registry().clone())?;
+        self.shared.plan.store(Arc::new(Plan { table, settings, auth, webhooks }));
         Ok(())
     }
 
@@ -105,6 +112,16 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         let (ended, idle) = tokio::join!(ending, calls);
         ended && idle.is_ok()
     }
+}
+
+/// The webhooks that these settings have, if they have any.
+fn webhooks<L: Ledger, R: Registry>(
+    settings: &Settings,
+    protect: &Protect<L>,
+    registry: R,
+) -> Result<Option<Webhooks<R>>, Error> {
+    let Some(webhooks) = &settings.webhooks else { return Ok(None) };
+    Webhooks::new(webhooks.clone(), registry, protect.seal().cloned()).map(Some)
 }
 
 impl<L: Ledger, R: Registry> Handler for Stack<L, R> {

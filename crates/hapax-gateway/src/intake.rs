@@ -4,6 +4,7 @@
 //! a request is one of two things, and what becomes of it does not depend on where it came from.
 
 pub(crate) mod caller;
+pub(crate) mod webhook;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use http::{HeaderValue, request};
 use crate::admit::Admitted;
 use crate::outlet::Outlet;
 use crate::settings::Route;
+use crate::stack::Answer;
 
 /// A request that was taken in.
 #[expect(
@@ -27,6 +29,8 @@ pub(crate) enum Arrival {
     Keyed(Keyed),
     /// It goes on as it comes, and never meets the ledger.
     Plain(PlainRequest),
+    /// It goes nowhere: this is the answer.
+    Answered(Answer),
 }
 
 /// A request under a key.

@@ -5,6 +5,7 @@
 
 pub mod admit;
 pub mod auth;
+mod clock;
 mod cors;
 mod engine;
 pub mod gateway;
@@ -20,6 +21,7 @@ mod route;
 pub mod settings;
 mod stack;
 mod upstream;
+pub mod webhooks;
 
 pub use gateway::Gateway;
 pub use hapax_http::tls;

@@ -69,5 +69,37 @@ pub(crate) const JWKS_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) const JWKS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// API keys in one page of a list.
 pub(crate) const API_KEYS_PAGE: usize = 1_000;
+
+// Webhooks (W).
+
+/// A day.
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How far the time of a signature may be from now, both ways.
+pub(crate) const SIGNATURE_TOLERANCE: Duration = Duration::from_secs(300);
+/// Signatures of one delivery that are compared.
+pub(crate) const SIGNATURES: usize = 16;
+/// The longest identifier of a delivery, in bytes.
+pub(crate) const IDENTIFIER: usize = 200;
+/// How long a sender waits for an answer, unless its provider says otherwise.
+pub(crate) const DELIVERY_WAIT: Duration = Duration::from_secs(10);
+/// For how long a sender may send a delivery again, unless its provider says otherwise.
+pub(crate) const DELIVERY_WINDOW: Duration = DAY;
+/// Webhooks that are remembered at a time, those that nobody has among them.
+pub(crate) const WEBHOOKS_REMEMBERED: usize = 10_000;
+/// How long a webhook is believed without looking again: a revoked one stops working within this, everywhere.
+pub(crate) const WEBHOOK_REMEMBERED: Duration = Duration::from_secs(5);
+/// Webhooks in one page of a list.
+pub(crate) const WEBHOOKS_PAGE: usize = 1_000;
+/// The longest file with secrets.
+pub(crate) const SECRET_FILE: usize = 64 << 10;
+/// The longest answer of a KV store.
+pub(crate) const KV_BODY: usize = 64 << 10;
+/// How long secrets of a KV store are believed without asking again.
+pub(crate) const KV_REMEMBERED: Duration = Duration::from_secs(60);
+/// Deliveries whose signed content is remembered, to notice it under another identifier.
+pub(crate) const CONTENTS: usize = 10_000;
+/// How long signed content is remembered.
+pub(crate) const CONTENT_REMEMBERED: Duration = DAY;
+
 /// The longest label of an API key, in bytes.
 pub(crate) const LABEL: usize = 200;

@@ -56,8 +56,26 @@ labels! {
     Present { case }
     Missing { class }
     Invalid { reason }
-    Untranslated { provider }
     Hit { restate_status }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Untranslated {
+    tenant: Text,
+    project: Text,
+    endpoint: Text,
+    provider: Text,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Provider {
+    provider: Text,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusal {
+    provider: Text,
+    cause: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -117,6 +135,8 @@ pub struct Metrics {
     untranslated: Family<Untranslated, Counter>,
     hit: Family<Hit, Counter>,
     collision: Family<Grain, Counter>,
+    deliveries_refused: Family<Refusal, Counter>,
+    contents_repeated: Family<Provider, Counter>,
     answered: Family<Answered, Counter>,
     latency: Histogram,
     in_doubt: Gauge,
@@ -138,6 +158,8 @@ impl Default for Metrics {
             untranslated: Family::default(),
             hit: Family::default(),
             collision: Family::default(),
+            deliveries_refused: Family::default(),
+            contents_repeated: Family::default(),
             answered: Family::default(),
             latency: Histogram::new(exponential_buckets(0.000_25, 2.0, 18)),
             in_doubt: Gauge::default(),
@@ -171,6 +193,16 @@ impl Default for Metrics {
             "idempotency_key_collision",
             "Keys sent again with another request",
             metrics.collision.clone(),
+        );
+        registry.register(
+            "hapax_deliveries_refused",
+            "Deliveries that were refused, by cause",
+            metrics.deliveries_refused.clone(),
+        );
+        registry.register(
+            "hapax_delivery_content_repeated",
+            "Deliveries whose signed content came before under another identifier",
+            metrics.contents_repeated.clone(),
         );
         registry.register("hapax_requests", "Answers by how they came about", metrics.answered.clone());
         registry.register(
@@ -254,8 +286,9 @@ impl Metrics {
         self.known.write().unwrap_or_else(PoisonError::into_inner).note(place)
     }
 
-    pub(crate) fn key_present(&self, counters: &Counters) {
-        let find = || self.present.get_or_create(&Present::of(&counters.grain, "A")).clone();
+    /// An endpoint has callers of one case only.
+    pub(crate) fn key_present(&self, counters: &Counters, case: &'static str) {
+        let find = || self.present.get_or_create(&Present::of(&counters.grain, case)).clone();
         counters.present.get_or_init(find).inc();
     }
 
@@ -267,9 +300,21 @@ impl Metrics {
         self.invalid.get_or_create(&Invalid::of(&counters.grain, reason)).inc();
     }
 
-    /// Nothing finds identifiers in a transport yet, so no provider has a name.
-    pub(crate) fn translation_failed(&self, counters: &Counters) {
-        self.untranslated.get_or_create(&Untranslated::of(&counters.grain, "_none")).inc();
+    /// No identifier was found in a request of this provider; an ordinary route has none.
+    pub(crate) fn translation_failed(&self, counters: &Counters, provider: Option<&Arc<str>>) {
+        let Grain { tenant, project, endpoint } = counters.grain.clone();
+        let provider = Text(provider.cloned().unwrap_or_else(|| "_none".into()));
+        self.untranslated.get_or_create(&Untranslated { tenant, project, endpoint, provider }).inc();
+    }
+
+    /// A delivery was refused.
+    pub(crate) fn delivery_refused(&self, provider: &Arc<str>, cause: &'static str) {
+        self.deliveries_refused.get_or_create(&Refusal { provider: Text(provider.clone()), cause }).inc();
+    }
+
+    /// Signed content came again under another identifier.
+    pub(crate) fn content_repeated(&self, provider: &Arc<str>) {
+        self.contents_repeated.get_or_create(&Provider { provider: Text(provider.clone()) }).inc();
     }
 
     pub(crate) fn hit(&self, counters: &Counters, status: &'static str) {
@@ -343,7 +388,7 @@ mod tests {
 
     fn count(metrics: &Metrics, tenant: &str, endpoint: &Arc<str>) {
         let counters = metrics.counters(Some(&scope(tenant)), endpoint);
-        metrics.key_present(&counters);
+        metrics.key_present(&counters, "A");
         metrics.hit(&counters, COMPLETED);
         metrics.hit(&counters, "attached");
         metrics.answered(&counters, "replayed", 200, Duration::from_millis(1));

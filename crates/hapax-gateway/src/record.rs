@@ -7,17 +7,24 @@ use std::time::{Duration, Instant};
 
 use hapax_core::{Key, Ledger, Policy, Scope, Width};
 use hapax_exec::How;
-use hapax_tower::{Cause, Code, Event};
+use hapax_tower::{Cause, Code, Event, Problem};
 use http::{Method, Request};
 
+use crate::auth::remembered::Digest;
+use crate::limits;
 use crate::metrics::{COMPLETED, Counters};
 use crate::settings::Route;
 use crate::stack::{Answer, Shared};
+use crate::webhooks::Webhook;
+use crate::webhooks::provider::Refused;
 
 /// The endpoint of what no route was found for.
 static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "_none".into());
 /// The endpoint of whoever asks for an outcome.
 static RECALL: LazyLock<Arc<str>> = LazyLock::new(|| "recall".into());
+
+/// The endpoint of a webhook that is not there.
+static WEBHOOK: LazyLock<Arc<str>> = LazyLock::new(|| "webhook".into());
 
 /// Where a request goes.
 pub(crate) enum Place {
@@ -27,6 +34,34 @@ pub(crate) enum Place {
     Recall,
     /// To a service.
     Route(Arc<Route>),
+    /// To a webhook that is not known yet.
+    Webhook,
+}
+
+/// Which of the three kinds of callers this is: those that send a key, and those whose key stands in the transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Case {
+    /// The caller sends a key.
+    #[default]
+    A,
+    /// The sender's own identifier is the key (W).
+    B,
+}
+
+impl Case {
+    fn as_str(self) -> &'static str {
+        match self {
+            Case::A => "A",
+            Case::B => "B",
+        }
+    }
+
+    fn source(self) -> &'static str {
+        match self {
+            Case::A => "header",
+            Case::B => "transport",
+        }
+    }
 }
 
 /// What is known about a request so far, for the log line and the counters.
@@ -37,6 +72,9 @@ pub(crate) struct Seen {
     pub(crate) scope: Option<Scope>,
     /// The key that came; where what is asked is the key, none did (H9).
     pub(crate) key: Option<Key>,
+    pub(crate) case: Case,
+    /// Who sends, where that is a webhook's provider.
+    pub(crate) provider: Option<Arc<str>>,
     /// A key was sent where it has no effect, which the caller is told whatever the answer is (P1).
     pub(crate) key_ignored: bool,
     /// What is counted about it, once that has been looked up.
@@ -52,6 +90,8 @@ impl Seen {
             place: Place::Nowhere,
             scope: None,
             key: None,
+            case: Case::default(),
+            provider: None,
             key_ignored: false,
             counters: None,
             peer,
@@ -62,6 +102,7 @@ impl Seen {
         match &self.place {
             Place::Nowhere => &NOWHERE,
             Place::Recall => &RECALL,
+            Place::Webhook => &WEBHOOK,
             Place::Route(route) => &route.path,
         }
     }
@@ -69,7 +110,7 @@ impl Seen {
     fn route(&self) -> Option<&Route> {
         match &self.place {
             Place::Route(route) => Some(route),
-            Place::Nowhere | Place::Recall => None,
+            Place::Nowhere | Place::Recall | Place::Webhook => None,
         }
     }
 
@@ -87,7 +128,9 @@ impl<L: Ledger, R> Shared<L, R> {
     pub(crate) fn count_key_problem(&self, seen: &Seen, code: Code) {
         match code {
             Code::KeyMissing => self.metrics.key_missing(&self.counters(seen), "required"),
-            Code::TranslationFailed => self.metrics.translation_failed(&self.counters(seen)),
+            Code::TranslationFailed => {
+                self.metrics.translation_failed(&self.counters(seen), seen.provider.as_ref())
+            }
             code => self.metrics.key_invalid(&self.counters(seen), code.as_str()),
         }
     }
@@ -96,7 +139,7 @@ impl<L: Ledger, R> Shared<L, R> {
     pub(crate) fn count_protected(&self, seen: &mut Seen) {
         let counters = self.counters(seen);
         match seen.key {
-            Some(_) => self.metrics.key_present(&counters),
+            Some(_) => self.metrics.key_present(&counters, seen.case.as_str()),
             None => self.metrics.key_missing(&counters, "accepted"),
         }
         seen.counters = Some(counters);
@@ -105,6 +148,42 @@ impl<L: Ledger, R> Shared<L, R> {
     pub(crate) fn count_unkeyed(&self, seen: &Seen) {
         if seen.policy() == Some(Policy::Accepted) {
             self.metrics.key_missing(&self.counters(seen), "accepted");
+        }
+    }
+
+    /// Counts and logs a delivery that goes nowhere, and says what its sender is told: not more than which half failed (W3).
+    pub(crate) fn refuse_delivery(&self, seen: &Seen, refused: Refused) -> Problem {
+        let provider = seen.provider.clone().unwrap_or_else(|| NOWHERE.clone());
+        let (code, why) = match refused {
+            Refused::Signature(why) => (Code::SignatureInvalid, why),
+            Refused::Identifier(why) => (Code::TranslationFailed, why),
+        };
+        if code == Code::TranslationFailed {
+            self.count_key_problem(seen, code);
+        }
+        self.metrics.delivery_refused(&provider, code.as_str());
+        Problem::new(code).owing_to(why)
+    }
+
+    /// Notices signed content that comes again under another identifier: the sender's own, or a captured delivery (W5).
+    pub(crate) fn count_repeated_content(&self, seen: &Seen, webhook: &Webhook, content: &[u8], key: &Key) {
+        if webhook.provider.signs_identifier() {
+            return;
+        }
+        let digest = Digest::of_parts(&[webhook.id.as_bytes(), content]);
+        match self.contents.get(&digest) {
+            Some(known) if known != *key => {
+                self.metrics.content_repeated(&webhook.name);
+                tracing::warn!(
+                    target: "hapax::webhook",
+                    webhook = webhook.id,
+                    provider = &*webhook.name,
+                    peer = %seen.peer,
+                    "signed content came again under another identifier"
+                );
+            }
+            Some(_) => {}
+            None => self.contents.insert(digest, key.clone(), limits::CONTENT_REMEMBERED),
         }
     }
 
@@ -147,8 +226,9 @@ impl<L: Ledger, R> Shared<L, R> {
                     tenant = seen.scope.as_ref().map(|scope| scope.tenant().as_str()),
                     project = seen.scope.as_ref().and_then(|scope| scope.project()).map(|project| project.as_str()),
                     operation_id = answered.operation_id.map(tracing::field::display),
-                    idempotency_case = seen.key.as_ref().map(|_| "A"),
-                    idempotency_source = seen.key.as_ref().map(|_| "header"),
+                    idempotency_case = seen.key.as_ref().map(|_| seen.case.as_str()),
+                    idempotency_source = seen.key.as_ref().map(|_| seen.case.source()),
+                    provider = seen.provider.as_deref(),
                     idempotency_policy = seen.policy().map(Policy::as_str),
                     idempotency_key_namespaced = self.namespaced(seen),
                     restate_cache_hit = hit.is_some(),

@@ -23,8 +23,17 @@ pub(crate) enum Target {
     Route(Arc<Route>),
     /// An outcome that is kept (H7).
     Recall(Recall),
+    /// A webhook.
+    Webhook(WebhookPath),
     /// The page about a problem code.
     Page(Code),
+}
+
+/// Which webhook, as its path says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WebhookPath {
+    pub(crate) provider: String,
+    pub(crate) id: String,
 }
 
 /// Which outcome is recalled (H7).
@@ -65,6 +74,7 @@ impl Target {
                 };
                 is_same && own.wait == other.wait
             }
+            (Target::Webhook(_), Target::Webhook(_)) => true,
             (Target::Page(code), Target::Page(other)) => code == other,
             _ => false,
         }
@@ -101,6 +111,7 @@ enum Place {
     Route(Arc<Route>),
     Key { routes: Arc<[Arc<Route>]>, wait: bool },
     Operation { wait: bool },
+    Webhook,
     Page,
 }
 
@@ -143,6 +154,10 @@ impl Table {
             let operation = format!("{}/{{id}}", settings.edge.operations_prefix);
             table.insert("GET", &format!("{operation}/output"), Place::Operation { wait: false })?;
             table.insert("GET", &operation, Place::Operation { wait: true })?;
+        }
+        if let Some(webhooks) = &settings.webhooks {
+            let path = format!("{}/{{provider}}/{{webhook_id}}", webhooks.prefix);
+            table.insert("POST", &path, Place::Webhook)?;
         }
         table.insert("GET", &format!("{}{{code}}", limits::DOCS), Place::Page)?;
         Ok(table)
@@ -200,6 +215,10 @@ impl Table {
             }
             Place::Operation { wait } => {
                 Target::Recall(Recall { by: RecallBy::Operation(parameter("id")), wait: *wait })
+            }
+            Place::Webhook => {
+                let (provider, id) = (parameter("provider"), parameter("webhook_id"));
+                Target::Webhook(WebhookPath { provider, id })
             }
             Place::Page => Target::Page(pages::code(&parameter("code"))?),
         })
@@ -262,6 +281,7 @@ mod tests {
             routes: routes.collect(),
             auth: Auth::default(),
             tenants: TenantLimits::default(),
+            webhooks: None,
         };
         Table::new(&settings)
     }

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use hapax_core::Policy;
 use hapax_http::settings::{Listener, Pacing, Service};
-use hapax_tower::Rule;
-use http::Method;
+use hapax_tower::{Code, Problem, Rule};
+use http::uri::PathAndQuery;
+use http::{Method, Uri};
 use ipnet::IpNet;
 
 use crate::limits;
+use crate::webhooks::provider::{self, Generic, Traits};
 
 pub use hapax_http::settings::Tls;
 
@@ -29,6 +31,8 @@ pub struct Settings {
     pub auth: Auth,
     /// What one tenant may use at a time.
     pub tenants: TenantLimits,
+    /// Where deliveries of providers come in, and where they go (W).
+    pub webhooks: Option<Arc<Webhooks>>,
 }
 
 impl Settings {
@@ -366,6 +370,71 @@ impl std::fmt::Debug for VerifyService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("VerifyService").field("url", &self.url).finish_non_exhaustive()
     }
+}
+
+/// Where deliveries of providers come in, and where they go (W).
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    /// Deliveries come to `{prefix}/{provider}/{webhook_id}`.
+    pub prefix: String,
+    /// The path of the service that gets them, with `{provider}` and `{webhook_id}` where it wants to know.
+    pub path: String,
+    /// Scheme and authority under which senders reach the edge: some sign them.
+    pub public_url: Option<String>,
+    /// The route that deliveries count as.
+    pub route: Arc<Route>,
+    /// How deliveries are protected; each webhook has an operation, a wait and kept answers of its own.
+    pub rule: Rule,
+    /// How long a sender waits, where not what is usual for its provider (W9).
+    pub wait: Option<Duration>,
+    /// The providers that may send; all, where none is named.
+    pub enabled: Vec<String>,
+    /// Providers that the configuration declares, by name.
+    pub providers: BTreeMap<String, Generic>,
+    /// Where secrets are kept outside the registry.
+    pub kv: Option<KvStore>,
+}
+
+impl Webhooks {
+    /// Whether deliveries of this provider are taken.
+    pub fn takes(&self, provider: &str) -> bool {
+        self.enabled.is_empty() || self.enabled.iter().any(|enabled| enabled == provider)
+    }
+
+    /// What is to be known of a provider whose deliveries are taken.
+    pub fn provider(&self, name: &str) -> Option<Traits> {
+        if !self.takes(name) {
+            return None;
+        }
+        match self.providers.get(name) {
+            Some(declared) => Some(Traits::of(Box::new(declared.clone()))),
+            None => provider::built_in(name, false).map(Traits::of),
+        }
+    }
+
+    /// Where a delivery goes.
+    pub(crate) fn target(&self, provider: &str, webhook: &str, query: Option<&str>) -> Result<Uri, Problem> {
+        let mut target = self.path.replace("{provider}", provider).replace("{webhook_id}", webhook);
+        if let Some(query) = query {
+            target.push('?');
+            target.push_str(query);
+        }
+        let target = PathAndQuery::try_from(target).map(Uri::from);
+        target.map_err(|error| Problem::new(Code::Internal).owing_to(format!("[webhooks] path: {error}")))
+    }
+}
+
+/// A KV version 2 store of OpenBao or Vault (W7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvStore {
+    /// Its URL.
+    pub url: String,
+    /// Where the store is mounted, such as `secret`.
+    pub mount: String,
+    /// The file with the token, read again for each question.
+    pub token_file: PathBuf,
+    /// The longest wait for an answer.
+    pub timeout: Duration,
 }
 
 /// What one tenant may use at a time (H12). Zero stands for no limit.

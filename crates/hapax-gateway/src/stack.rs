@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use hapax_core::{Ledger, Registry};
+use hapax_core::{Key, Ledger, Registry};
 use hapax_http::listener::{self, Peer, Tasks};
 use hapax_http::{Refusal, head};
 use hapax_tower::answer::IGNORED;
@@ -17,6 +17,7 @@ use http::{Method, Request, Response};
 
 use crate::admit::Admission;
 use crate::auth::Authenticator;
+use crate::auth::remembered::Remembered;
 use crate::intake::{self, Arrival, Hop, Keyed};
 use crate::metrics::Metrics;
 use crate::outlet::{self, Outlet, Pools};
@@ -24,6 +25,7 @@ use crate::record::{Place, Seen};
 use crate::route::{NoMatch, Table, Target};
 use crate::settings::Settings;
 use crate::upstream::Incoming;
+use crate::webhooks::Webhooks;
 use crate::{cors, engine, pages, recall};
 
 /// The answer to one request.
@@ -34,6 +36,7 @@ pub(crate) struct Plan<R> {
     pub(crate) settings: Settings,
     pub(crate) table: Table,
     pub(crate) auth: Arc<Authenticator<R>>,
+    pub(crate) webhooks: Option<Webhooks<R>>,
 }
 
 /// What all threads share.
@@ -44,6 +47,8 @@ pub(crate) struct Shared<L, R> {
     pub(crate) docs: Arc<str>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Which key signed content came with last (W5).
+    pub(crate) contents: Remembered<Key>,
 }
 
 /// The request path of one thread.
@@ -127,9 +132,14 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
                 seen.place = Place::Route(route.clone());
                 intake::caller::take(shared, plan, route, head, body, hop, seen).await?
             }
+            Target::Webhook(path) => {
+                seen.place = Place::Webhook;
+                Box::pin(intake::webhook::take(shared, plan, path, head, body, hop, seen)).await?
+            }
         };
 
         match arrival {
+            Arrival::Answered(answered) => Ok(answered),
             // Without a key: it never meets the ledger.
             Arrival::Plain(plain) => outlet::pass::pass(edge, plain, &self.pools).await,
             // With one: replayed, attached, refused, or forwarded under a turn.

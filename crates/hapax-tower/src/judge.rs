@@ -4,7 +4,7 @@ use hapax_core::Rerun;
 use http::{HeaderMap, StatusCode};
 
 use crate::answer::OUTCOME;
-use crate::rule::{On5xx, Rule};
+use crate::rule::{KeptAnswers, On5xx, Rule};
 
 /// What an answer means for its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,7 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, rule: &Rule) -> Judged {
     }
     match status.as_u16() {
         code if NOT_KEPT.contains(&code) => Judged::Released,
+        300..=499 if rule.kept_answers == KeptAnswers::Successes => Judged::Released,
         ..=499 => kept,
         code => match (rule.on_5xx, rule.rerun) {
             (Some(On5xx::Release), _) => Judged::Released,

@@ -137,6 +137,11 @@ impl<L: Ledger> Protect<L> {
         Protect { executor: self.executor, shared: Arc::new(shared) }
     }
 
+    /// What outcomes are sealed with.
+    pub fn seal(&self) -> Option<&Arc<Seal>> {
+        self.shared.seal.as_ref()
+    }
+
     /// The executor it runs on.
     pub fn executor(&self) -> &Executor<L> {
         &self.executor

@@ -73,6 +73,8 @@ pub enum KeyPlace {
     Header(HeaderName),
     /// In a JSON body, at this pointer (RFC 6901).
     Pointer(Arc<str>),
+    /// Where the sender of a webhook has its identifier (W4).
+    Transport,
 }
 
 /// Who claims, and with which key: an identity that lacks the name of its operation.

@@ -41,6 +41,8 @@ pub struct Rule {
     pub attach: Attach,
     /// How much of an answer is kept.
     pub keep: Keep,
+    /// Which answers are kept.
+    pub kept_answers: KeptAnswers,
     /// What is done with answers of status 5xx, where not what follows from `rerun` (H4).
     pub on_5xx: Option<On5xx>,
     /// The status of a mismatch: 422, or 409 for callers that expect that.
@@ -74,6 +76,16 @@ pub enum Keep {
     Fact,
 }
 
+/// Which answers are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeptAnswers {
+    /// Whatever ends the work, refusals among them (H4).
+    #[default]
+    Usual,
+    /// Only those that say that the work was done: to the sender of a webhook any other is a failed delivery, which it sends again (W8).
+    Successes,
+}
+
 /// What is done with answers of status 5xx (H4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On5xx {
@@ -104,6 +116,7 @@ impl Rule {
             retention: Retention::For(limits::RETENTION),
             attach: Attach::Wait(limits::ATTACH),
             keep: Keep::Full,
+            kept_answers: KeptAnswers::Usual,
             on_5xx: None,
             mismatch_status: 422,
             max_request_body: limits::REQUEST_BODY,

@@ -12,12 +12,14 @@ mod keys;
 mod node;
 mod retention;
 pub(crate) mod view;
+mod webhooks;
 
 use std::sync::Arc;
 
 use axum::Router;
 use hapax_core::Error;
 use hapax_gateway::Gateway;
+use hapax_gateway::webhooks::record::Desk;
 use hapax_store::Store;
 
 use crate::listen::mount::Mount;
@@ -38,6 +40,7 @@ pub(crate) struct AdminState {
     pub(crate) keeping: Arc<Keeping>,
     pub(crate) health: Arc<Health>,
     pub(crate) answers: KeptAnswers,
+    pub(crate) webhooks: Desk<Store>,
 }
 
 /// The listener's service.
@@ -60,6 +63,10 @@ pub(crate) fn router(state: AdminState, tokens: AdminTokens) -> Result<Router, E
         .on(keys::get_list)
         .on(keys::post)
         .on(keys::delete)
+        .on(webhooks::get_list)
+        .on(webhooks::post)
+        .on(webhooks::rotate)
+        .on(webhooks::delete)
         .on(retention::get_list)
         .on(retention::set)
         .on(retention::unset)

@@ -12,6 +12,7 @@ pub(crate) mod retention;
 pub(crate) mod say;
 pub(crate) mod serve;
 pub(crate) mod store;
+pub(crate) mod webhooks;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,9 @@ enum Command {
     /// Make, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Make, list, rotate and revoke webhooks.
+    #[command(subcommand)]
+    Webhooks(webhooks::Command),
     /// Look at how long outcomes are kept, and change it while servers run.
     #[command(subcommand)]
     Retention(retention::Command),
@@ -112,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Claims(command) => runtime.block_on(claims::run(command)),
         Command::Keys(command) => runtime.block_on(keys::run(command)),
+        Command::Webhooks(command) => runtime.block_on(webhooks::run(command)),
         Command::Retention(command) => runtime.block_on(retention::run(command)),
         Command::Doctor(args) => runtime.block_on(doctor::run(args)),
         Command::Serve(args) => runtime.block_on(serve::run(args)),

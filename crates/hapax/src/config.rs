@@ -25,6 +25,7 @@ mod tree;
 pub(crate) mod units;
 mod upstream;
 mod url;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,8 @@ pub struct Config {
     pub seal: Vec<SealKey>,
     /// The classes of retention.
     pub retention: RetentionClasses,
+    /// The class by which deliveries are kept.
+    pub webhook_retention: Option<String>,
     /// How the process tells what it does.
     pub log: Log,
     /// What is allowed, but worth telling when a process starts: one sentence each, with its place.
@@ -127,9 +130,18 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     };
     let (found, documents) = routes(&root, &context);
     overlaps::check(reader, &found, &edge.operations_prefix);
+    let webhooks_section = root.section("webhooks", &fields::WEBHOOKS);
+    let webhooks = webhooks::webhooks(&webhooks_section, &context);
+    if webhooks_section.exists() {
+        overlaps::webhooks(&webhooks_section, webhooks.as_ref(), &found, &edge.operations_prefix);
+    }
     let (routes, declared) =
         found.into_iter().map(|found| found.meant).collect::<Option<Vec<_>>>()?.into_iter().unzip();
-    let settings = Settings { edge, upstreams: ready(upstreams), routes, auth, tenants };
+    let (webhooks, webhook_retention) = match webhooks {
+        Some(found) => (Some(Arc::new(found.webhooks)), found.retention_class),
+        None => (None, None),
+    };
+    let settings = Settings { edge, upstreams: ready(upstreams), routes, auth, tenants, webhooks };
     Some(Config {
         file: path.to_owned(),
         settings,
@@ -140,6 +152,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         api,
         seal,
         retention,
+        webhook_retention,
         log,
         notices: Vec::new(),
         route_defaults,

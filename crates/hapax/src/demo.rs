@@ -155,5 +155,6 @@ fn settings(listen: SocketAddr, service: SocketAddr) -> Result<Settings, Error> 
         ],
         auth: Auth { api_keys: true, ..Auth::default() },
         tenants: TenantLimits::default(),
+        webhooks: None,
     })
 }

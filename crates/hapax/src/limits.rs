@@ -147,6 +147,14 @@ pub(crate) const ROUTES: usize = 5_000;
 pub(crate) const PATH_BYTES: usize = 1_024;
 /// Longest name of an upstream or a retention class, in bytes.
 pub(crate) const UPSTREAM_NAME_BYTES: usize = 63;
+/// The longest name of a declared provider of webhooks: it stands in operations and keys.
+pub(crate) const PROVIDER_NAME_BYTES: usize = 32;
+/// The longest secret of a webhook.
+pub(crate) const WEBHOOK_SECRET_BYTES: usize = 4096;
+/// Secrets of one webhook that count at a time.
+pub(crate) const WEBHOOK_SECRETS: usize = 3;
+/// How long outcomes of deliveries are kept where nothing is said (W6).
+pub(crate) const WEBHOOK_RETENTION: Duration = Duration::from_secs(7 * 86_400);
 /// Deepest nesting of an OpenAPI document that is read from YAML.
 pub(crate) const YAML_DEPTH: usize = 128;
 /// How often a recipe is decided anew because another process wrote it meanwhile (K6).

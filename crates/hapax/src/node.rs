@@ -17,6 +17,7 @@ use std::time::Duration;
 use hapax_exec::{Executor, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
+use hapax_gateway::webhooks::record::Desk;
 use hapax_store::{Lifecycle as _, Store};
 use hapax_tower::Protect;
 use tokio::net::TcpListener;
@@ -81,6 +82,7 @@ impl Node {
             gateway: gateway.clone(),
             keeping: keeping.clone(),
             health: health.clone(),
+            webhooks: Desk::new(store.clone(), parts.seal.clone()),
             answers: KeptAnswers::new(parts.seal),
         };
         let router = admin::router(state, tokens.clone())?;

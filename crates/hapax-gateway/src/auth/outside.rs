@@ -11,7 +11,7 @@ use hapax_core::Error;
 use hapax_http::tls;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use http::uri::{PathAndQuery, Scheme};
-use http::{Method, Request, StatusCode, Uri};
+use http::{HeaderName, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -23,20 +23,20 @@ use tokio_rustls::TlsConnector;
 use crate::engine;
 
 /// Where a service is, and how much of it is put up with.
-pub(super) struct Outside {
+pub(crate) struct Outside {
     host: String,
     port: u16,
     host_header: HeaderValue,
     path: PathAndQuery,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    bearer: Option<HeaderValue>,
+    credential: Option<(HeaderName, HeaderValue)>,
     longest_wait: Duration,
     longest_body: usize,
 }
 
 impl Outside {
     /// Reads the URL. The system's certificates are believed where it is `https`.
-    pub(super) fn new(url: &str, longest_wait: Duration, longest_body: usize) -> Result<Self, Error> {
+    pub(crate) fn new(url: &str, longest_wait: Duration, longest_body: usize) -> Result<Self, Error> {
         Self::with_roots(url, longest_wait, longest_body, || tls::client_config(None).map_err(engine::error))
     }
 
@@ -67,7 +67,7 @@ impl Outside {
             host_header: HeaderValue::from_str(authority.as_str())
                 .map_err(|_| bad("this is no host name"))?,
             path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
-            bearer: None,
+            credential: None,
             host,
             tls,
             longest_wait,
@@ -76,21 +76,26 @@ impl Outside {
     }
 
     /// Authenticates hapax itself with this.
-    pub(super) fn with_bearer(mut self, token: &str) -> Result<Self, Error> {
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+    pub(crate) fn with_bearer(self, token: &str) -> Result<Self, Error> {
+        self.with_credential(AUTHORIZATION, &format!("Bearer {token}"))
+    }
+
+    /// Authenticates hapax itself with this header.
+    pub(crate) fn with_credential(mut self, name: HeaderName, value: &str) -> Result<Self, Error> {
+        let mut value = HeaderValue::from_str(value)
             .map_err(|_| Error::invalid("a token for an outside service cannot be sent in a header"))?;
         value.set_sensitive(true);
-        self.bearer = Some(value);
+        self.credential = Some((name, value));
         Ok(self)
     }
 
     /// Gets a document. The error says why there is none, for the log.
-    pub(super) async fn get(&self) -> Result<Bytes, String> {
+    pub(crate) async fn get(&self) -> Result<Bytes, String> {
         Box::pin(self.exchange(Method::GET, Bytes::new())).await
     }
 
     /// Sends JSON and gets the answer. The error says why there is none, for the log.
-    pub(super) async fn post(&self, json: Bytes) -> Result<Bytes, String> {
+    pub(crate) async fn post(&self, json: Bytes) -> Result<Bytes, String> {
         Box::pin(self.exchange(Method::POST, json)).await
     }
 
@@ -124,8 +129,8 @@ impl Outside {
         if is_json {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        if let Some(bearer) = &self.bearer {
-            headers.insert(AUTHORIZATION, bearer.clone());
+        if let Some((name, value)) = &self.credential {
+            headers.insert(name, value.clone());
         }
         request
     }

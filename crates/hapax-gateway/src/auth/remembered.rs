@@ -15,40 +15,50 @@ const PARTS: usize = 16;
 
 /// The digest of a credential.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Digest([u8; 32]);
+pub(crate) struct Digest([u8; 32]);
 
 impl Digest {
-    pub(super) fn of(credential: &str) -> Self {
+    pub(crate) fn of(credential: &str) -> Self {
         Digest(Sha256::digest(credential.as_bytes()).into())
     }
 
+    /// The digest of several parts, each with its length.
+    pub(crate) fn of_parts(parts: &[&[u8]]) -> Self {
+        let mut hasher = Sha256::new();
+        for part in parts {
+            hasher.update((part.len() as u64).to_be_bytes());
+            hasher.update(part);
+        }
+        Digest(hasher.finalize().into())
+    }
+
     /// One of so many, evenly.
-    pub(super) fn index(self, of: usize) -> usize {
+    pub(crate) fn index(self, of: usize) -> usize {
         usize::from(u16::from_le_bytes([self.0[0], self.0[1]])) % of
     }
 }
 
 /// A bounded memory of values that are good until some time.
-pub(super) struct Remembered<T> {
+pub(crate) struct Remembered<T> {
     parts: [Mutex<HashMap<Digest, (Instant, T)>>; PARTS],
     room: usize,
 }
 
 impl<T: Clone> Remembered<T> {
     /// A memory of about this many values.
-    pub(super) fn new(room: usize) -> Self {
+    pub(crate) fn new(room: usize) -> Self {
         Remembered { parts: Default::default(), room: (room / PARTS).max(1) }
     }
 
     /// What is known, if it is still good.
-    pub(super) fn get(&self, digest: &Digest) -> Option<T> {
+    pub(crate) fn get(&self, digest: &Digest) -> Option<T> {
         let part = self.parts[digest.index(PARTS)].lock().unwrap_or_else(PoisonError::into_inner);
         let (until, value) = part.get(digest)?;
         (Instant::now() < *until).then(|| value.clone())
     }
 
     /// Remembers a value for this long.
-    pub(super) fn insert(&self, digest: Digest, value: T, good_for: Duration) {
+    pub(crate) fn insert(&self, digest: Digest, value: T, good_for: Duration) {
         if good_for.is_zero() {
             return;
         }

@@ -21,5 +21,6 @@ mod reload;
 mod retrying;
 mod smuggling;
 mod unprotected;
+mod webhooks;
 mod widths;
 mod world;

@@ -30,7 +30,8 @@ sections! {
     /// The top of the file.
     ROOT = "" [
         "edge", "admin", "api", "store", "retention", "auth", "seal", "log", "tenants", "upstreams", "routes", "openapi",
-    ] later ["webhooks", "schedules", "actions", "connectors", "trust"];
+        "webhooks",
+    ] later ["schedules", "actions", "connectors", "trust"];
     /// The listener and what holds for every route.
     EDGE = "edge" [
         "listen", "threads", "tls", "drain_timeout", "header_timeout", "body_rate", "idle_timeout", "max_connections",
@@ -88,6 +89,22 @@ sections! {
     ] later ["restate"];
     /// What becomes of a doubt that nobody resolves.
     DOUBT = "routes.doubt" ["after", "then"];
+    /// Where deliveries of providers come in, and where they go.
+    WEBHOOKS = "webhooks" [
+        "prefix", "upstream", "path", "public_url", "retention", "rerun", "keep", "give_up", "wait", "max_request_body",
+        "max_kept_response", "enabled", "providers", "kv",
+    ];
+    /// Providers that the configuration declares.
+    WEBHOOK_PROVIDERS = "webhooks.providers" ["<name>"];
+    /// A declared provider.
+    WEBHOOK_PROVIDER = "webhooks.providers.<name>" [
+        "header", "prefix", "hash", "encoding", "signed", "timestamp_header", "identifier", "identifier_signed", "kind_header",
+        "wait", "window",
+    ];
+    /// Where the identifier of a delivery stands.
+    IDENTIFIER = "webhooks.providers.<name>.identifier" ["header", "json", "form"];
+    /// A store of secrets outside the registry.
+    WEBHOOK_KV = "webhooks.kv" ["url", "mount", "token_file", "timeout"];
     /// An OpenAPI document to read routes from.
     OPENAPI = "openapi" ["file", "upstream", "prefix"];
 }

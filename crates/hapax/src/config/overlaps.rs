@@ -3,11 +3,14 @@
 
 use std::collections::HashMap;
 
+use http::Method;
+
 use super::mistakes::Place;
 use super::pattern::{Meets, Pattern};
 use super::reader::Reader;
-use super::route::Found;
-use super::section::Spot;
+use super::route::Found as RouteFound;
+use super::section::{Section, Spot};
+use super::webhooks::Found;
 
 /// Below the path of a keyed route: where outcomes are recalled by key (H7).
 pub(crate) const RECALL: [&str; 2] = ["/by-idempotency-key/{key}", "/by-idempotency-key/{key}/output"];
@@ -26,7 +29,7 @@ struct Recall<'f> {
 }
 
 /// Tells every pair that gets in each other's way.
-pub(crate) fn check(reader: &Reader<'_>, routes: &[Found], operations_prefix: &str) {
+pub(crate) fn check(reader: &Reader<'_>, routes: &[RouteFound], operations_prefix: &str) {
     names(reader, routes);
     former_names(reader, routes);
     same_requests(reader, routes);
@@ -61,7 +64,7 @@ impl Recall<'_> {
     }
 }
 
-fn names(reader: &Reader<'_>, routes: &[Found]) {
+fn names(reader: &Reader<'_>, routes: &[RouteFound]) {
     let mut first: HashMap<&str, &Place> = HashMap::new();
     for operation in routes.iter().filter_map(|route| route.operation.as_ref()) {
         if let Some(earlier) = first.get(operation.value.as_str()) {
@@ -78,7 +81,7 @@ fn names(reader: &Reader<'_>, routes: &[Found]) {
 }
 
 /// A former name must be nobody's present one, and have one heir.
-fn former_names(reader: &Reader<'_>, routes: &[Found]) {
+fn former_names(reader: &Reader<'_>, routes: &[RouteFound]) {
     let mut heirs: HashMap<&str, &Place> = HashMap::new();
     for was in routes.iter().filter_map(|route| route.was.as_ref()) {
         let present = routes.iter().filter_map(|route| route.operation.as_ref());
@@ -98,7 +101,7 @@ fn former_names(reader: &Reader<'_>, routes: &[Found]) {
 }
 
 /// Two routes of one method whose patterns are the same, or of which neither is the more concrete one.
-fn same_requests(reader: &Reader<'_>, routes: &[Found]) {
+fn same_requests(reader: &Reader<'_>, routes: &[RouteFound]) {
     let mut groups: HashMap<(&str, usize), Vec<&Spot<Pattern>>> = HashMap::new();
     for route in routes {
         let (Some(method), Some(path)) = (&route.method, &route.path) else { continue };
@@ -121,7 +124,7 @@ fn same_requests(reader: &Reader<'_>, routes: &[Found]) {
     }
 }
 
-fn recalls<'f>(routes: &'f [Found], operations_prefix: &str) -> Vec<Recall<'f>> {
+fn recalls<'f>(routes: &'f [RouteFound], operations_prefix: &str) -> Vec<Recall<'f>> {
     let keyed = routes.iter().filter(|route| route.keyed).filter_map(|route| route.path.as_ref());
     let by_key = keyed.flat_map(|path| {
         RECALL.iter().map(move |more| Recall { pattern: path.value.then(more), of: Some(path) })
@@ -131,6 +134,33 @@ fn recalls<'f>(routes: &'f [Found], operations_prefix: &str) -> Vec<Recall<'f>> 
         .into_iter()
         .flat_map(|prefix| BY_ID.map(|more| Recall { pattern: prefix.then(more), of: None }));
     by_key.chain(by_id).collect()
+}
+
+/// Deliveries come where nothing else does.
+pub(crate) fn webhooks(
+    section: &Section<'_>,
+    own: Option<&Found>,
+    routes: &[RouteFound],
+    operations_prefix: &str,
+) {
+    let Some(pattern) = own.and_then(|own| Pattern::parse(&own.webhooks.route.path).ok()) else { return };
+    let reader = section.reader();
+    let at = section.place("prefix");
+    let post =
+        routes.iter().filter(|route| route.method.as_ref().is_none_or(|method| method.value == Method::POST));
+    let paths = post.filter_map(|route| route.path.as_ref());
+    if let Some(path) = paths.into_iter().find(|path| path.value.meets(&pattern) != Meets::Never) {
+        let what =
+            format!("{} overlaps POST {} ({})", pattern.as_str(), path.value.as_str(), path.at.short());
+        reader.mistake(&at, what, "use another `prefix`");
+    }
+    let by_id = Pattern::parse(operations_prefix).ok();
+    if by_id.is_some_and(|prefix| BY_ID.iter().any(|more| prefix.then(more).meets(&pattern) != Meets::Never))
+    {
+        let what = format!("{} overlaps {operations_prefix}, where outcomes are recalled", pattern.as_str());
+        reader.mistake(&at, what, "use another `prefix`");
+    }
+    own_pages(reader, &Spot::new(pattern, &at));
 }
 
 fn own_pages(reader: &Reader<'_>, path: &Spot<Pattern>) {

@@ -211,7 +211,7 @@ fn default_give_up(rule: &Rule) -> Duration {
 }
 
 /// A class by its name, a duration, or `forever`.
-fn retention(section: &Section<'_>, context: &Context<'_>) -> (Retention, Option<String>) {
+pub(super) fn retention(section: &Section<'_>, context: &Context<'_>) -> (Retention, Option<String>) {
     let classes = context.retention;
     let standard = (classes.default_retention(), Some(classes.default.clone()));
     let Some(text) = section.text("retention") else { return standard };

@@ -31,6 +31,8 @@ pub struct Classes {
     spans: BTreeMap<String, Retention>,
     /// For each route, in order, the class that it has.
     of_routes: Vec<Option<String>>,
+    /// The class of deliveries.
+    of_webhooks: Option<String>,
 }
 
 impl From<&Config> for Classes {
@@ -39,6 +41,7 @@ impl From<&Config> for Classes {
             default: config.retention.default.clone(),
             spans: config.retention.classes.clone(),
             of_routes: config.declared.iter().map(|declared| declared.retention_class.clone()).collect(),
+            of_webhooks: config.webhook_retention.clone(),
         }
     }
 }
@@ -106,6 +109,10 @@ impl Known {
             if let (Some(rule), Some(set)) = (&mut route.rule, set) {
                 Arc::make_mut(rule).retention = set.retention;
             }
+        }
+        let set = self.classes.of_webhooks.as_ref().and_then(|class| self.set.get(class));
+        if let (Some(webhooks), Some(set)) = (&mut settings.webhooks, set) {
+            Arc::make_mut(webhooks).rule.retention = set.retention;
         }
         settings
     }

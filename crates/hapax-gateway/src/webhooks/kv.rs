@@ -1,0 +1,85 @@
+//! Secrets in a KV version 2 store of OpenBao or Vault, at `{tenant}:{project}:{provider}` (W7).
+//!
+//! `GET /v1/{mount}/data/{path}` with a token; the fields `secret` and `previous` of the newest version count. The token file is
+//! read for each question, so that a rotated token is used at once.
+
+use std::time::Duration;
+
+use hapax_core::Error;
+use http::HeaderName;
+use serde::Deserialize;
+
+use super::provider::Secret;
+use super::record::Record;
+use crate::auth::outside::Outside;
+use crate::auth::remembered::{Digest, Remembered};
+use crate::limits;
+use crate::settings::KvStore;
+
+/// What a KV store is asked with.
+const TOKEN: HeaderName = HeaderName::from_static("x-vault-token");
+
+/// A KV store.
+pub(super) struct Kv {
+    url: String,
+    mount: String,
+    token_file: std::path::PathBuf,
+    timeout: Duration,
+    remembered: Remembered<Vec<Secret>>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Version,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    data: Option<Fields>,
+}
+
+#[derive(Deserialize)]
+struct Fields {
+    secret: String,
+    previous: Option<String>,
+}
+
+impl Kv {
+    pub(super) fn new(settings: &KvStore) -> Result<Self, Error> {
+        // Only to find a mistake at once.
+        Outside::new(&settings.url, settings.timeout, limits::KV_BODY)?;
+        Ok(Kv {
+            url: settings.url.trim_end_matches('/').to_owned(),
+            mount: settings.mount.clone(),
+            token_file: settings.token_file.clone(),
+            timeout: settings.timeout,
+            remembered: Remembered::new(limits::WEBHOOKS_REMEMBERED),
+        })
+    }
+
+    /// The secrets of a webhook. The error says why there are none, for the log.
+    pub(super) async fn secrets(&self, record: &Record) -> Result<Vec<Secret>, String> {
+        let path = format!("{}:{}:{}", record.tenant.as_str(), record.project.as_str(), record.provider);
+        let digest = Digest::of(&path);
+        if let Some(secrets) = self.remembered.get(&digest) {
+            return Ok(secrets);
+        }
+        let secrets = self.ask(&path).await.map_err(|why| format!("the KV store: {path}: {why}"))?;
+        self.remembered.insert(digest, secrets.clone(), limits::KV_REMEMBERED);
+        Ok(secrets)
+    }
+
+    async fn ask(&self, path: &str) -> Result<Vec<Secret>, String> {
+        let token = tokio::fs::read_to_string(&self.token_file).await;
+        let token = token.map_err(|error| format!("the token file: {error}"))?;
+        let url = format!("{}/v1/{}/data/{}", self.url, self.mount, path.replace(':', "%3A"));
+        let store = Outside::new(&url, self.timeout, limits::KV_BODY).map_err(|error| error.to_string())?;
+        let store = store.with_credential(TOKEN, token.trim()).map_err(|error| error.to_string())?;
+        let answer = store.get().await?;
+        let answer: Answer =
+            serde_json::from_slice(&answer).map_err(|_| "the answer has no field `secret`".to_owned())?;
+        let fields = answer.data.data.ok_or("the newest version was deleted")?;
+        let secrets = [Some(fields.secret), fields.previous];
+        Ok(secrets.into_iter().flatten().filter(|secret| !secret.is_empty()).map(Secret::new).collect())
+    }
+}
