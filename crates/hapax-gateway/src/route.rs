@@ -295,6 +295,7 @@ mod tests {
             Ok(Target::Recall(Recall { by: RecallBy::Operation(id), wait })) => {
                 format!("operation {id} {wait}")
             }
+            Ok(Target::Webhook(webhook)) => format!("webhook {} {}", webhook.provider, webhook.id),
             Ok(Target::Page(code)) => format!("page {}", code.as_str()),
             Err(NoMatch::Path) => "unknown".into(),
             Err(NoMatch::Method(methods)) => methods,

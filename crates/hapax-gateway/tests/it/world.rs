@@ -123,6 +123,7 @@ pub(crate) fn settings(service: &Service) -> Settings {
         ],
         auth: Auth { api_keys: true, ..Auth::default() },
         tenants: TenantLimits::default(),
+        webhooks: None,
     }
 }
 
