@@ -170,7 +170,8 @@ impl Provider for Generic {
         }
         let pieces = pieces(&self.signed);
         let identifier = match pieces.iter().any(|piece| matches!(piece, Piece::Identifier)) {
-            true => self.identifier.read(delivery)?,
+            true => (self.identifier.read(delivery))
+                .map_err(|_| Refused::Signature("the identifier, which is signed, cannot be found"))?,
             false => String::new(),
         };
         let parts: Vec<&[u8]> = pieces

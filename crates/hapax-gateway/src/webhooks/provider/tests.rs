@@ -75,7 +75,12 @@ fn holds_whole_only(provider: &dyn Provider, sent: &Sent, secret: &str, signed: 
     assert_eq!(sent.verified(provider, secret), Some(Ok(())));
     assert!(matches!(sent.verified(provider, "another"), Some(Err(Refused::Signature(_)))));
     assert!(matches!(sent.verified(provider, ""), Some(Err(Refused::Signature(_)))), "an empty secret");
-    let spoiled = sent.spoiled(signed);
+    // A form whose fields are the same says the same, however it is encoded.
+    let fields = |sent: &Sent| form_urlencoded::parse(&sent.body).into_owned().collect::<Vec<_>>();
+    let is_form = provider.signs_url() && sent.body.contains(&b'=');
+    let says_the_same =
+        |other: &Sent| is_form && other.headers == sent.headers && fields(other) == fields(sent);
+    let spoiled: Vec<Sent> = sent.spoiled(signed).into_iter().filter(|other| !says_the_same(other)).collect();
     assert!(spoiled.len() > 100, "{}", spoiled.len());
     for spoiled in spoiled {
         // A header that no client could send is none that is accepted.
