@@ -5,7 +5,7 @@
 
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hapax_core::{Identity, Ledger, OperationId, Registry, Source, Width};
 use hapax_exec::{Done, Reason};
@@ -16,6 +16,7 @@ use http::request;
 
 use crate::auth::AuthError;
 use crate::auth::caller::Caller;
+use crate::clock;
 use crate::intake::Hop;
 use crate::limits;
 use crate::record::Seen;
@@ -58,7 +59,7 @@ async fn first_outcome<L: Ledger, R: Registry>(
     operation: Option<OperationId>,
     bound: Duration,
 ) -> Result<Option<(Identity, Done)>, Problem> {
-    let (executor, by) = (shared.protect.executor(), Instant::now() + bound);
+    let (executor, by) = (shared.protect.executor(), clock::now() + bound);
     let at_first = if identities.len() == 1 { bound } else { Duration::ZERO };
     let (mut under_way, mut failed) = (Vec::new(), None);
     for identity in identities {
@@ -72,7 +73,7 @@ async fn first_outcome<L: Ledger, R: Registry>(
         }
     }
     for identity in under_way {
-        let left = by.saturating_duration_since(Instant::now());
+        let left = by.saturating_duration_since(clock::now());
         match executor.recall(identity.claim_id(), operation, left).await {
             Ok(Some(done)) => return Ok(Some((identity, done))),
             Ok(None) => {}

@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hapax_core::{Key, Ledger, Policy, Scope, Width};
 use hapax_exec::How;
 use hapax_tower::{Cause, Code, Event};
 use http::{Method, Request};
+use tokio::time::Instant;
 
+use crate::clock;
 use crate::metrics::{COMPLETED, Counters};
 use crate::settings::Route;
 use crate::stack::{Answer, Shared};
@@ -47,7 +49,7 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn new<B>(request: &Request<B>, peer: SocketAddr) -> Self {
         Seen {
-            began: Instant::now(),
+            began: clock::now(),
             method: request.method().clone(),
             place: Place::Nowhere,
             scope: None,

@@ -5,8 +5,11 @@
 //! way, or by letting the service behind it do the work once. [`IdempotencyLayer`] is that as a tower layer. How work is
 //! claimed and settled is `hapax-exec`'s affair, and which status an answer has is said in [`problem`] alone.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
+
 pub mod answer;
 pub mod body;
+mod clock;
 mod detach;
 pub mod judge;
 pub mod key;

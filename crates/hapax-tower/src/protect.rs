@@ -26,6 +26,7 @@ use httpdate::HttpDate;
 
 use crate::answer::{self, Answer, DERIVED, EXPIRES, REPLAYED};
 use crate::body::Body;
+use crate::clock;
 use crate::detach::{Attended, Calls};
 use crate::judge;
 use crate::limits;
@@ -570,7 +571,7 @@ async fn wait<'a, F: Future<Output = Result<Done, hapax_exec::Error>> + Send + '
             return std::task::Poll::Ready(Waited::TooLong(*operation_id));
         }
         if !std::mem::replace(&mut recording, true) {
-            clock.as_mut().reset(tokio::time::Instant::now() + limits::RECORDING);
+            clock.as_mut().reset(clock::now() + limits::RECORDING);
             std::task::ready!(clock.poll(cx));
         }
         std::task::Poll::Ready(Waited::Unrecorded(*operation_id))
