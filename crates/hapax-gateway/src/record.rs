@@ -148,7 +148,7 @@ impl<L: Ledger, R> Shared<L, R> {
                     peer = %seen.peer,
                     tenant = seen.scope.as_ref().map(|scope| scope.tenant().as_str()),
                     project = seen.scope.as_ref().and_then(|scope| scope.project()).map(|project| project.as_str()),
-                    operation_id = answered.operation_id.map(tracing::field::display),
+                    operation_id = answered.operation_id.as_ref().map(tracing::field::display),
                     idempotency_case = seen.key.as_ref().map(|_| "A"),
                     idempotency_source = seen.key.as_ref().map(|_| "header"),
                     idempotency_policy = seen.policy().map(Policy::as_str),
