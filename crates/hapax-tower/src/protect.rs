@@ -30,7 +30,7 @@ use crate::clock;
 use crate::detach::{Attended, Calls};
 use crate::judge;
 use crate::limits;
-use crate::problem::{Cause, Code, OPERATION_ID, Problem};
+use crate::problem::{Cause, Code, OPERATION_ID, Problem, executed};
 use crate::public_id::PublicId;
 use crate::request::{Claimant, KeyedRequest, Message};
 use crate::rule::Rule;
@@ -472,7 +472,9 @@ impl<L: Ledger> Protect<L> {
             let explanation = own.zip(message).map(|(leaves, message)| {
                 leaves.explain(&message.body, &self.shared.leaf_key, rule.recipe.ignored())
             });
-            let problem = Problem::mismatch(rule.mismatch_status, error.operation_id(), explanation.as_ref());
+            let problem = Problem::mismatch(rule.mismatch_status, error.operation_id(), explanation.as_ref())
+                // Under a recipe that is not known, this may be a true retry.
+                .with("executed", executed(error.executed()));
             let mut answered = self.problem(problem);
             stamp(answered.response.headers_mut(), error.operation_id(), *keep_until);
             return answered;
