@@ -88,55 +88,61 @@ impl<L: Ledger> Executor<L> {
 
     /// Makes `work` happen once, and returns its outcome: from this run, from an earlier one, or from one that this call
     /// waited for. The outcome is recorded before this returns it (L3).
-    pub async fn once<F, Fut, E>(&self, call: Call, work: F) -> Result<Done, Error>
+    pub fn once<F, Fut, E>(&self, mut call: Call, work: F) -> impl Future<Output = Result<Done, Error>>
     where
         F: FnOnce(Attempt) -> Fut,
         Fut: Future<Output = E>,
         E: Into<Concluded>,
     {
-        match self.enter(call, work).await? {
-            Entered::Done(done) => Ok(done),
-            // Most calls do not come here, and need not carry along what the work takes.
-            Entered::Held(held, work) => Box::pin(held.carry_out(work)).await,
-            Entered::Unkeyed(work) => Box::pin(pass_through(work)).await,
-            Entered::Differs(error, _) => Err(error),
+        let question = call.reconcile.take();
+        async move {
+            match self.enter(call, work).await? {
+                Entered::Done(done) => Ok(done),
+                // Most calls do not come here, and need not carry along what the work takes.
+                Entered::Held(held, work) => Box::pin(held.carry_out(question, work)).await,
+                Entered::Unkeyed(work) => Box::pin(pass_through(work)).await,
+                Entered::Differs(error, _) => Err(error),
+            }
         }
     }
 
     /// Asks for the claim, and answers from the ledger if another call has it. What the work takes, the payload, comes back with the
     /// right to do it; a call that waits for another one's outcome with no prospect of a turn of its own has dropped it (L9).
-    pub async fn enter<P>(&self, call: Call, payload: P) -> Result<Entered<L, P>, Error> {
-        let Some(identity) = call.identity.clone() else { return Ok(Entered::Unkeyed(payload)) };
-        let mut asking = Asking::new(&self.0, identity, call);
+    pub fn enter<P>(&self, call: Call, payload: P) -> impl Future<Output = Result<Entered<L, P>, Error>> {
+        // Made here and not in the future, which would keep the call and the payload twice.
+        let mut asking = call.identity.clone().map(|identity| Asking::new(&self.0, identity, call));
         let mut payload = Some(payload);
-        loop {
-            let event = match asking.turn.command() {
-                Command::Claim => asking.claim().await,
-                Command::Rehash(recipe) => asking.rehash(recipe),
-                Command::Wait => {
-                    if asking.turn.retries() == 0 {
-                        payload = None;
-                        asking.call.forget_what_was_asked();
-                    }
-                    Box::pin(asking.wait()).await
-                }
-                Command::Pause => Event::Rested(Box::pin(asking.pause()).await),
-                Command::End(LastWord::Kept(_)) => return asking.done().map(Entered::Done),
-                Command::End(LastWord::Differs) => match payload {
-                    Some(payload) => return Ok(Entered::Differs(asking.error(), payload)),
-                    None => return Err(asking.error()),
-                },
-                Command::End(_) => return Err(asking.error()),
-                _ => match (asking.held(), payload) {
-                    (Some(held), Some(payload)) => return Ok(Entered::Held(held, payload)),
-                    _ => {
-                        return Err(
-                            hapax_core::Error::internal("work was granted that nobody is to do").into()
-                        );
-                    }
-                },
+        async move {
+            let Some(asking) = &mut asking else {
+                return payload.take().map(Entered::Unkeyed).ok_or_else(unwanted);
             };
-            asking.turn = asking.turn.on(event);
+            loop {
+                let event = match asking.turn.command() {
+                    Command::Claim => asking.claim().await,
+                    Command::Rehash(recipe) => asking.rehash(recipe),
+                    Command::Wait => {
+                        if asking.turn.retries() == 0 {
+                            payload = None;
+                            asking.call.forget_what_was_asked();
+                        }
+                        Box::pin(asking.wait()).await
+                    }
+                    Command::Pause => Event::Rested(Box::pin(asking.pause()).await),
+                    Command::End(LastWord::Kept(_)) => return asking.done().map(Entered::Done),
+                    Command::End(LastWord::Differs) => match payload.take() {
+                        Some(payload) => return Ok(Entered::Differs(asking.error(), payload)),
+                        None => return Err(asking.error()),
+                    },
+                    Command::End(_) => return Err(asking.error()),
+                    _ => {
+                        let granted = asking.held().zip(payload.take());
+                        return granted
+                            .map(|(held, payload)| Entered::Held(held, payload))
+                            .ok_or_else(unwanted);
+                    }
+                };
+                asking.turn = asking.turn.on(event);
+            }
         }
     }
 
@@ -299,14 +305,14 @@ impl<'a, L: Ledger> Asking<'a, L> {
         Event::Unheard(last_word(error))
     }
 
-    fn done(mut self) -> Result<Done, Error> {
+    fn done(&mut self) -> Result<Done, Error> {
         match (self.heard.kept.take(), self.turn.advice()) {
             (Some((kept, how)), Some(advice)) => Ok(Done { executed: advice.executed, ..done(kept, how) }),
             _ => Err(self.error()),
         }
     }
 
-    fn error(mut self) -> Error {
+    fn error(&mut self) -> Error {
         let Some(advice) = self.turn.advice() else {
             return hapax_core::Error::internal("a call ended before it was answered").into();
         };
@@ -318,10 +324,8 @@ impl<'a, L: Ledger> Asking<'a, L> {
     }
 
     /// The claim was granted.
-    fn held(mut self) -> Option<Held<L>> {
+    fn held(&mut self) -> Option<Held<L>> {
         let (grant, deadline) = (self.grant?, self.deadline?);
-        self.call.forget_what_was_asked();
-        let question = self.call.reconcile.take();
         let holding = Holding {
             shared: self.shared.clone(),
             turn: self.turn,
@@ -337,7 +341,7 @@ impl<'a, L: Ledger> Asking<'a, L> {
             owes: true,
             told: Told::default(),
         };
-        Some(Held { holding: Box::new(holding), question })
+        Some(Held { holding: Box::new(holding) })
     }
 }
 
@@ -379,7 +383,6 @@ pub enum Entered<L: Ledger, P> {
 /// The right to do the work of one call. Dropped before it begins, it is given back.
 pub struct Held<L: Ledger> {
     holding: Box<Holding<L>>,
-    question: Option<Reconcile>,
 }
 
 /// What became of a call between its grant and the first byte.
@@ -445,13 +448,12 @@ impl<L: Ledger> Held<L> {
     }
 
     /// Everything under the lease: makes sure of it, runs the work, reports. For work that needs no steps of its own in between.
-    pub async fn carry_out<F, Fut, E>(mut self, work: F) -> Result<Done, Error>
+    async fn carry_out<F, Fut, E>(self, question: Option<Reconcile>, work: F) -> Result<Done, Error>
     where
         F: FnOnce(Attempt) -> Fut,
         Fut: Future<Output = E>,
         E: Into<Concluded>,
     {
-        let question = self.question.take();
         let ask = async |attempt| match question {
             Some(ask) => ask(attempt).await,
             None => Reconciled::Unknown,
@@ -477,6 +479,11 @@ impl<L: Ledger> std::fmt::Debug for Held<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Held").field(&self.holding.turn).finish()
     }
+}
+
+/// A payload was let go of, and is needed all the same: a defect.
+fn unwanted() -> Error {
+    hapax_core::Error::internal("work was granted that nobody is to do").into()
 }
 
 /// What the ledger says, unless it takes too long. What it says at once needs no timer.
