@@ -33,6 +33,7 @@ mod owed;
 mod seal;
 mod spool;
 mod typed;
+mod under;
 
 pub use call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Reconciled, Rehash};
 pub use error::{Error, Reason};
@@ -40,3 +41,4 @@ pub use lease::{Running, WorkResult};
 pub use once::{Begun, DeadLetter, Entered, Executor, Held, Settings};
 pub use seal::Seal;
 pub use typed::Failure;
+pub use under::Lent;

@@ -15,18 +15,19 @@ use hapax_core::advice::{History, LastWord, Why, Work, unkeyed};
 use hapax_core::journal::Append;
 use hapax_core::turn::{self, Command, Deadline, Event, Patience, Turn};
 use hapax_core::{
-    AttemptId, ClaimId, ClaimRequest, Doubt, Effect, Epoch, Grant, Identity, Kept, Leaves, Ledger,
+    AttemptId, ClaimId, ClaimRequest, Doubt, Effect, Epoch, Grant, Identity, Kept, Kind, Leaves, Ledger,
     OperationId, Outcome, RecipeId, Report, Timestamp, Verdict,
 };
 
 use crate::attach::{self, Found, Silence};
 use crate::call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Reconcile, Reconciled};
 use crate::clock::boot_time;
-use crate::error::{Error, Particulars, last_word};
+use crate::error::{Error, Particulars, asked, last_word};
 use crate::late::Contradicted;
 use crate::lease::{GONE, Holding, Running, Told};
 use crate::owed::{Debt, Owed};
 use crate::spool::Spool;
+use crate::under::{OwnSession, Under};
 
 /// Sees terminal failures; cannot change what is kept (E5).
 pub trait DeadLetter: Send + Sync + 'static {
@@ -108,9 +109,23 @@ impl<L: Ledger> Executor<L> {
 
     /// Asks for the claim, and answers from the ledger if another call has it. What the work takes, the payload, comes back with the
     /// right to do it; a call that waits for another one's outcome with no prospect of a turn of its own has dropped it (L9).
-    pub fn enter<P>(&self, call: Call, payload: P) -> impl Future<Output = Result<Entered<L, P>, Error>> {
+    pub fn enter<P>(
+        &self,
+        call: Call,
+        payload: P,
+    ) -> impl Future<Output = Result<Entered<Held<L>, P>, Error>> {
+        self.ask(call, payload, OwnSession)
+    }
+
+    /// The way into every call, under whichever lease.
+    pub(crate) fn ask<P, U: Under<L>>(
+        &self,
+        call: Call,
+        payload: P,
+        under: U,
+    ) -> impl Future<Output = Result<Entered<U::Right, P>, Error>> {
         // Made here and not in the future, which would keep the call and the payload twice.
-        let mut asking = call.identity.clone().map(|identity| Asking::new(&self.0, identity, call));
+        let mut asking = call.identity.clone().map(|identity| Asking::new(&self.0, identity, call, under));
         let mut payload = Some(payload);
         async move {
             let Some(asking) = &mut asking else {
@@ -135,9 +150,9 @@ impl<L: Ledger> Executor<L> {
                     },
                     Command::End(_) => return Err(asking.error()),
                     _ => {
-                        let granted = asking.held().zip(payload.take());
+                        let granted = U::granted(asking).zip(payload.take());
                         return granted
-                            .map(|(held, payload)| Entered::Held(held, payload))
+                            .map(|(right, payload)| Entered::Held(right, payload))
                             .ok_or_else(unwanted);
                     }
                 };
@@ -146,8 +161,8 @@ impl<L: Ledger> Executor<L> {
         }
     }
 
-    /// Work that was begun elsewhere under this lease, to be concluded here. Dropped, it owes the ledger nothing: the lease is not
-    /// this process's own.
+    /// Work that was begun elsewhere under this lease, to be concluded here. Dropped before its end is known, it owes the ledger
+    /// nothing: the lease is not this process's own.
     pub fn running(&self, claim: ClaimId, epoch: Epoch, call: Call) -> Running<L> {
         let deadline = Deadline::new(boot_time(), &self.0.ledger.session(), &call.terms);
         Running(Box::new(Holding {
@@ -176,9 +191,11 @@ impl<L: Ledger> Shared<L> {
     }
 }
 
-/// A call that asks for its claim. Dropped while the ledger has not answered, the claim is handed back behind the scenes (L13).
-struct Asking<'a, L: Ledger> {
+/// A call that asks for its claim. Dropped while the ledger has not answered, what it asked for under this process's own session is
+/// handed back behind the scenes (L13).
+pub(crate) struct Asking<'a, L: Ledger, U: Under<L>> {
     shared: &'a Arc<Shared<L>>,
+    pub(crate) under: U,
     turn: Turn,
     identity: Identity,
     call: Call,
@@ -199,18 +216,23 @@ struct Heard {
     doubt: Option<Doubt>,
     mismatch: Option<(Option<Leaves>, Option<Timestamp>)>,
     cause: Option<String>,
+    lease_over: bool,
+    /// The attempt, which a holder elsewhere has named, is used up.
+    spent: bool,
 }
 
-impl<'a, L: Ledger> Asking<'a, L> {
-    fn new(shared: &'a Arc<Shared<L>>, identity: Identity, call: Call) -> Self {
+impl<'a, L: Ledger, U: Under<L>> Asking<'a, L, U> {
+    fn new(shared: &'a Arc<Shared<L>>, identity: Identity, call: Call, under: U) -> Self {
         let retries = match call.on_release {
             OnRelease::Fail => 0,
             OnRelease::Retry(times) => u8::try_from(times).unwrap_or(u8::MAX),
         };
         let rejects = call.attach == Attach::Reject;
-        let turn = Turn::new(Patience { rejects, retries, ..Patience::new(call.terms.rerun) });
+        let patience = Patience { rejects, retries, ..Patience::new(call.terms.rerun) };
+        let turn = Turn::new(Patience { asks: under.asks(patience.asks), ..patience });
         Asking {
             shared,
+            under,
             turn,
             identity,
             call,
@@ -228,10 +250,10 @@ impl<'a, L: Ledger> Asking<'a, L> {
         fail::fail_point!("once.asking");
         let ledger = &self.shared.ledger;
         self.deadline = Some(Deadline::new(boot_time(), &ledger.session(), &self.call.terms));
-        let request = request(&self.identity, &self.call);
+        let request = request(&self.identity, &self.call, self.under.attempt());
         self.attempt = Some(request.attempt);
         self.request = Some(request.clone());
-        match in_time(pin!(ledger.claim(request)), self.call.ask_within).await {
+        match in_time(pin!(self.under.claim(ledger, request)), self.call.ask_within).await {
             Ok(verdict) => {
                 self.request = None;
                 self.hear(verdict)
@@ -241,6 +263,7 @@ impl<'a, L: Ledger> Asking<'a, L> {
     }
 
     fn hear(&mut self, verdict: Verdict) -> Event {
+        self.heard.spent = !U::OWN && verdict == Verdict::Spent;
         match verdict {
             Verdict::Granted(grant) => {
                 self.grant = Some(grant);
@@ -302,6 +325,7 @@ impl<'a, L: Ledger> Asking<'a, L> {
 
     fn unheard(&mut self, error: &hapax_core::Error) -> Event {
         self.heard.cause = Some(format!("{error:#}"));
+        self.heard.lease_over = !U::OWN && error.kind() == Kind::LostLease;
         Event::Unheard(last_word(error))
     }
 
@@ -316,15 +340,27 @@ impl<'a, L: Ledger> Asking<'a, L> {
         let Some(advice) = self.turn.advice() else {
             return hapax_core::Error::internal("a call ended before it was answered").into();
         };
-        let Heard { operation_id, doubt, mismatch, mut cause, .. } = std::mem::take(&mut self.heard);
+        let Heard { operation_id, doubt, mismatch, mut cause, lease_over, spent, .. } =
+            std::mem::take(&mut self.heard);
+        if lease_over {
+            return Error::lease_over(cause);
+        }
+        if spent {
+            return Error::told(asked(LastWord::GivenBackByAnother), Particulars::default());
+        }
         if cause.is_none() && operation_id.is_none() && advice.why == Why::InProgress {
             cause = Some("the claim changed hands too often while this call asked for it".into());
         }
         Error::told(advice, Particulars { operation_id, doubt, mismatch, cause, ..Particulars::default() })
     }
 
-    /// The claim was granted.
-    fn held(&mut self) -> Option<Held<L>> {
+    /// What was granted, and on which claim.
+    pub(crate) fn grant(&self) -> Option<(ClaimId, Grant)> {
+        Some((self.identity.claim_id(), self.grant?))
+    }
+
+    /// The work is to be done here, under the lease of this process.
+    pub(crate) fn held(&mut self) -> Option<Held<L>> {
         let (grant, deadline) = (self.grant?, self.deadline?);
         let holding = Holding {
             shared: self.shared.clone(),
@@ -345,9 +381,10 @@ impl<'a, L: Ledger> Asking<'a, L> {
     }
 }
 
-impl<L: Ledger> Drop for Asking<'_, L> {
+impl<L: Ledger, U: Under<L>> Drop for Asking<'_, L, U> {
     fn drop(&mut self) {
-        if self.turn.debt() == turn::Debt::Abandon
+        if U::OWN
+            && self.turn.debt() == turn::Debt::Abandon
             && let Some(request) = self.request.take()
         {
             self.shared.owed.owe(Debt::Abandon(request));
@@ -369,11 +406,11 @@ impl<L> std::fmt::Debug for Executor<L> {
 
 /// What asking for a claim led to.
 #[derive(Debug)]
-pub enum Entered<L: Ledger, P> {
+pub enum Entered<R, P> {
     /// There is an outcome.
     Done(Done),
-    /// The work is this call's to do.
-    Held(Held<L>, P),
+    /// The work is this call's to do: its right to, which is a [`Held`] or a [`Lent`](crate::Lent).
+    Held(R, P),
     /// There is no key: the work is done without a promise (E2).
     Unkeyed(P),
     /// The key was used for another request; the payload can tell what differs.
@@ -504,9 +541,15 @@ async fn in_time(
     }
 }
 
-fn request(identity: &Identity, call: &Call) -> ClaimRequest {
-    let fresh = ClaimRequest::new(identity.clone(), call.fingerprint);
-    ClaimRequest { leaves: call.leaves.clone(), terms: call.terms.clone(), ..fresh }
+fn request(identity: &Identity, call: &Call, attempt: AttemptId) -> ClaimRequest {
+    ClaimRequest {
+        identity: identity.clone(),
+        attempt,
+        operation_id: OperationId::mint(&identity.claim_id()),
+        fingerprint: call.fingerprint,
+        leaves: call.leaves.clone(),
+        terms: call.terms.clone(),
+    }
 }
 
 /// A kept outcome as it is handed out.

@@ -4,6 +4,7 @@
 mod attach;
 mod executed;
 mod faults;
+mod lent;
 mod once;
 mod postgres;
 mod sizes;
