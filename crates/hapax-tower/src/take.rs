@@ -93,7 +93,7 @@ where
             return settled(head, Body::stream(body), Outcome::NotKept { status: status.as_u16() });
         }
     }
-    match read(body, rule.max_kept_response, room).await {
+    match read(body, rule.most_kept(), room).await {
         Ok(Read::Whole(bytes)) => {
             let outcome = settle(keep(&head, Some(&bytes)));
             settled(head, Body::whole(bytes), outcome)
@@ -118,7 +118,7 @@ pub(crate) fn known(
 ) -> Outcome {
     let (mut head, body) = answer.into_parts();
     answer::clean(&mut head.headers);
-    let body = body.filter(|body| body.len() <= rule.max_kept_response);
+    let body = body.filter(|body| body.len() <= rule.most_kept());
     match (rule.keep, body) {
         (Keep::Full, Some(body)) => settle(kept(&Method::GET, &head, Some(&body), sealing)),
         (Keep::Head, body) => {
@@ -180,4 +180,48 @@ where
     let mut whole = BytesMut::with_capacity(length);
     chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
     Ok(Read::Whole(whole.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use http_body::{Frame, SizeHint};
+
+    use super::*;
+    use crate::limits::MOST_KEPT_RESPONSE;
+
+    /// A body that is said to be so long.
+    struct Long(u64);
+
+    impl http_body::Body for Long {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(None)
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.0)
+        }
+    }
+
+    #[tokio::test]
+    async fn no_rule_keeps_an_answer_that_would_not_fit_into_the_spool_l15() {
+        let rule = Rule { max_kept_response: usize::MAX, ..Rule::new("charge").unwrap() };
+        let taken = async |length: usize| {
+            let response = Response::new(Long(length as u64));
+            take(response, &Method::POST, &rule, false, None, &mut ()).await.0
+        };
+        let longest = taken(MOST_KEPT_RESPONSE).await;
+        assert!(matches!(longest, Ended::Settled(Outcome::Succeeded(_))), "{longest:?}");
+        let longer = taken(MOST_KEPT_RESPONSE + 1).await;
+        assert!(matches!(longer, Ended::Settled(Outcome::NotKept { status: 200 })), "{longer:?}");
+    }
 }
