@@ -24,7 +24,7 @@ use crate::outcome::{Kept, Outcome, Retention};
 use crate::time::Timestamp;
 
 pub use cause::Cause;
-pub use grant::view;
+pub use grant::{is_lapsed_repeat, view};
 pub use standing::current;
 
 /// The ledger's record for one identity. Absence is `None` wherever a claim is asked for.

@@ -218,7 +218,11 @@ impl Call {
         self
     }
 
-    /// Whom to ask whether an earlier attempt happened; with it the call's rerun is `Ask` (L6).
+    /// Whom to ask whether an earlier attempt happened; with it the call's rerun is `Ask` (L6). [`Executor::once`] asks; a caller
+    /// that takes the steps by itself hands its question to [`Held::begin`].
+    ///
+    /// [`Executor::once`]: crate::Executor::once
+    /// [`Held::begin`]: crate::Held::begin
     #[must_use]
     pub fn reconcile<F, Fut>(mut self, ask: F) -> Self
     where

@@ -42,7 +42,8 @@ pub(crate) struct Holding<L: Ledger> {
     pub(crate) retention: Retention,
     pub(crate) attach: Attach,
     pub(crate) given_up_as: Option<Doubt>,
-    /// Whether the ledger hears of it when this is dropped. Work that was begun elsewhere is not this process's to report on.
+    /// Whether the ledger hears of it when this is dropped before its end is known. Of work that was begun elsewhere this process knows
+    /// nothing but what it is told; a report that it was given is owed like any other.
     pub(crate) owes: bool,
     pub(crate) told: Told,
 }
@@ -399,10 +400,10 @@ impl<L: Ledger> Drop for Holding<L> {
         let nothing = || (Report::Release(Ran::No), Vec::new());
         let (report, events) = match self.turn.debt() {
             turn::Debt::Nothing | turn::Debt::Abandon => return,
+            turn::Debt::Pending => self.told.report.take().unwrap_or_else(nothing),
             _ if !self.owes => return,
             turn::Debt::NotRun => nothing(),
             turn::Debt::MayHaveRun => (Report::Release(Ran::Perhaps), Vec::new()),
-            turn::Debt::Pending => self.told.report.take().unwrap_or_else(nothing),
         };
         let (claim, epoch, spooled) = (self.claim, self.epoch, self.told.spooled.take());
         self.shared.owed.owe(Debt::Report { claim, epoch, report, events, spooled });

@@ -34,6 +34,7 @@ mod recipes;
 mod seal;
 mod spool;
 mod typed;
+mod under;
 
 pub use call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Reconciled, Rehash};
 pub use error::{Error, Reason};
@@ -42,3 +43,4 @@ pub use once::{Begun, DeadLetter, Entered, Executor, Held, Settings};
 pub use recipes::Recipes;
 pub use seal::Seal;
 pub use typed::Failure;
+pub use under::Lent;

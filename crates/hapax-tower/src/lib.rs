@@ -14,7 +14,7 @@ mod detach;
 pub mod judge;
 pub mod key;
 pub mod layer;
-mod limits;
+pub mod limits;
 pub mod prefer;
 pub mod problem;
 pub mod protect;

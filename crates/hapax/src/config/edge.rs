@@ -101,10 +101,10 @@ pub(crate) fn fits_memory(section: &Section<'_>, max_request_body: usize, max_bu
 
 fn route_defaults(section: &Section<'_>, plain: &Rule) -> RouteDefaults {
     let mut defaults = RouteDefaults::of(plain);
-    if let Some(size) = body_size(section, "max_request_body") {
+    if let Some(size) = max_request_body(section) {
         defaults.max_request_body = size;
     }
-    if let Some(size) = body_size(section, "max_kept_response") {
+    if let Some(size) = max_kept_response(section) {
         defaults.max_kept_response = size;
     }
     if let Some(waits) = section.word("attach", &ATTACH) {
@@ -122,9 +122,14 @@ fn route_defaults(section: &Section<'_>, plain: &Rule) -> RouteDefaults {
 /// Whether a second caller waits.
 pub(crate) const ATTACH: [(&str, bool); 2] = [("wait", true), ("reject", false)];
 
-/// A size that fits memory.
-pub(crate) fn body_size(section: &Section<'_>, field: &str) -> Option<usize> {
-    section.size(field, &range::BODY).and_then(|size| usize::try_from(size.value).ok())
+/// The longest body of a request.
+pub(crate) fn max_request_body(section: &Section<'_>) -> Option<usize> {
+    section.size("max_request_body", &range::BODY).and_then(|size| usize::try_from(size.value).ok())
+}
+
+/// The longest answer that is kept.
+pub(crate) fn max_kept_response(section: &Section<'_>) -> Option<usize> {
+    section.size("max_kept_response", &range::KEPT_RESPONSE).and_then(|size| usize::try_from(size.value).ok())
 }
 
 /// 422, or 409 for callers that expect that (H2).

@@ -20,7 +20,8 @@ CREATE TABLE hapax.meta (
 -- Packed epochs: the incarnation in the bits above the 48th, the counter below.
 CREATE SEQUENCE hapax.epochs AS bigint MINVALUE 0 START 0;
 
--- One row per process (L4), and one per lease that is not a process's own: those have a term, and no memory table. The token
+-- One row per process (L4), and one per lease that is not a process's own: those have a term, the scope that
+-- they were opened for, and no memory table. The token
 -- keeps a process from renewing a row that only has the number it once had.
 CREATE TABLE hapax.sessions (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -32,7 +33,8 @@ CREATE TABLE hapax.sessions (
     -- latter is always on the server's clock, because the table counts real time.
     acked       bigint NOT NULL,
     table_until bigint NOT NULL,
-    term        bigint
+    term        bigint,
+    scope       text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- Tenant, project and operation of a claim, as one number, with how many of its claims stand where.
