@@ -68,7 +68,7 @@ async fn open(site: &Site, socket: TcpStream, pulse: Arc<Pulse>, slot: Slot) -> 
         let first = async {
             // Whoever says nothing needs no room for it.
             socket.readable().await?;
-            let mut stream = Stream::new(Socket::Plain(socket), pulse, slot);
+            let mut stream = Stream::new(Socket::Plain(socket), pulse, &site.stop, slot);
             let h2 = stream.speaks_h2().await?;
             Ok::<_, std::io::Error>((stream, h2))
         };
@@ -83,7 +83,7 @@ async fn open(site: &Site, socket: TcpStream, pulse: Arc<Pulse>, slot: Slot) -> 
     // The handshake had a time of its own.
     pulse.head_begins();
     let h2 = socket.get_ref().1.alpn_protocol() == Some(b"h2");
-    Some((Stream::new(Socket::tls(socket), pulse, slot), h2))
+    Some((Stream::new(Socket::tls(socket), pulse, &site.stop, slot), h2))
 }
 
 fn http2(patience: Duration) -> http2::Builder<Streams> {
