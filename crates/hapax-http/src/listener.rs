@@ -13,6 +13,7 @@ mod service;
 mod slots;
 mod stream;
 mod taken;
+mod trailers;
 
 use std::future::Future;
 use std::io;

@@ -22,6 +22,7 @@ use super::pulse::Pulse;
 use super::slots::Slot;
 use super::stream::Stream;
 use super::taken::{self, Streams};
+use super::trailers::Marked;
 use super::{Handler, Peer, Site, Stop};
 use super::{http1, service};
 use crate::limits;
@@ -58,7 +59,8 @@ pub(super) async fn serve<H: Handler>(
             Ok::<_, Infallible>(taken::watch(service::framed(to, response)))
         }
     });
-    let connection = Box::pin(http2(site.idle_timeout).serve_connection(TokioIo::new(stream), service));
+    let connection =
+        Box::pin(http2(site.idle_timeout).serve_connection(TokioIo::new(Marked::new(stream)), service));
     drive(connection, &pulse, &stop, |connection| connection.as_mut().graceful_shutdown()).await;
 }
 

@@ -205,7 +205,7 @@ fn an_upstream_says_how_it_is_called_k4_p6() {
     assert!(upstream.reuse);
     let alone = loaded("[upstreams.a]\nurl = \"http://pay.example\"\nreuse = false\n");
     assert!(!alone.settings.upstreams["a"].reuse);
-    assert!(!loaded(&alone.to_toml()).settings.upstreams["a"].reuse);
+    assert!(alone.to_toml().contains("\nreuse = false\n"), "{}", alone.to_toml());
 }
 
 #[test]
