@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use crate::admin::{self, AdminState, AdminTokens};
 use crate::cli::Failed;
 use crate::listen::connections;
+use crate::listen::host::Hosts;
 use crate::log;
 
 pub(crate) use answers::KeptAnswers;
@@ -46,6 +47,8 @@ pub struct Parts {
     pub classes: Classes,
     /// The admin listener and who may use it.
     pub admin: (SocketAddr, AdminTokens),
+    /// Names that the admin listener answers to, beside addresses and `localhost`.
+    pub admin_hosts: Vec<String>,
 }
 
 /// A running node.
@@ -87,7 +90,7 @@ impl Node {
             health: health.clone(),
             answers: KeptAnswers::new(parts.seal),
         };
-        let router = admin::router(state, tokens.clone())?;
+        let router = admin::router(state, tokens.clone(), Hosts::new(&parts.admin_hosts))?;
         let mut tasks = Supervisor::default();
         tasks.serve("admin listener", |stopped| {
             connections::serve(listener, router, async {

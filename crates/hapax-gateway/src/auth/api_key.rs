@@ -3,7 +3,7 @@
 //! A key is `hpx_`, 16 hexadecimal digits that name it, `_`, and 54 more: a secret of 192 bits and a check of 24, so that a
 //! mistyped one is refused without asking anybody, and that scanners find leaked ones. What is kept, as a document of kind
 //! `api-key`, is a digest of the secret; the key itself is shown once. Unknown, revoked, expired and wrong keys look the same
-//! from outside. A revoked key stops working within 5 seconds in every process: for so long one is believed unasked.
+//! from outside. A revoked key stops working at once in the process that was asked to revoke it, and within 5 seconds in every other: for so long one is believed unasked.
 
 use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};

@@ -67,7 +67,8 @@ impl Verifier {
         match said.get("valid").and_then(Value::as_bool) {
             Some(true) => Ok(Verified { principal: principal(said)?, good_for: self.good_for(said) }),
             Some(false) => {
-                self.refused.insert(digest, (), limits::REFUSAL_REMEMBERED.min(self.remember));
+                let for_now = limits::REFUSAL_REMEMBERED.min(self.remember);
+                self.refused.insert(digest, (), for_now, self.refused.before());
                 Err(AuthError::invalid("the verifying service refused this key"))
             }
             None => Err(unanswered("the answer does not say whether the key is valid")),

@@ -316,6 +316,29 @@ async fn a_client_that_hangs_up_does_not_cancel_the_work_h5() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_no_more_is_answered_with_a_key_and_without_h5() {
+    let world = World::start().await;
+    for (number, (line, headers)) in [
+        ("POST /charges", &[("idempotency-key", "k-1"), ("x-do", "hold")][..]),
+        ("POST /charges", &[("idempotency-key", "k-1")]),
+        ("POST /open", &[("x-do", "chunked")]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut stream = world.connect().await;
+        let request = world.request(line, &world.alice, headers, "{}");
+        tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+        tokio::io::AsyncWriteExt::shutdown(&mut stream).await.unwrap();
+        world.service.reached(1).await;
+        world.service.let_go();
+        let got = crate::world::client::read_answer(&mut stream, false).await.expect("an answer");
+        assert_eq!((got.status, got.is_replay()), (201, number == 1), "{line}");
+    }
+    assert_eq!(world.service.count(), 2);
+}
+
+#[tokio::test]
 async fn the_callers_wait_ends_and_the_call_goes_on_h5() {
     let world = World::with(|settings| {
         change_rule(settings, "charge", |rule| rule.timeout = Duration::from_millis(100));

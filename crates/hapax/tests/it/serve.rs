@@ -172,7 +172,8 @@ async fn what_is_kept_cannot_be_read_by_other_users_b9() {
 
 /// The status that an operator with this token gets.
 async fn as_operator(edge: &Hapax, token: &str) -> u16 {
-    let request = format!("GET /v1/claims HTTP/1.1\r\nhost: admin\r\nauthorization: Bearer {token}\r\n\r\n");
+    let request =
+        format!("GET /v1/claims HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
     crate::rig::caller::send(edge.admin, request.as_bytes()).await.unwrap().status
 }
 
@@ -365,7 +366,7 @@ async fn no_listener_serves_what_belongs_to_another_m1() {
         );
     }
     assert_eq!(ground.service.count(), 0);
-    let bare = b"GET /v1/claims HTTP/1.1\r\nhost: admin\r\n\r\n";
+    let bare = b"GET /v1/claims HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let refused = crate::rig::caller::send(edge.admin, bare).await.unwrap();
     assert_eq!(refused.problem(), (401, "unauthenticated".into()));
 }

@@ -73,6 +73,15 @@ fn a_file_that_is_not_there_or_no_toml_is_told() {
 }
 
 #[test]
+fn connections_that_are_not_reused_are_not_kept_either_l7() {
+    one(
+        "[upstreams.a]\nurl = \"http://a.example\"\nidle_timeout = \"9s\"\nreuse = false\n",
+        "3:16",
+        &["`idle_timeout` has no effect with `reuse = false`"],
+    );
+}
+
+#[test]
 fn an_unknown_field_is_refused_with_what_was_probably_meant() {
     one(
         "[edge]\nlisten_on = \"127.0.0.1:1\"\n",
