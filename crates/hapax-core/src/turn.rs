@@ -242,6 +242,7 @@ impl Turn {
             Phase::Rehashing(_) => match event {
                 Event::Rehashed(true) => self.claiming(),
                 Event::Rehashed(false) => self.over(LastWord::OtherRecipe),
+                Event::Unheard(last) => self.over(last),
                 _ => self.broken(event),
             },
             Phase::Waiting => self.waited(event),

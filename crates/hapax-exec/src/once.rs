@@ -26,6 +26,7 @@ use crate::error::{Error, Particulars, last_word};
 use crate::late::Contradicted;
 use crate::lease::{GONE, Holding, Running, Told};
 use crate::owed::{Debt, Owed};
+use crate::recipes::Recipes;
 use crate::spool::Spool;
 
 /// Sees terminal failures; cannot change what is kept (E5).
@@ -41,6 +42,8 @@ pub struct Settings {
     pub spool: Option<PathBuf>,
     /// Who sees terminal failures.
     pub dead_letter: Option<Arc<dyn DeadLetter>>,
+    /// Where recipes are found that claims of other processes were hashed by (K6). By default only the plain ones are known.
+    pub recipes: Arc<Recipes>,
 }
 
 /// Runs work once. Cheap to clone.
@@ -53,6 +56,7 @@ pub(crate) struct Shared<L> {
     pub(crate) contradicted: Contradicted,
     pub(crate) spool: Option<Spool>,
     pub(crate) dead_letter: Option<Arc<dyn DeadLetter>>,
+    pub(crate) recipes: Arc<Recipes>,
 }
 
 impl<L: Ledger> Executor<L> {
@@ -65,7 +69,7 @@ impl<L: Ledger> Executor<L> {
     /// claims that cannot be read, which are tried again (L15).
     pub async fn open(ledger: L, settings: Settings) -> Result<Self, Error> {
         let mut shared = Shared::new(ledger);
-        shared.dead_letter = settings.dead_letter;
+        (shared.dead_letter, shared.recipes) = (settings.dead_letter, settings.recipes);
         if let Some(folder) = settings.spool {
             let spool = Spool::open(folder)?;
             let owed = spool.settle_all(&shared.ledger, &shared.contradicted).await?;
@@ -112,7 +116,7 @@ impl<L: Ledger> Executor<L> {
         loop {
             let event = match asking.turn.command() {
                 Command::Claim => asking.claim().await,
-                Command::Rehash(recipe) => asking.rehash(recipe),
+                Command::Rehash(recipe) => Box::pin(asking.rehash(recipe)).await,
                 Command::Wait => {
                     if asking.turn.retries() == 0 {
                         payload = None;
@@ -166,7 +170,7 @@ impl<L: Ledger> Shared<L> {
     fn new(ledger: L) -> Self {
         let contradicted = Contradicted::default();
         let owed = Owed::new(ledger.clone(), contradicted.clone());
-        Shared { ledger, owed, contradicted, spool: None, dead_letter: None }
+        Shared { ledger, owed, contradicted, spool: None, dead_letter: None, recipes: Arc::default() }
     }
 }
 
@@ -265,12 +269,17 @@ impl<'a, L: Ledger> Asking<'a, L> {
         }
     }
 
-    fn rehash(&mut self, recipe: RecipeId) -> Event {
-        let again = self.call.rehash.as_ref().and_then(|asked| asked.rehash(recipe));
-        if let Some(fingerprint) = again {
-            self.call.fingerprint = fingerprint;
+    /// Hashes what is asked as the claim's own request was.
+    async fn rehash(&mut self, recipe: RecipeId) -> Event {
+        let Some(asked) = self.call.rehash.clone() else { return Event::Rehashed(false) };
+        match in_time(pin!(self.shared.recipes.find(recipe)), self.call.ask_within).await {
+            Ok(Some(recipe)) => {
+                self.call.fingerprint = asked.rehash(&recipe);
+                Event::Rehashed(true)
+            }
+            Ok(None) => Event::Rehashed(false),
+            Err(error) => self.unheard(&error),
         }
-        Event::Rehashed(again.is_some())
     }
 
     /// Waits for the holder's outcome.
@@ -480,20 +489,20 @@ impl<L: Ledger> std::fmt::Debug for Held<L> {
 }
 
 /// What the ledger says, unless it takes too long. What it says at once needs no timer.
-async fn in_time(
-    mut claiming: Pin<&mut impl Future<Output = Result<Verdict, hapax_core::Error>>>,
+async fn in_time<T>(
+    mut asking: Pin<&mut impl Future<Output = Result<T, hapax_core::Error>>>,
     within: Option<Duration>,
-) -> Result<Verdict, hapax_core::Error> {
-    let at_once = std::future::poll_fn(|cx| match claiming.as_mut().poll(cx) {
-        Poll::Ready(verdict) => Poll::Ready(Some(verdict)),
+) -> Result<T, hapax_core::Error> {
+    let at_once = std::future::poll_fn(|cx| match asking.as_mut().poll(cx) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
         Poll::Pending => Poll::Ready(None),
     });
     match (at_once.await, within) {
-        (Some(verdict), _) => verdict,
-        (None, None) => claiming.await,
-        (None, Some(within)) => tokio::time::timeout(within, claiming).await.unwrap_or_else(|_| {
-            Err(hapax_core::Error::unavailable("the ledger has not said in time whose turn it is"))
-        }),
+        (Some(answer), _) => answer,
+        (None, None) => asking.await,
+        (None, Some(within)) => tokio::time::timeout(within, asking)
+            .await
+            .unwrap_or_else(|_| Err(hapax_core::Error::unavailable("the ledger has not answered in time"))),
     }
 }
 

@@ -23,6 +23,9 @@ pub(crate) const PREFERRED_WAIT: Duration = Duration::from_secs(600);
 /// What a caller whose attempt failed is told to wait.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Characters of an opaque operation id: more than `op_` and 32 digits, and few enough for any path and header.
+pub(crate) const OPAQUE_ID: std::ops::RangeInclusive<usize> = 36..=512;
+
 // What the code relies on between two bounds.
 
 const _: () = assert!(TIMEOUT.as_millis() <= GIVE_UP.as_millis(), "a call outlives its caller's wait");

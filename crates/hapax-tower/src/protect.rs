@@ -26,10 +26,11 @@ use httpdate::HttpDate;
 
 use crate::answer::{self, Answer, DERIVED, EXPIRES, REPLAYED};
 use crate::body::Body;
+use crate::clock;
 use crate::detach::{Attended, Calls};
-use crate::judge;
 use crate::limits;
 use crate::problem::{Cause, Code, OPERATION_ID, Problem, executed};
+use crate::public_id::PublicId;
 use crate::request::{Claimant, KeyedRequest, Message};
 use crate::rule::Rule;
 use crate::take::{First, Progress, Room, known, take};
@@ -91,7 +92,7 @@ pub struct Answered<B> {
     /// How the caller came by it.
     pub event: Event,
     /// The operation.
-    pub operation_id: Option<OperationId>,
+    pub operation_id: Option<PublicId>,
     /// Why there is no answer of the service, for the log.
     pub cause: Option<Cause>,
 }
@@ -373,7 +374,7 @@ impl<L: Ledger> Protect<L> {
         Answered {
             response: first.response,
             event: Event::Outcome(done.how),
-            operation_id: done.operation_id,
+            operation_id: done.operation_id.map(PublicId::from),
             cause: None,
         }
     }
@@ -422,7 +423,8 @@ impl<L: Ledger> Protect<L> {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         stamp(headers, done.operation_id, done.keep_until);
-        Answered { response, event: Event::Outcome(done.how), operation_id: done.operation_id, cause: None }
+        let operation_id = done.operation_id.map(PublicId::from);
+        Answered { response, event: Event::Outcome(done.how), operation_id, cause: None }
     }
 
     /// The bytes of a kept answer, without its seal.
@@ -460,7 +462,7 @@ impl<L: Ledger> Protect<L> {
         // What the service itself said goes before what we would say about it.
         if let (Some(mut first), Reason::AttemptFailed { .. }) = (first, error.reason()) {
             stamp(first.response.headers_mut(), error.operation_id(), None);
-            let operation_id = error.operation_id();
+            let operation_id = error.operation_id().map(PublicId::from);
             return Answered { response: first.response, event: Event::Released, operation_id, cause: None };
         }
         if let Reason::Mismatch { leaves, keep_until } = error.reason() {
@@ -469,7 +471,9 @@ impl<L: Ledger> Protect<L> {
             let explanation = own.zip(message).map(|(leaves, message)| {
                 leaves.explain(&message.body, &self.shared.leaf_key, rule.recipe.ignored())
             });
-            let problem = Problem::mismatch(rule.mismatch_status, error.operation_id(), explanation.as_ref());
+            let problem = Problem::mismatch(rule.mismatch_status, error.operation_id(), explanation.as_ref())
+                // Under a recipe that is not known, this may be a true retry.
+                .with("executed", executed(error.executed()));
             let mut answered = self.problem(problem);
             stamp(answered.response.headers_mut(), error.operation_id(), *keep_until);
             return answered;
@@ -495,12 +499,12 @@ impl<L: Ledger> Protect<L> {
             headers.insert(LOCATION, place);
         }
         stamp(headers, operation_id, None);
-        Answered { response, event: Event::Async, operation_id, cause: None }
+        Answered { response, event: Event::Async, operation_id: Some(id.into()), cause: None }
     }
 
     /// A problem as an answer.
     pub fn problem<B>(&self, mut problem: Problem) -> Answered<B> {
-        let (event, operation_id) = (Event::Problem(problem.code()), problem.operation_id());
+        let (event, operation_id) = (Event::Problem(problem.code()), problem.operation_id().cloned());
         let cause = problem.take_cause();
         Answered {
             response: problem.response(&self.shared.docs).map(Body::whole),
@@ -570,7 +574,7 @@ async fn wait<'a, F: Future<Output = Result<Done, hapax_exec::Error>> + Send + '
             return std::task::Poll::Ready(Waited::TooLong(*operation_id));
         }
         if !std::mem::replace(&mut recording, true) {
-            clock.as_mut().reset(tokio::time::Instant::now() + limits::RECORDING);
+            clock.as_mut().reset(clock::now() + limits::RECORDING);
             std::task::ready!(clock.poll(cx));
         }
         std::task::Poll::Ready(Waited::Unrecorded(*operation_id))

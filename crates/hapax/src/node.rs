@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_exec::{Executor, Seal, Settings as ExecutorSettings};
+use hapax_exec::{Executor, Recipes, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
 use hapax_store::{Lifecycle as _, Store};
@@ -66,8 +66,12 @@ impl Node {
             Failed::unavailable(format!("the admin listener cannot have {address}: {error}"))
         })?;
         let admin_address = listener.local_addr().map_err(|error| Failed::unavailable(error.to_string()))?;
-        let spool = ExecutorSettings { spool: Some(parts.spool), ..ExecutorSettings::default() };
-        let executor = Executor::open(store.clone(), spool)
+        let settings = ExecutorSettings {
+            spool: Some(parts.spool),
+            recipes: Arc::new(Recipes::kept_in(store.clone())),
+            ..ExecutorSettings::default()
+        };
+        let executor = Executor::open(store.clone(), settings)
             .await
             .map_err(|error| Failed::unavailable(error.to_string()))?;
         let leaf_key = secrets::leaf_key(&store, parts.seal.as_deref()).await?;

@@ -34,7 +34,9 @@ fn events(turn: Turn) -> Vec<Event> {
             all.extend(unheard);
             all
         }
-        Command::Rehash(_) => vec![Event::Rehashed(true), Event::Rehashed(false)],
+        Command::Rehash(_) => {
+            [Event::Rehashed(true), Event::Rehashed(false)].into_iter().chain(unheard).collect()
+        }
         Command::Wait | Command::Read => {
             let mut all = vec![Event::GivenBack, Event::Silent, Event::Gone, Event::Held, Event::InDoubt];
             all.extend(kept.into_iter().chain(unheard));

@@ -6,6 +6,7 @@ mod executed;
 mod faults;
 mod once;
 mod postgres;
+mod recipes;
 mod spool;
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! from outside. A revoked key stops working within 5 seconds in every process: for so long one is believed unasked.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{AuthError, Principal, Verified, level_name, level_named};
+use crate::clock;
 use crate::limits;
 use crate::settings::Level;
 
@@ -327,7 +328,7 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let since = clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     Timestamp::ZERO.after(since)
 }
 

@@ -10,6 +10,8 @@ use foldhash::HashMap;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
+use crate::clock;
+
 /// Parts with a mutex of their own, so that the threads of an edge do not wait for each other.
 const PARTS: usize = 16;
 
@@ -44,7 +46,7 @@ impl<T: Clone> Remembered<T> {
     pub(super) fn get(&self, digest: &Digest) -> Option<T> {
         let part = self.parts[digest.index(PARTS)].lock().unwrap_or_else(PoisonError::into_inner);
         let (until, value) = part.get(digest)?;
-        (Instant::now() < *until).then(|| value.clone())
+        (clock::now() < *until).then(|| value.clone())
     }
 
     /// Remembers a value for this long.
@@ -52,7 +54,7 @@ impl<T: Clone> Remembered<T> {
         if good_for.is_zero() {
             return;
         }
-        let now = Instant::now();
+        let now = clock::now();
         let mut part = self.parts[digest.index(PARTS)].lock().unwrap_or_else(PoisonError::into_inner);
         if part.len() >= self.room && !part.contains_key(&digest) {
             self.make_room(&mut part, now);

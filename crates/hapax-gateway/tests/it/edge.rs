@@ -186,6 +186,9 @@ async fn absent_foreign_and_expired_outcomes_are_the_same_404_h7() {
         (format!("GET /operations/{expired_id}"), &world.alice),
         ("GET /operations/op_00000000000000000000000000000000".to_owned(), &world.alice),
         ("GET /operations/nonsense".to_owned(), &world.alice),
+        // The id of a call whose claim is kept elsewhere.
+        (format!("GET /operations/{}", "aZ09-._~".repeat(64)), &world.alice),
+        (format!("GET /operations/{}/output", "aZ09-._~".repeat(64)), &world.alice),
     ];
     let mut answers = Vec::new();
     for (line, who) in &nowhere {
