@@ -652,6 +652,7 @@ impl Claim {
             settled_at: *settled_at,
             keep_until: *keep_until,
             by: *by,
+            earlier_may_have_run: self.earlier != Ran::No,
         })
     }
 

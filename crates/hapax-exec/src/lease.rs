@@ -24,7 +24,7 @@ use crate::attach::{self, Found};
 use crate::call::{Attach, Attempt, Concluded, Done, Ended, How, Reconciled};
 use crate::clock::boot_time;
 use crate::error::{Error, Particulars, last_word};
-use crate::once::{Shared, done};
+use crate::once::{Shared, done, kept_event};
 use crate::owed::Debt;
 use crate::spool::{self, Entry};
 use crate::{late, limits};
@@ -124,9 +124,9 @@ impl<L: Ledger> Holding<L> {
                 Event::Renewed
             }
             Ok(Ending::Settled(kept) | Ending::AlreadySettled(kept)) => {
-                let effect = Effect::of(&kept.outcome);
+                let event = kept_event(&kept);
                 self.told.kept = Some((kept, How::Replayed));
-                Event::Kept(effect)
+                event
             }
             Ok(_) => Event::LostLease,
             Err(error) => self.unheard(&error),
@@ -242,9 +242,10 @@ impl<L: Ledger> Holding<L> {
                     Work::Ended(effect) if own => effect,
                     _ => Effect::of(&kept.outcome),
                 };
+                let may_have_run = kept.earlier_may_have_run;
                 self.tell_dead_letter(&kept);
                 self.told.kept = Some((kept, if own { How::Executed } else { How::Replayed }));
-                Event::Kept(effect)
+                Event::Kept { effect, may_have_run }
             }
             Ending::Released => Event::Released,
             Ending::InDoubt => Event::InDoubt,

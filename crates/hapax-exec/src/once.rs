@@ -274,9 +274,9 @@ impl<'a, L: Ledger, U: Under<L>> Asking<'a, L, U> {
                 Event::Granted { may_have_run: grant.earlier_may_have_run, must_ask: grant.must_ask }
             }
             Verdict::Replay(kept) => {
-                let effect = Effect::of(&kept.outcome);
+                let event = kept_event(&kept);
                 self.heard.kept = Some((kept, How::Replayed));
-                Event::Kept(effect)
+                event
             }
             Verdict::Held { operation_id, .. } => {
                 self.heard.operation_id = Some(operation_id);
@@ -561,9 +561,14 @@ fn request(identity: &Identity, call: &Call, attempt: AttemptId) -> ClaimRequest
     }
 }
 
+/// What a kept outcome tells a call that has not brought it.
+pub(crate) fn kept_event(kept: &Kept) -> Event {
+    Event::Kept { effect: Effect::of(&kept.outcome), may_have_run: kept.earlier_may_have_run }
+}
+
 /// A kept outcome as it is handed out.
 pub(crate) fn done(kept: Kept, how: How) -> Done {
-    let executed = Effect::of(&kept.outcome).executed(History::Clean);
+    let executed = Effect::of(&kept.outcome).executed(History::of(kept.earlier_may_have_run));
     Done {
         value: kept.outcome,
         how,

@@ -89,6 +89,7 @@ macro_rules! conformance_tests {
             linearizable::of_two_hundred_claims_one_is_granted,
             keeping::an_outcome_comes_back_byte_for_byte,
             keeping::an_outcome_is_set_only_where_nothing_is,
+            keeping::an_outcome_tells_whether_an_attempt_before_it_may_have_run,
             keeping::an_expired_outcome_is_absent_before_it_is_swept,
             keeping::what_was_purged_reopened_or_erased_is_never_replayed,
             keeping::of_two_operators_who_saw_the_same_one_wins,

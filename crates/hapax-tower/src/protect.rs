@@ -29,7 +29,6 @@ use crate::answer::{self, Answer, DERIVED, EXPIRES, REPLAYED};
 use crate::body::Body;
 use crate::clock;
 use crate::detach::{Attended, Calls, Recorded};
-use crate::judge;
 use crate::limits;
 use crate::problem::{Cause, Code, OPERATION_ID, Problem, executed};
 use crate::public_id::PublicId;
@@ -412,11 +411,11 @@ impl<L: Ledger> Protect<L> {
         let kept = match &done.value {
             Outcome::Succeeded(bytes) | Outcome::Refused(bytes) => bytes,
             Outcome::NotKept { status } => {
-                let problem = problem.with("executed", judge::executed(*status));
+                let problem = problem.with("executed", executed(done.executed));
                 return not_kept(problem.with("first_status", *status));
             }
             Outcome::Erased => {
-                let problem = problem.with("executed", "unknown");
+                let problem = problem.with("executed", executed(done.executed));
                 return not_kept(problem.detail("the answer was kept and has been erased"));
             }
         };

@@ -248,14 +248,15 @@ DECLARE
 BEGIN
     now := moment;
     IF cardinality(s_digest) > 0 THEN
-        -- A row without xmax was neither locked nor changed since it was written: nobody can make this wait.
+        -- A row without xmax was neither locked nor changed since it was written: nobody can make this wait. An earlier
+        -- attempt that may have run is told of with the outcome, and may be what is asked about: that is decided in the slow way.
         WITH done AS (
             UPDATE hapax.claims c
             SET state = 'S', note = 'h', since = moment,
                 until = hapax.later(CASE WHEN a.since_grant THEN c.granted_at ELSE moment END, a.keep)
             FROM unnest(s_digest, s_epoch, s_since_grant, s_keep, s_kind, s_status, s_checksum, s_bytes)
                  AS a (digest, epoch, since_grant, keep, kind, status, checksum, bytes)
-            WHERE c.digest = a.digest AND c.epoch = a.epoch AND c.state = 'H' AND c.xmax = 0
+            WHERE c.digest = a.digest AND c.epoch = a.epoch AND c.state = 'H' AND c.earlier = 'n' AND c.xmax = 0
             RETURNING c.digest, c.epoch, c.until, c.shelf, c.watched, c.attempt, c.operation_id,
                       a.kind, a.status, a.checksum, a.bytes
         ), kept AS (
