@@ -30,6 +30,7 @@ mod lease;
 pub mod limits;
 mod once;
 mod owed;
+mod peers;
 mod seal;
 mod spool;
 mod typed;
@@ -38,5 +39,6 @@ pub use call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Re
 pub use error::{Error, Reason};
 pub use lease::{Running, WorkResult};
 pub use once::{Begun, DeadLetter, Entered, Executor, Held, Settings};
+pub use peers::Installation;
 pub use seal::Seal;
 pub use typed::Failure;

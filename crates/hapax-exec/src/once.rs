@@ -26,6 +26,7 @@ use crate::error::{Error, Particulars, last_word};
 use crate::late::Contradicted;
 use crate::lease::{GONE, Holding, Running, Told};
 use crate::owed::{Debt, Owed};
+use crate::peers::{Installation, Peers};
 use crate::spool::Spool;
 
 /// Sees terminal failures; cannot change what is kept (E5).
@@ -41,6 +42,8 @@ pub struct Settings {
     pub spool: Option<PathBuf>,
     /// Who sees terminal failures.
     pub dead_letter: Option<Arc<dyn DeadLetter>>,
+    /// What is shared with the other processes on the ledger. Without it nothing is, but the claims.
+    pub installation: Option<Arc<dyn Installation>>,
 }
 
 /// Runs work once. Cheap to clone.
@@ -53,6 +56,7 @@ pub(crate) struct Shared<L> {
     pub(crate) contradicted: Contradicted,
     pub(crate) spool: Option<Spool>,
     pub(crate) dead_letter: Option<Arc<dyn DeadLetter>>,
+    pub(crate) peers: Peers,
 }
 
 impl<L: Ledger> Executor<L> {
@@ -66,6 +70,7 @@ impl<L: Ledger> Executor<L> {
     pub async fn open(ledger: L, settings: Settings) -> Result<Self, Error> {
         let mut shared = Shared::new(ledger);
         shared.dead_letter = settings.dead_letter;
+        shared.peers = Peers::new(settings.installation, &shared.ledger.session());
         if let Some(folder) = settings.spool {
             let spool = Spool::open(folder)?;
             let owed = spool.settle_all(&shared.ledger, &shared.contradicted).await?;
@@ -112,7 +117,7 @@ impl<L: Ledger> Executor<L> {
         loop {
             let event = match asking.turn.command() {
                 Command::Claim => asking.claim().await,
-                Command::Rehash(recipe) => asking.rehash(recipe),
+                Command::Rehash(recipe) => Box::pin(asking.rehash(recipe)).await,
                 Command::Wait => {
                     if asking.turn.retries() == 0 {
                         payload = None;
@@ -166,7 +171,8 @@ impl<L: Ledger> Shared<L> {
     fn new(ledger: L) -> Self {
         let contradicted = Contradicted::default();
         let owed = Owed::new(ledger.clone(), contradicted.clone());
-        Shared { ledger, owed, contradicted, spool: None, dead_letter: None }
+        let peers = Peers::new(None, &ledger.session());
+        Shared { ledger, owed, contradicted, spool: None, dead_letter: None, peers }
     }
 }
 
@@ -221,7 +227,14 @@ impl<'a, L: Ledger> Asking<'a, L> {
     async fn claim(&mut self) -> Event {
         fail::fail_point!("once.asking");
         let ledger = &self.shared.ledger;
-        self.deadline = Some(Deadline::new(boot_time(), &ledger.session(), &self.call.terms));
+        let mut session = ledger.session();
+        if !self.shared.peers.is_agreed(&session) {
+            if let Err(error) = Box::pin(self.shared.peers.agree(&session)).await {
+                return self.unheard(&error);
+            }
+            session = ledger.session();
+        }
+        self.deadline = Some(Deadline::new(boot_time(), &session, &self.call.terms));
         let request = request(&self.identity, &self.call);
         self.attempt = Some(request.attempt);
         self.request = Some(request.clone());
@@ -265,12 +278,17 @@ impl<'a, L: Ledger> Asking<'a, L> {
         }
     }
 
-    fn rehash(&mut self, recipe: RecipeId) -> Event {
-        let again = self.call.rehash.as_ref().and_then(|asked| asked.rehash(recipe));
-        if let Some(fingerprint) = again {
-            self.call.fingerprint = fingerprint;
+    /// Hashes what is asked by the recipe that the claim was made with.
+    async fn rehash(&mut self, recipe: RecipeId) -> Event {
+        let Some(asked) = self.call.rehash.clone() else { return Event::Rehashed(false) };
+        match self.shared.peers.recipe(recipe).await {
+            Ok(Some(recipe)) => {
+                self.call.fingerprint = asked.rehash(&recipe);
+                Event::Rehashed(true)
+            }
+            Ok(None) => Event::Rehashed(false),
+            Err(error) => self.unheard(&error),
         }
-        Event::Rehashed(again.is_some())
     }
 
     /// Waits for the holder's outcome.

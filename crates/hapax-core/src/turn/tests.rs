@@ -32,7 +32,9 @@ fn events(turn: Turn) -> Vec<Event> {
             all.extend(unheard);
             all
         }
-        Command::Rehash(_) => vec![Event::Rehashed(true), Event::Rehashed(false)],
+        Command::Rehash(_) => {
+            vec![Event::Rehashed(true), Event::Rehashed(false), Event::Unheard(LastWord::Away)]
+        }
         Command::Wait | Command::Read => {
             let mut all = vec![Event::GivenBack, Event::Silent, Event::Gone, Event::Held, Event::InDoubt];
             all.extend(kept.into_iter().chain(unheard));
@@ -215,7 +217,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 fn session(left: u64) -> Session {
-    Session { id: SessionId(1), term: seconds(30), left: seconds(left) }
+    Session { id: SessionId(1), term: seconds(30), left: seconds(left), lapses: 0 }
 }
 
 #[test]

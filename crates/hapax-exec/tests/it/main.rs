@@ -5,6 +5,7 @@ mod attach;
 mod executed;
 mod faults;
 mod once;
+mod peers;
 mod postgres;
 mod spool;
 
