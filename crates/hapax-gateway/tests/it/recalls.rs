@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::{Operation, Policy, Recipe, Width};
+use hapax_core::{Policy, Recipe, Width};
 use hapax_exec::Executor;
 use hapax_gateway::settings::{Level, Route, Settings};
 use hapax_store::{Options, Store};

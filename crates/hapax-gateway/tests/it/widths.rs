@@ -1,7 +1,7 @@
 //! Routes whose answers are shared within a project or a tenant (K8): who gets them, what the service sees, and what another width or
 //! name hands out afterwards.
 
-use hapax_core::{Operation, Width};
+use hapax_core::{Ledger, Operation, Width};
 use hapax_exec::Executor;
 use hapax_gateway::settings::Level;
 use hapax_store::{Options, Store};
@@ -16,7 +16,7 @@ async fn with_width(width: Width) -> World {
 }
 
 /// A charge under the one key of these tests.
-async fn charge(world: &World, who: &str) -> Got {
+async fn charge<L: Ledger>(world: &World<L>, who: &str) -> Got {
     world.ask("POST /charges", who, &KEY, "{}").await
 }
 
@@ -29,7 +29,7 @@ fn recalls(operation: &str) -> [String; 3] {
     ]
 }
 
-async fn can_recall(world: &World, who: &str, first: &Got) {
+async fn can_recall<L: Ledger>(world: &World<L>, who: &str, first: &Got) {
     for line in recalls(first.header("x-operation-id").unwrap()) {
         let got = world.ask(&line, who, &[], "").await;
         assert_eq!((got.status, got.is_replay(), &got.body), (201, true, &first.body), "{line}");
