@@ -143,7 +143,7 @@ async fn on_a_store_that_knows_none_of_its_names_an_operation_has_the_oldest_k6(
 #[tokio::test]
 async fn another_name_on_a_known_method_and_path_says_what_it_was_or_that_its_keys_are_new_k6() {
     let store = knowing(true).await;
-    let other = |more: &str| config("charge", more).clone();
+    let other = |more: &str| config("charge", more);
     for moment in [&ALONE, &BESIDE, &AGAIN] {
         // How a parameter is called does not make another path, and a name that never was does not lead to the present one.
         for more in ["", "was = \"pey\""] {
