@@ -19,7 +19,7 @@ pub struct ClaimsQuery {
     pub project: Option<String>,
     /// Of this subject, such as `service:ci`.
     pub subject: Option<String>,
-    /// On this operation.
+    /// On this operation, by any name that it had.
     pub operation: Option<String>,
     /// With this key.
     pub key: Option<String>,
@@ -44,7 +44,7 @@ pub struct CountsQuery {
     pub tenant: Option<String>,
     /// Of this project.
     pub project: Option<String>,
-    /// On this operation.
+    /// On this operation, by any name that it had.
     pub operation: Option<String>,
 }
 

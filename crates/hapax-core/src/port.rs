@@ -88,6 +88,9 @@ pub struct Session {
     pub term: Duration,
     /// How much of the term is certainly left, on a clock that counts suspend (L4).
     pub left: Duration,
+    /// How often it was renewed after it may have lapsed. While it had lapsed, other processes may have changed what they take for
+    /// granted only while this one is not there (K6).
+    pub lapses: u64,
 }
 
 /// The claims. `hapax_exec::once` is the only caller of [`Ledger::claim`] (E1).

@@ -516,6 +516,11 @@ impl Deadline {
         self.unbroken_until = renewed.min(self.asked_at.saturating_add(self.max_run));
     }
 
+    /// Whether the session may have lapsed since the claim was sent or confirmed.
+    pub fn is_broken(&self, now: Duration) -> bool {
+        now >= self.unbroken_until
+    }
+
     /// The service was asked about an earlier attempt between these two moments.
     pub fn asked(&mut self, from: Duration, to: Duration) {
         self.asked_too_long |= !self.is_over(from) && self.is_over(to);
@@ -532,7 +537,7 @@ impl Deadline {
             return Standing::TooLate(Delay::Ledger);
         }
         let enough = session.left >= session.term / limits::TERM_PART_LEFT;
-        if now < self.unbroken_until && enough { Standing::Sure } else { Standing::Unsure }
+        if !self.is_broken(now) && enough { Standing::Sure } else { Standing::Unsure }
     }
 
     /// Until when the work may be polled; `None` where it is never given up. An operator may release a doubt that long after the

@@ -118,10 +118,17 @@ impl<L: Ledger> Holding<L> {
         let (sent, session, renews) = (boot_time(), self.shared.ledger.session(), report == Report::Renew);
         match self.shared.ledger.report(self.claim, self.epoch, report, Vec::new()).await {
             Ok(Ending::Renewed { .. }) => {
+                let broken = self.deadline.is_broken(sent);
                 // Only a renewal lengthens the session; what else is confirmed lasts as long as that had left.
                 let term = if renews { session.term } else { session.left };
                 self.deadline.confirmed(sent, term);
-                Event::Renewed
+                if !broken {
+                    return Event::Renewed;
+                }
+                match Box::pin(self.shared.peers.agree(&self.shared.ledger.session())).await {
+                    Ok(()) => Event::Renewed,
+                    Err(error) => self.unheard(&error),
+                }
             }
             Ok(Ending::Settled(kept) | Ending::AlreadySettled(kept)) => {
                 let event = kept_event(&kept);

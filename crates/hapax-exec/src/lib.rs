@@ -30,7 +30,7 @@ mod lease;
 pub mod limits;
 mod once;
 mod owed;
-mod recipes;
+mod peers;
 mod seal;
 mod spool;
 mod typed;
@@ -40,7 +40,7 @@ pub use call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Re
 pub use error::{Error, Reason};
 pub use lease::{Running, WorkResult};
 pub use once::{Begun, DeadLetter, Entered, Executor, Held, Settings};
-pub use recipes::Recipes;
+pub use peers::Installation;
 pub use seal::Seal;
 pub use typed::Failure;
 pub use under::Lent;

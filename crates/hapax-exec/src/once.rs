@@ -26,7 +26,7 @@ use crate::error::{Error, Particulars, asked, last_word};
 use crate::late::Contradicted;
 use crate::lease::{GONE, Holding, Running, Told};
 use crate::owed::{Debt, Owed};
-use crate::recipes::Recipes;
+use crate::peers::{Installation, Peers};
 use crate::spool::Spool;
 use crate::under::{OwnSession, Under};
 
@@ -43,8 +43,8 @@ pub struct Settings {
     pub spool: Option<PathBuf>,
     /// Who sees terminal failures.
     pub dead_letter: Option<Arc<dyn DeadLetter>>,
-    /// Where recipes are found that claims of other processes were hashed by (K6). By default only the plain ones are known.
-    pub recipes: Arc<Recipes>,
+    /// What is shared with the other processes on the ledger. Without it nothing is, but the claims.
+    pub installation: Option<Arc<dyn Installation>>,
 }
 
 /// Runs work once. Cheap to clone.
@@ -57,7 +57,7 @@ pub(crate) struct Shared<L> {
     pub(crate) contradicted: Contradicted,
     pub(crate) spool: Option<Spool>,
     pub(crate) dead_letter: Option<Arc<dyn DeadLetter>>,
-    pub(crate) recipes: Arc<Recipes>,
+    pub(crate) peers: Peers,
 }
 
 impl<L: Ledger> Executor<L> {
@@ -70,7 +70,8 @@ impl<L: Ledger> Executor<L> {
     /// claims that cannot be read, which are tried again (L15).
     pub async fn open(ledger: L, settings: Settings) -> Result<Self, Error> {
         let mut shared = Shared::new(ledger);
-        (shared.dead_letter, shared.recipes) = (settings.dead_letter, settings.recipes);
+        shared.dead_letter = settings.dead_letter;
+        shared.peers = Peers::new(settings.installation, &shared.ledger.session());
         if let Some(folder) = settings.spool {
             let spool = Spool::open(folder)?;
             let owed = spool.settle_all(&shared.ledger, &shared.contradicted).await?;
@@ -191,7 +192,8 @@ impl<L: Ledger> Shared<L> {
     fn new(ledger: L) -> Self {
         let contradicted = Contradicted::default();
         let owed = Owed::new(ledger.clone(), contradicted.clone());
-        Shared { ledger, owed, contradicted, spool: None, dead_letter: None, recipes: Arc::default() }
+        let peers = Peers::new(None, &ledger.session());
+        Shared { ledger, owed, contradicted, spool: None, dead_letter: None, peers }
     }
 }
 
@@ -253,7 +255,14 @@ impl<'a, L: Ledger, U: Under<L>> Asking<'a, L, U> {
     async fn claim(&mut self) -> Event {
         fail::fail_point!("once.asking");
         let ledger = &self.shared.ledger;
-        self.deadline = Some(Deadline::new(boot_time(), &ledger.session(), &self.call.terms));
+        let mut session = ledger.session();
+        if !self.shared.peers.is_agreed(&session) {
+            if let Err(error) = Box::pin(self.shared.peers.agree(&session)).await {
+                return self.unheard(&error);
+            }
+            session = ledger.session();
+        }
+        self.deadline = Some(Deadline::new(boot_time(), &session, &self.call.terms));
         let request = request(&self.identity, &self.call, self.under.attempt());
         self.attempt = Some(request.attempt);
         self.request = Some(request.clone());
@@ -298,10 +307,10 @@ impl<'a, L: Ledger, U: Under<L>> Asking<'a, L, U> {
         }
     }
 
-    /// Hashes what is asked as the claim's own request was.
+    /// Hashes what is asked by the recipe that the claim was made with.
     async fn rehash(&mut self, recipe: RecipeId) -> Event {
         let Some(asked) = self.call.rehash.clone() else { return Event::Rehashed(false) };
-        match in_time(pin!(self.shared.recipes.find(recipe)), self.call.ask_within).await {
+        match in_time(pin!(self.shared.peers.recipe(recipe)), self.call.ask_within).await {
             Ok(Some(recipe)) => {
                 self.call.fingerprint = asked.rehash(&recipe);
                 Event::Rehashed(true)

@@ -9,7 +9,6 @@ use std::time::Duration;
 use hapax_core::{Identity, Ledger, OperationId, Registry, Source, Width};
 use hapax_exec::{Done, Reason};
 use hapax_tower::prefer::Prefer;
-use hapax_tower::protect::Used;
 use hapax_tower::{Claimant, Code, Problem, PublicId};
 use http::request;
 
@@ -34,7 +33,7 @@ pub(crate) async fn answer<L: Ledger, R: Registry>(
 ) -> Result<Answer, Problem> {
     let caller = Caller::identify(&plan.auth, head, hop.peer, hop.trusted).await?;
     let (identities, operation) = match &recall.by {
-        RecallBy::Key { routes, key } => (by_key(shared, &caller, routes, key, seen).await?, None),
+        RecallBy::Key { routes, key } => (by_key(&caller, routes, key, seen)?, None),
         RecallBy::Operation(id) => {
             let (identity, id) = by_operation(shared, plan, &caller, id, seen).await?;
             (vec![identity], Some(id))
@@ -99,9 +98,8 @@ fn unsure(problem: Problem) -> Problem {
 }
 
 /// The claims that this key of this caller can have here: one for each route with this path that the caller reaches, whatever
-/// its method. Where the operation had other names it is the one that a retry would find (K6).
-async fn by_key<L: Ledger, R: Registry>(
-    shared: &Shared<L, R>,
+/// its method.
+fn by_key(
     caller: &Caller,
     routes: &Arc<[Arc<Route>]>,
     key: &str,
@@ -124,15 +122,7 @@ async fn by_key<L: Ledger, R: Registry>(
         };
         seen.scope = Some(scope.clone());
         let claimant = Claimant { source: Source::Header, scope, width: Width::Subject, key: key.clone() };
-        let mut former = None;
-        for identity in claimant.under_former_names(rule) {
-            if shared.protect.used(&identity, rule.width).await.map_err(unsure)? == Used::Own {
-                former = Some(identity);
-                break;
-            }
-        }
-        let found = former.unwrap_or_else(|| claimant.under(&rule.operation, rule.width));
-        identities.push(found);
+        identities.push(claimant.under(rule));
     }
     match refused {
         Some(problem) if identities.is_empty() => Err(problem),

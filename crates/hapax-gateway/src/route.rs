@@ -110,7 +110,7 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Table {
     methods: BTreeMap<String, Router<Place>>,
-    /// By operation, for what is recalled by operation id.
+    /// By the name that claims are kept under, for what is recalled by operation id.
     operations: BTreeMap<String, Arc<Route>>,
 }
 
@@ -121,10 +121,7 @@ impl Table {
         for route in &settings.routes {
             let (route, path) = (Arc::new(route.clone()), plain(&route.path));
             if let Some(rule) = &route.rule {
-                let former = rule.formerly.iter().map(|former| &former.operation);
-                for operation in former.chain([&rule.operation]) {
-                    table.operations.insert(operation.to_string(), route.clone());
-                }
+                table.operations.insert(rule.operation.to_string(), route.clone());
                 keyed.entry(path.trim_end_matches('/').to_owned()).or_default().push(route.clone());
             }
             table.insert(route.method.as_str(), &path, Place::Route(route.clone()))?;
@@ -158,7 +155,7 @@ impl Table {
         })
     }
 
-    /// The route of an operation, by its name or a former one.
+    /// The route of an operation, by the name that its claims are kept under.
     pub(crate) fn of_operation(&self, operation: &str) -> Option<&Arc<Route>> {
         self.operations.get(operation)
     }

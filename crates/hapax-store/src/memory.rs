@@ -171,7 +171,7 @@ impl Ledger for Memory {
     fn session(&self) -> Session {
         let now = self.clock.now();
         let left = self.lock().sign(self.session, now).until.since(now);
-        Session { id: self.session, term: self.options.term, left }
+        Session { id: self.session, term: self.options.term, left, lapses: 0 }
     }
 }
 

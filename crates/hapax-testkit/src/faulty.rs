@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ struct Faults {
     refused_reports: AtomicUsize,
     damaged: Mutex<Option<ClaimId>>,
     time_left: Mutex<Option<Duration>>,
+    lapses: AtomicU64,
     claims: AtomicUsize,
     reports: AtomicUsize,
     peeks: AtomicUsize,
@@ -99,6 +100,11 @@ impl<L: Ledger> Faulty<L> {
     /// Lets the session look as if this much of its term were left until it is renewed; `None`: as much as is.
     pub fn set_time_left(&self, left: Option<Duration>) {
         *lock(&self.faults.time_left) = left;
+    }
+
+    /// The session has lapsed and was renewed since.
+    pub fn lapse(&self) {
+        self.faults.lapses.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The next claim is carried out, then this happens, and only then is it answered.
@@ -273,7 +279,8 @@ impl<L: Ledger> Ledger for Faulty<L> {
     fn session(&self) -> Session {
         let session = self.ledger.session();
         let left = lock(&self.faults.time_left).unwrap_or(session.left);
-        Session { left, ..session }
+        let lapses = session.lapses + self.faults.lapses.load(Ordering::SeqCst);
+        Session { left, lapses, ..session }
     }
 }
 

@@ -262,7 +262,7 @@ impl<L: Ledger> IdempotencyLayer<L> {
         let wire_key = key.map(|key| WireKey::in_header(IDEMPOTENCY_KEY, key));
         let fingerprint = message.fingerprint(&rule.recipe);
         let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
-        let identity = self.protect.identify(claimant, rule).await?;
+        let identity = claimant.under(rule);
         // Nobody fetches outcomes here.
         let wait = Wait::preferred(&head.headers, None);
         let request = KeyedRequest { identity, wire_key, fingerprint, rule: rule.clone(), message, wait };

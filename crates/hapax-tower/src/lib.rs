@@ -32,6 +32,6 @@ pub use problem::{Cause, Code, Problem};
 pub use protect::{Answered, Event, Protect};
 pub use public_id::{OpaqueId, PublicId};
 pub use request::{Claimant, KeyPlace, KeyedRequest, Message, Wait, WireKey};
-pub use rule::{Former, Keep, On5xx, Rule};
+pub use rule::{Keep, On5xx, Rule};
 pub use take::Room;
 pub use work::{EarlierAttempt, Question, SendError, Work};

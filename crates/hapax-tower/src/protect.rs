@@ -16,7 +16,7 @@ use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
     ClaimId, Doubt, Executed, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome, Rerun, Timestamp,
-    View, Width,
+    Width,
 };
 use hapax_exec::{
     Attach, Begun, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled, Running, Seal,
@@ -32,7 +32,7 @@ use crate::detach::{Attended, Calls, Recorded};
 use crate::limits;
 use crate::problem::{Cause, Code, OPERATION_ID, Problem, executed};
 use crate::public_id::PublicId;
-use crate::request::{Claimant, KeyedRequest, Message};
+use crate::request::{KeyedRequest, Message};
 use crate::rule::Rule;
 use crate::take::{First, Room, known, take};
 use crate::work::{EarlierAttempt, Question, SendError, Work};
@@ -159,55 +159,6 @@ impl<L: Ledger> Protect<L> {
     /// The calls that go on without a caller.
     pub fn calls(&self) -> &Calls {
         &self.shared.calls
-    }
-
-    /// The identity of a request under this rule. A request whose key was used under a former name of its operation stays what it was
-    /// then (K6). A key that another caller used, with whom nothing is shared any more, is used all the same: nothing runs a second
-    /// time under it, and whose answer there is stays untold (K8).
-    pub async fn identify(&self, claimant: Claimant, rule: &Rule) -> Result<Identity, Problem> {
-        if !rule.formerly.is_empty()
-            // For a while after its operation was renamed.
-            && let Some(former) = Box::pin(self.formerly(&claimant, rule)).await?
-        {
-            return Ok(former);
-        }
-        Ok(claimant.under(&rule.operation, rule.width))
-    }
-
-    /// The identity under the former name that this claimant has used its key under, if there is one.
-    async fn formerly(&self, claimant: &Claimant, rule: &Rule) -> Result<Option<Identity>, Problem> {
-        let present = claimant.width.max(rule.width).max(claimant.scope.least_width());
-        for former in claimant.under_former_names(rule) {
-            match self.used(&former, present).await? {
-                Used::Not => {}
-                Used::Own => return Ok(Some(former)),
-                Used::ByAnother => return Err(Problem::mismatch(rule.mismatch_status, None, None)),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether a key was used under a former name of its operation, as the present width sees it (K6, K8). What is not there takes as
-    /// many reads as what is another's (H7).
-    pub async fn used(&self, former: &Identity, present: Width) -> Result<Used, Problem> {
-        let unavailable = |error| Problem::from(&hapax_exec::Error::from(error));
-        let ledger = self.executor.ledger();
-        let used = match ledger.peek(former.claim_id()).await.map_err(unavailable)? {
-            Some(View::Held { operation_id, .. } | View::InDoubt { operation_id, .. }) => Some(operation_id),
-            Some(View::Settled(kept)) => Some(kept.operation_id),
-            Some(View::Released { .. }) | None => None,
-        };
-        if former.width() <= present {
-            return Ok(if used.is_some() { Used::Own } else { Used::Not });
-        }
-        // More callers shared it then than do now: it is this one's if it asked first.
-        let operation = used.unwrap_or_else(|| OperationId::mint(&former.claim_id()));
-        let kept = ledger.locate(operation, former.scope()).await.map_err(unavailable)?;
-        Ok(match used.and(kept) {
-            None => Used::Not,
-            Some(kept) if kept.scope().narrowed(present) == former.scope().narrowed(present) => Used::Own,
-            Some(_) => Used::ByAnother,
-        })
     }
 
     /// Answers one request. Its work is done at most once, under the lease. Whatever `room` is, it is let go when the work has
@@ -545,17 +496,6 @@ impl<L> std::fmt::Debug for Protect<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Protect").finish_non_exhaustive()
     }
-}
-
-/// What became of a key under a former name of its operation (K6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Used {
-    /// Nothing.
-    Not,
-    /// It was used by this caller, or by one with whom it shares its answers.
-    Own,
-    /// It was used by somebody with whom this caller shared its answers then, and does not now.
-    ByAnother,
 }
 
 enum Waited<'a, B> {

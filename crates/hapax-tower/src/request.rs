@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::{Fingerprint, Identity, Key, Operation, Recipe, RequestParts, Scope, Source, Width};
+use hapax_core::{Fingerprint, Identity, Key, Recipe, RequestParts, Scope, Source, Width};
 use hapax_exec::Rehash;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use http::{Method, Uri};
@@ -95,15 +95,10 @@ impl Claimant {
         Claimant { source, scope, width, key }
     }
 
-    /// The identity under an operation whose outcomes are shared this widely.
-    pub fn under(self, operation: &Operation, width: Width) -> Identity {
-        let width = self.width.max(width);
-        Identity::new(self.source, self.scope, width, operation.clone(), self.key)
-    }
-
-    /// The identities under the former names of the operation, the latest first (K6).
-    pub fn under_former_names(&self, rule: &Rule) -> impl Iterator<Item = Identity> {
-        rule.formerly.iter().map(|former| self.clone().under(&former.operation, former.width))
+    /// The identity of a request under this rule: by the first name of its operation, whatever it is called now (K6).
+    pub fn under(self, rule: &Rule) -> Identity {
+        let width = self.width.max(rule.width);
+        Identity::new(self.source, self.scope, width, rule.operation.clone(), self.key)
     }
 }
 
@@ -167,26 +162,22 @@ impl Wait {
 
 #[cfg(test)]
 mod tests {
+    use hapax_core::Operation;
+
     use super::*;
 
     #[test]
-    fn a_claimant_is_the_same_under_every_name_of_its_operation_but_for_the_name_k6() {
-        let rule = Rule {
-            width: Width::Project,
-            formerly: vec![crate::Former { operation: Operation::new("old").unwrap(), width: Width::Tenant }],
-            ..Rule::new("new").unwrap()
-        };
+    fn what_an_operation_is_called_now_takes_no_part_in_an_identity_k6() {
+        let first = Rule { width: Width::Project, ..Rule::new("old").unwrap() };
+        let renamed = Rule { label: Some(Operation::new("new").unwrap()), ..first.clone() };
         let wire = WireKey::in_header(crate::answer::IDEMPOTENCY_KEY, Key::new("k").unwrap());
         let claimant = Claimant::new(Scope::local(), Width::Subject, Some(&wire), &Fingerprint::none());
-        let former: Vec<Identity> = claimant.under_former_names(&rule).collect();
-        let present = claimant.under(&rule.operation, rule.width);
-        let parts = |identity: &Identity| {
-            let name = identity.operation().to_string();
-            (identity.source(), name, identity.width(), identity.key().to_string())
-        };
-        assert_eq!(parts(&present), (Source::Header, "new".into(), Width::Project, "k".into()));
-        let [former] = &former[..] else { panic!("{former:?}") };
-        assert_eq!(parts(former), (Source::Header, "old".into(), Width::Tenant, "k".into()));
+        let identity = claimant.clone().under(&renamed);
+        let name = identity.operation().to_string();
+        let parts = (identity.source(), name.as_str(), identity.width(), identity.key().as_str());
+        assert_eq!(parts, (Source::Header, "old", Width::Project, "k"));
+        assert_eq!(claimant.under(&first).claim_id(), identity.claim_id());
+        assert_eq!((first.name().as_str(), renamed.name().as_str()), ("old", "new"));
     }
 
     /// A peer has dropped who asks: no rule can share the outcome less widely than that (K3, K8).
@@ -194,7 +185,7 @@ mod tests {
     fn what_a_peer_has_dropped_stays_dropped_and_a_derived_key_is_the_digest_of_what_is_asked_k8_h9() {
         let fingerprint = Fingerprint::of_bytes(b"x");
         let claimant = Claimant::new(Scope::local(), Width::Tenant, None, &fingerprint);
-        let identity = claimant.under(&Operation::new("a").unwrap(), Width::Subject);
+        let identity = claimant.under(&Rule::new("a").unwrap());
         assert_eq!((identity.source(), identity.width()), (Source::Derived, Width::Tenant));
         let digits: String = fingerprint.digest.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(identity.key().as_str(), digits);

@@ -11,10 +11,10 @@ use crate::limits;
 /// How one operation is protected.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The name its claims are kept under: unique, and never changed while claims rest on it (K6).
+    /// The name its claims are kept under: unique, and the first one that the operation had. It never changes (K6).
     pub operation: Operation,
-    /// Former names that claims still rest on, the latest first: a key that was used under one of them is used (K6).
-    pub formerly: Vec<Former>,
+    /// What the operation is called now, where that is another name: a label.
+    pub label: Option<Operation>,
     /// What is demanded of a key.
     pub policy: Policy,
     /// A prohibited key is ignored instead of refused (P1).
@@ -53,15 +53,6 @@ pub struct Rule {
     pub derived: Option<Duration>,
 }
 
-/// What an operation was called, and who shared its outcomes then.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Former {
-    /// The name.
-    pub operation: Operation,
-    /// Who shared an outcome.
-    pub width: Width,
-}
-
 /// How much of an answer is kept (B9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
@@ -90,7 +81,7 @@ impl Rule {
     pub fn new(operation: &str) -> Result<Self, Error> {
         Ok(Rule {
             operation: Operation::new(operation)?,
-            formerly: Vec::new(),
+            label: None,
             policy: Policy::RequiredA,
             lenient: false,
             width: Width::Subject,
@@ -126,11 +117,15 @@ impl Rule {
         self.max_kept_response.min(limits::MOST_KEPT_RESPONSE)
     }
 
-    /// Who shares the outcomes that are kept under this name, if it is one of this rule's.
-    pub fn width_under(&self, operation: &str) -> Option<Width> {
-        if self.operation.as_str() == operation {
-            return Some(self.width);
-        }
-        self.formerly.iter().find(|former| former.operation.as_str() == operation).map(|former| former.width)
+    /// Gives the operation a name, and the one that it had first, where that is another one (K6).
+    pub fn call(&mut self, name: Operation, first: Option<Operation>) {
+        let first = first.unwrap_or_else(|| name.clone());
+        self.label = (first != name).then_some(name);
+        self.operation = first;
+    }
+
+    /// What the operation is called now.
+    pub fn name(&self) -> &Operation {
+        self.label.as_ref().unwrap_or(&self.operation)
     }
 }

@@ -149,10 +149,10 @@ pub(crate) const PATH_BYTES: usize = 1_024;
 pub(crate) const UPSTREAM_NAME_BYTES: usize = 63;
 /// Deepest nesting of an OpenAPI document that is read from YAML.
 pub(crate) const YAML_DEPTH: usize = 128;
-/// How often a recipe is decided anew because another process wrote it meanwhile (K6).
-pub(crate) const RECIPE_ATTEMPTS: u32 = 8;
-/// How many former names of an operation are looked back to (K6).
-pub(crate) const FORMER_NAMES: usize = 8;
+/// How often the names of operations are decided anew because another process wrote some of them meanwhile (K6).
+pub(crate) const AGREEMENT_ATTEMPTS: u32 = 8;
+/// Most former names that a route states (K6).
+pub(crate) const FORMER_NAMES: usize = 32;
 /// A shared secret of tokens should not be shorter, in bytes (RFC 7518, 3.2).
 pub(crate) const JWT_SECRET_BYTES: usize = 32;
 /// The size of a seal key, in bytes (B9).

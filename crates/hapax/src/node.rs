@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_exec::{Executor, Recipes, Seal, Settings as ExecutorSettings};
+use hapax_exec::{Executor, Installation, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
 use hapax_store::{Lifecycle as _, Store};
@@ -41,6 +41,8 @@ pub struct Parts {
     pub spool: PathBuf,
     /// What outcomes are sealed with (B9).
     pub seal: Option<Arc<Seal>>,
+    /// What is shared with other processes on the store, beside claims.
+    pub installation: Option<Arc<dyn Installation>>,
     /// What the edge does.
     pub settings: Settings,
     /// For how long classes of outcomes are kept.
@@ -69,12 +71,12 @@ impl Node {
             Failed::unavailable(format!("the admin listener cannot have {address}: {error}"))
         })?;
         let admin_address = listener.local_addr().map_err(|error| Failed::unavailable(error.to_string()))?;
-        let settings = ExecutorSettings {
+        let set_up = ExecutorSettings {
             spool: Some(parts.spool),
-            recipes: Arc::new(Recipes::kept_in(store.clone())),
+            installation: parts.installation,
             ..ExecutorSettings::default()
         };
-        let executor = Executor::open(store.clone(), settings)
+        let executor = Executor::open(store.clone(), set_up)
             .await
             .map_err(|error| Failed::unavailable(error.to_string()))?;
         let leaf_key = secrets::leaf_key(&store, parts.seal.as_deref()).await?;

@@ -336,7 +336,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 fn session(left: u64) -> Session {
-    Session { id: SessionId(1), term: seconds(30), left: seconds(left) }
+    Session { id: SessionId(1), term: seconds(30), left: seconds(left), lapses: 0 }
 }
 
 #[test]

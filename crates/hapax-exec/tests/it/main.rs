@@ -6,8 +6,8 @@ mod executed;
 mod faults;
 mod lent;
 mod once;
+mod peers;
 mod postgres;
-mod recipes;
 mod sizes;
 mod spool;
 

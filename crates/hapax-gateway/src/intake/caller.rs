@@ -76,7 +76,7 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     let fingerprint = message.fingerprint(&rule.recipe);
     let wire_key = key.map(|key| WireKey::in_header(IDEMPOTENCY_KEY, key));
     let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
-    let identity = shared.protect.identify(claimant, &rule).await?;
+    let identity = claimant.under(&rule);
     // Only now is it known what would be a new claim of this tenant.
     room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
     let request = Arc::new(KeyedRequest { identity, wire_key, fingerprint, rule, message, wait });

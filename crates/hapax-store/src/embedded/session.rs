@@ -114,7 +114,8 @@ impl Sessions {
 
     /// What the process may count on.
     pub(super) fn session(&self) -> Session {
-        Session { id: self.own, term: self.term, left: self.left(self.clock.boot()) }
+        // No other process can have opened the store meanwhile (B8).
+        Session { id: self.own, term: self.term, left: self.left(self.clock.boot()), lapses: 0 }
     }
 
     /// How much of the term is left.

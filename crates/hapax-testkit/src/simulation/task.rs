@@ -47,7 +47,7 @@ impl Process {
 
     /// What it is sure of. A session that lapsed and was renewed since has time left as well: that is [`Deadline`]'s to know.
     fn session(&self, now: Timestamp) -> Session {
-        Session { id: SessionId(self.session), term: TERM, left: self.sure_until.since(now) }
+        Session { id: SessionId(self.session), term: TERM, left: self.sure_until.since(now), lapses: 0 }
     }
 }
 

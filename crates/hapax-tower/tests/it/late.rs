@@ -47,7 +47,7 @@ fn request(rule: Rule) -> Arc<KeyedRequest> {
     let fingerprint = message.fingerprint(&rule.recipe);
     let claimant = Claimant::new(Scope::local(), Width::Subject, wire_key.as_ref(), &fingerprint);
     Arc::new(KeyedRequest {
-        identity: claimant.under(&rule.operation, rule.width),
+        identity: claimant.under(&rule),
         wire_key,
         fingerprint,
         rule: Arc::new(rule),

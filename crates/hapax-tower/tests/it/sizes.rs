@@ -30,7 +30,7 @@ fn request() -> Arc<KeyedRequest> {
     let wire_key = Some(WireKey::in_header(IDEMPOTENCY_KEY, Key::new("k").unwrap()));
     let fingerprint = message.fingerprint(&rule.recipe);
     let claimant = Claimant::new(Scope::local(), Width::Subject, wire_key.as_ref(), &fingerprint);
-    let identity = claimant.under(&rule.operation, rule.width);
+    let identity = claimant.under(&rule);
     Arc::new(KeyedRequest {
         identity,
         wire_key,

@@ -30,6 +30,7 @@ sections! {
     /// The top of the file.
     ROOT = "" [
         "edge", "admin", "api", "store", "retention", "auth", "seal", "log", "tenants", "upstreams", "routes", "openapi",
+        "retired",
     ] later ["webhooks", "schedules", "actions", "connectors", "trust"];
     /// The listener and what holds for every route.
     EDGE = "edge" [

@@ -92,6 +92,9 @@ impl Config {
 
     fn shown(&self) -> Entries {
         let mut root = Section::default();
+        if !self.retired.is_empty() {
+            root.texts("retired", &self.retired);
+        }
         root.table("edge", self.shown_edge());
         let mut admin = Section::default();
         admin.text("listen", self.admin.listen.to_string()).texts("hosts", &self.admin.hosts);
@@ -237,7 +240,10 @@ fn shown_route(route: &Route, declared: &Declared) -> Section {
     let mut section = Section::default();
     section.text("method", route.method.as_str()).text("path", &*route.path);
     section.maybe(declared.operation.as_ref(), |section, name| _ = section.text("operation", name.as_str()));
-    section.maybe(declared.was.as_ref(), |section, was| _ = section.text("was", was.as_str()));
+    section.maybe(declared.was.as_deref(), |section, was| match was {
+        [was] => _ = section.text("was", was.as_str()),
+        names => _ = section.texts("was", names),
+    });
     section.text("policy", route.policy.as_str());
     if route.policy == hapax_core::Policy::Prohibited {
         section.flag("lenient", route.lenient);
@@ -325,8 +331,10 @@ fn json(shown: &Shown) -> Json {
 /// Writes a section and those below it. Tables within an array are written in one line.
 fn toml_section(text: &mut String, path: &str, entries: &Entries) {
     let is_line = |value: &Shown| !matches!(value, Shown::Table(_) | Shown::Tables(_));
-    if !path.is_empty() && entries.iter().any(|(_, value)| is_line(value)) {
-        text.push_str(&format!("[{path}]\n"));
+    if entries.iter().any(|(_, value)| is_line(value)) {
+        if !path.is_empty() {
+            text.push_str(&format!("[{path}]\n"));
+        }
         toml_lines(text, entries.iter().filter(|(_, value)| is_line(value)));
         text.push('\n');
     }

@@ -12,7 +12,6 @@ use super::*;
 
 mod mistakes;
 mod page;
-mod recipes;
 
 /// Environment variables of the tests.
 fn environment(name: &str) -> Option<String> {
@@ -51,12 +50,24 @@ impl Folder {
         Folder(folder)
     }
 
+    /// Loads a configuration; one that is about something else than routes gets one of those behind it.
     fn load(&self, text: &str) -> Result<Config, Mistakes> {
+        match ["routes", "openapi"].iter().any(|section| text.contains(section)) {
+            true => self.load_as_is(text),
+            false => self.load_as_is(&format!("{text}\n{PLAIN_ROUTE}")),
+        }
+    }
+
+    fn load_as_is(&self, text: &str) -> Result<Config, Mistakes> {
         let path = self.0.path().join("hapax.toml");
         std::fs::write(&path, text).unwrap();
         load(&path, &environment)
     }
 }
+
+/// A route that takes no keys.
+const PLAIN_ROUTE: &str = "[[routes]]\nmethod = \"GET\"\npath = \"/of-the-tests\"\npolicy = \"PROHIBITED\"\n\
+                           upstream = \"of-the-tests\"\n[upstreams.of-the-tests]\nurl = \"http://127.0.0.1:9\"\n";
 
 fn loaded(text: &str) -> Config {
     Folder::new(&[]).load(text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
@@ -111,7 +122,7 @@ fn the_example_loads_and_means_what_it_says_p5() {
 }
 
 #[test]
-fn an_empty_file_is_a_configuration_that_lets_nobody_in() {
+fn a_configuration_that_says_nothing_else_lets_nobody_in() {
     let config = loaded("");
     assert_eq!(config.settings.edge.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8081");
@@ -236,7 +247,8 @@ fn secrets_come_from_variables_and_files_and_are_not_shown_b9() {
 fn the_environment_names_the_store_before_the_file_does_b1() {
     let folder = Folder::new(&[]);
     let path = folder.0.path().join("hapax.toml");
-    std::fs::write(&path, "[store]\nurl = \"embedded:./data\"\nlease = \"5s\"\n").unwrap();
+    let text = format!("[store]\nurl = \"embedded:./data\"\nlease = \"5s\"\n{PLAIN_ROUTE}");
+    std::fs::write(&path, text).unwrap();
     let env = |name: &str| (name == "HAPAX_STORE").then(|| "postgres://u:p@h/d".to_owned());
     let config = load(&path, &env).unwrap();
     assert_eq!((config.store.url.as_str(), config.store.lease), ("postgres://u:p@h/d", seconds(5)));
@@ -250,9 +262,9 @@ fn the_environment_names_the_store_before_the_file_does_b1() {
 fn what_is_shown_reads_back_as_the_same() {
     let folder = Folder::new(&[("ca.pem", ""), ("c", ""), ("k", "")]);
     let text = format!(
-        "[store]\nurl = \"memory:\"\n[admin]\ntoken_env = \"SHORT\"\n[edge]\nthreads = 3\ncors = {{ origins = [\"https://a.example\"], credentials = true }}\n{}",
+        "retired = [\"gone\"]\n[store]\nurl = \"memory:\"\n[admin]\ntoken_env = \"SHORT\"\n[edge]\nthreads = 3\ncors = {{ origins = [\"https://a.example\"], credentials = true }}\n{}",
         with_route(
-            "policy = \"REQUIRED_A\"\nrerun = \"ask\"\nreconcile = \"/r\"\nretention = \"90m\"\nwas = \"old\"\n\
+            "policy = \"REQUIRED_A\"\nrerun = \"ask\"\nreconcile = \"/r\"\nretention = \"90m\"\nwas = [\"newer\", \"old\"]\n\
              doubt = { after = \"1d\", then = \"release\" }\nfingerprint_headers = [\"b\", \"a\"]\n\
              [[routes]]\nmethod = \"GET\"\npath = \"/x\"\npolicy = \"PROHIBITED\"\nlenient = true\nupstream = \"pay\"\n\
              [upstreams.more]\nurl = \"http://[::1]/b\"\nupstream_key = \"digest\"\n\
@@ -265,7 +277,12 @@ fn what_is_shown_reads_back_as_the_same() {
     assert_eq!(first.to_toml(), again.to_toml());
     assert_eq!(first.to_json(), again.to_json());
     assert!(again.settings.edge.cors.as_ref().unwrap().credentials);
-    assert_eq!(again.declared[0].recipe, first.declared[0].recipe);
+    let identity = |config: &Config| {
+        let rule = config.settings.routes[0].rule.as_ref().unwrap();
+        (rule.operation.clone(), rule.width, rule.recipe.id())
+    };
+    assert_eq!(identity(&again), identity(&first));
+    assert_eq!((again.retired[0].as_str(), identity(&again).0.as_str()), ("gone", "old"));
 }
 
 #[test]
@@ -330,7 +347,7 @@ fn every_known_field_is_read() {
     for section in fields::ALL {
         for field in section.names.iter().filter(|name| !name.starts_with('<')) {
             let text = document_with(section, field);
-            let mistakes = Folder::new(&[]).load(&text).expect_err(&text);
+            let mistakes = Folder::new(&[]).load_as_is(&text).expect_err(&text);
             let told = mistakes.iter().any(|mistake| {
                 mistake.what.contains(&format!("`{field}`")) && mistake.what.contains("a date or time")
             });

@@ -354,7 +354,7 @@ async fn routes_and_the_description_are_served() {
         route,
         json!({
             "method": "POST", "path": "/payments", "policy": "REQUIRED_A", "upstream": "service",
-            "operation": "payments.create", "scope": "subject",
+            "operation": "payments.create", "first_name": "payments.create", "scope": "subject",
         })
     );
     assert_eq!(office.get("/openapi.json").await.json()["openapi"], "3.1.0");

@@ -118,6 +118,7 @@ impl Office {
         std::fs::write(&file, CONFIGURATION).unwrap();
         let config = config::load(&file, &|_| None).unwrap();
         let parts = Parts {
+            installation: None,
             spool: folder.path().join("spool"),
             seal: None,
             settings: config.settings.clone(),

@@ -288,45 +288,6 @@ async fn an_address_that_is_taken_is_told_and_nothing_is_served_m1() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_claims_rest_on_cannot_be_changed_but_under_a_new_name_k6() {
-    let mut ground = Ground::new(Kind::Embedded).await;
-    ground.routes.push_str(ROUTE);
-    let edge = ground.serve().await;
-    assert_eq!(edge.post("/refunds", "k", "{}", "").await.status, 201);
-    // Neither by a reload ...
-    ground.routes = format!("{ROUTE}fingerprint = \"json\"\n");
-    let config = ground.write("hapax").display().to_string();
-    edge.reload();
-    edge.tells("the configuration was not reloaded").await;
-    assert!(edge.post("/refunds", "k", "{}", "").await.is_replay());
-    edge.kill();
-    // ... nor by a start.
-    let refused = ground.run(&["serve", "--config", &config]).await;
-    assert_eq!(refused.code, 1, "{}", refused.err);
-    assert!(refused.err.contains("\"refund\"") && refused.err.contains("was = "), "{}", refused.err);
-    ground.routes =
-        format!("{}fingerprint = \"json\"\nwas = \"refund\"\n", ROUTE.replace("\"refund\"", "\"refund.v2\""));
-    let edge = ground.serve().await;
-    let done = ground.service.count();
-    assert_eq!(edge.post("/refunds", "new", "{}", "").await.status, 201);
-    // What was done under the old name is not done again under the new one, and can be fetched.
-    let again = edge.post("/refunds", "k", "{}", "").await;
-    assert!(again.is_replay(), "{}", again.text());
-    assert_eq!(edge.post("/refunds", "k", "{\"other\": 1}", "").await.problem(), (422, "key-reused".into()));
-    for path in
-        ["/refunds/by-idempotency-key/k", &format!("/operations/{}", again.header("x-operation-id").unwrap())]
-    {
-        assert_eq!(edge.send(ALICE, &format!("GET {path}"), &[], "").await.text(), again.text(), "{path}");
-    }
-    assert_eq!(ground.service.count(), done + 1);
-    // Renamed without a word, it would be; that is told.
-    ground.routes = format!("{}fingerprint = \"json\"\n", ROUTE.replace("\"refund\"", "\"refund.v3\""));
-    ground.write("hapax");
-    edge.reload();
-    edge.tells("claims rest on operations that no route has here").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_is_compared_by_the_fingerprint_of_its_claim_which_the_configuration_has_no_more_k6() {
     let mut ground = Ground::new(Kind::Embedded).await;
     ground.routes = format!("{ROUTE}fingerprint = \"json\"\nignore = [\"/sent_at\"]\n");

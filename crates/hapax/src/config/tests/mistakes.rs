@@ -106,7 +106,9 @@ fn a_value_of_another_type_is_refused() {
     one("[edge]\nmax_detached = 0\n", "2:16", &["`max_detached` cannot be 0", "use 1 to"]);
     one("[tenants]\nheld = -1\n", "2:8", &["`held` cannot be -1", "use 0 to"]);
     one("[tenants]\nheld = 99999999999999999999\n", "2:8", &["beyond 64 bits"]);
-    one("upstreams = { a = \"http://h\" }\n", "1:19", &["`a` cannot be a string", "[upstreams.a]"]);
+    let inline = "upstreams = { a = \"http://h\", of-the-tests = { url = \"http://h\" } }\n[[routes]]\nmethod = \"GET\"\n\
+                  path = \"/a\"\npolicy = \"PROHIBITED\"\nupstream = \"of-the-tests\"\n";
+    one(inline, "1:19", &["`a` cannot be a string", "[upstreams.a]"]);
     one("[store]\nurl = \"\"\n", "2:7", &["`url` is empty"]);
 }
 
@@ -162,6 +164,40 @@ fn keyed_routes_have_operations_of_their_own_k6() {
     let heirs = route("POST", "/a", "operation = \"x\"\nwas = \"o\"")
         + &route("PUT", "/a", "operation = \"y\"\nwas = \"o\"");
     one(&format!("{base}{heirs}"), "16:7", &["has a new name already, at line 9"]);
+    let listed =
+        |was: &str| format!("{base}{}", route("POST", "/a", &format!("operation = \"x\"\nwas = {was}")));
+    one(&listed("[\"y\", \"x\"]"), "9:13", &["\"x\" is still there, at line 8"]);
+    one(&listed("[\"y\", \"y\"]"), "9:13", &["has a new name already, at line 9"]);
+    one(&listed("[\"a b\"]"), "9:8", &["`was` cannot be \"a b\"", "letters, digits"]);
+    one(&listed("3"), "9:7", &["`was` cannot be an integer"]);
+    let many: Vec<String> = (0..33).map(|number| format!("o{number}")).collect();
+    one(&listed(&format!("{many:?}")), "9:7", &["`was` has 33 names", "use at most 32"]);
+}
+
+#[test]
+fn what_is_retired_has_no_route_p5() {
+    let route = |more: &str| {
+        with_route(&format!("policy = \"ACCEPTED\"\n{more}")).replace("[upstreams", "\n[upstreams")
+    };
+    for (retired, more, parts) in [
+        ("[\"pay\"]", "", ["\"pay\" has a route", "remove the name here"]),
+        ("[\"old\"]", "was = \"old\"", ["\"old\" has a route", "remove the name here"]),
+        ("[\"a b\"]", "", ["`retired` cannot be \"a b\"", "letters, digits"]),
+    ] {
+        one(&format!("retired = {retired}{}", route(more)), "1:12", &parts);
+    }
+    one(&format!("retired = \"x\"{}", route("")), "1:11", &["an array of strings"]);
+}
+
+#[test]
+fn a_configuration_has_a_route_p5() {
+    let folder = Folder::new(&[("empty.json", "{\"openapi\": \"3.1.0\", \"paths\": {}}")]);
+    let openapi = "[upstreams.a]\nurl = \"http://h\"\n[[openapi]]\nfile = \"empty.json\"\nupstream = \"a\"\n";
+    for text in ["", "# nothing\n", "[edge]\n", "[upstreams.a]\nurl = \"http://h\"\n", openapi] {
+        let mistakes = folder.load_as_is(text).map(|_| ()).expect_err(text).to_string();
+        assert!(mistakes.contains("hapax.toml: there is no route; write a [[routes]] section"), "{mistakes}");
+        assert_eq!(mistakes.lines().count(), 1, "{mistakes}");
+    }
 }
 
 /// The mistakes of these routes, all PROHIBITED or all keyed.

@@ -70,7 +70,12 @@ fn sayings() -> Vec<Vec<Value>> {
         vec![json!({}), json!({"mismatch-status": 422}), json!({"mismatch-status": 409})],
         vec![json!({}), json!({"max-request-body": "64KiB"}), json!({"max-request-body": "1MiB"})],
         vec![json!({}), json!({"max-kept-response": "1000B"})],
-        vec![json!({}), json!({"was": "payments.old"})],
+        vec![
+            json!({}),
+            json!({"was": "payments.old"}),
+            json!({"was": ["newer", "older"]}),
+            json!({"was": []}),
+        ],
         vec![
             json!({}),
             json!({"level": "project"}),
