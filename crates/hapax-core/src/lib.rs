@@ -38,7 +38,7 @@ pub use fingerprint::{
 };
 pub use id::{AttemptId, Epoch, OperationId, SessionId};
 pub use identity::{ClaimId, Identity, Operation, Source};
-pub use key::{HeaderKeyError, Key};
+pub use key::{Grammar, HeaderKeyError, Key};
 pub use outcome::{Kept, Outcome, Retention};
 pub use policy::Policy;
 pub use port::{

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::advice::Why;
-use hapax_core::{Advice, Executed, Explanation, HeaderKeyError, OperationId, Retry};
+use hapax_core::{Advice, Executed, Explanation, OperationId, Retry};
 use hapax_exec::Reason;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use http::{HeaderName, Response, StatusCode};
@@ -371,17 +371,6 @@ impl Problem {
         let length = HeaderValue::from(response.body().len());
         response.headers_mut().insert(CONTENT_LENGTH, length);
         response
-    }
-}
-
-impl From<HeaderKeyError> for Problem {
-    fn from(error: HeaderKeyError) -> Self {
-        let code = match error {
-            HeaderKeyError::Reserved => Code::KeyReserved,
-            HeaderKeyError::Duplicated => Code::KeyDuplicated,
-            _ => Code::KeyMalformed,
-        };
-        Problem::new(code).detail(error.to_string())
     }
 }
 

@@ -13,9 +13,10 @@ use hapax_core::{
     Fingerprint, Identity, Key, Operation, Recipe, RecipeId, RequestParts, Scope, Source, Width,
 };
 use hapax_exec::Rehash;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
+use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{Method, Uri};
 
+use crate::key::WireKey;
 use crate::prefer::Prefer;
 use crate::rule::Rule;
 
@@ -48,31 +49,6 @@ impl Rehash for KeyedRequest {
         let known = [Recipe::raw(), Recipe::json(), Recipe::form(), Recipe::none()];
         known.iter().find(|known| known.id() == recipe).map(|recipe| self.message.fingerprint(recipe))
     }
-}
-
-/// A key as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WireKey {
-    /// The key.
-    pub key: Key,
-    /// Where it stood.
-    pub place: KeyPlace,
-}
-
-impl WireKey {
-    /// A key that stood in this header.
-    pub fn in_header(name: HeaderName, key: Key) -> Self {
-        WireKey { key, place: KeyPlace::Header(name) }
-    }
-}
-
-/// Where a key stood in its request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyPlace {
-    /// In this header.
-    Header(HeaderName),
-    /// In a JSON body, at this pointer (RFC 6901).
-    Pointer(Arc<str>),
 }
 
 /// Who claims, and with which key: an identity that lacks the name of its operation.
