@@ -34,7 +34,7 @@ pub use claim::{
 };
 pub use error::{Error, Executed, Kind, Retry};
 pub use fingerprint::{
-    Explanation, Fingerprint, LazyLeaves, LeafKey, Leaves, RawHasher, Recipe, RecipeId, RequestParts,
+    Asked, Explanation, Fingerprint, LazyLeaves, LeafKey, Leaves, RawHasher, Recipe, RecipeId, RequestParts,
 };
 pub use id::{AttemptId, Epoch, OperationId, SessionId};
 pub use identity::{ClaimId, Identity, Operation, Source};

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use hapax_core::fingerprint::decoded;
 use hapax_core::json::{NotOneText, Pointer, text_at};
 use hapax_core::scope::parse_namespaced;
 use hapax_core::{Grammar, HeaderKeyError, Key, Policy, Scope, Width};
@@ -12,6 +13,7 @@ use http::{HeaderMap, HeaderName};
 
 use crate::answer::IDEMPOTENCY_KEY;
 use crate::problem::{Code, Problem};
+use crate::request::content_encoding;
 
 /// Where the keys of a rule may stand, and what they consist of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,14 +131,20 @@ impl Keys {
         &self,
         policy: Policy,
         header: Option<WireKey>,
+        headers: &HeaderMap,
         body: &[u8],
+        max_content: usize,
     ) -> Result<Option<WireKey>, Problem> {
         let mut found = header;
+        let body = decoded(content_encoding(headers), body, max_content).ok_or_else(|| {
+            Problem::new(Code::KeyMalformed)
+                .detail("the body has a Content-Encoding in which its key cannot be read")
+        })?;
         for pointer in self.places.iter().filter_map(|place| match place {
             KeyPlace::Json(pointer) => Some(pointer),
             KeyPlace::Header(_) => None,
         }) {
-            let Some(also) = at_pointer(body, pointer, self.grammar)? else { continue };
+            let Some(also) = at_pointer(&body, pointer, self.grammar)? else { continue };
             match &found {
                 Some(found) if found.key != also.key => return Err(differ(&found.place, &also.place)),
                 Some(_) => {}
@@ -331,7 +339,7 @@ mod tests {
             Found::Key(key) | Found::Namespaced(_, _, key) => Some(key),
             Found::None | Found::Ignored => None,
         };
-        let found = keys.in_body(policy, header, body.as_bytes()).map_err(code)?;
+        let found = keys.in_body(policy, header, &headers, body.as_bytes(), 100).map_err(code)?;
         Ok(found.map(|found| found.key.as_str().to_owned()))
     }
 
@@ -368,7 +376,10 @@ mod tests {
         assert_eq!(read(&[], "{\"key\": \"t-acme\"}", false), Err(Code::KeyReserved));
         assert_eq!(read(&[(OTHER, "")], "", false), Err(Code::KeyMalformed));
         let keys = elsewhere();
-        assert_eq!(keys.in_body(Policy::RequiredA, None, b"{}").unwrap_err().code(), Code::KeyMissing);
+        assert_eq!(
+            keys.in_body(Policy::RequiredA, None, &HeaderMap::new(), b"{}", 100).unwrap_err().code(),
+            Code::KeyMissing
+        );
         assert!(
             find(&HeaderMap::new(), Policy::RequiredA, false, &keys, false).is_ok(),
             "the body may have it"

@@ -260,7 +260,8 @@ impl<L: Ledger> IdempotencyLayer<L> {
         })?;
         let body = body.to_bytes();
         if reads_body {
-            wire_key = rule.keys.in_body(rule.policy, wire_key, &body)?;
+            wire_key =
+                rule.keys.in_body(rule.policy, wire_key, &head.headers, &body, rule.max_request_body)?;
             if wire_key.is_none() && rule.derived.is_none() {
                 let request = Request::from_parts(head, B::from(body));
                 return Ok(Arrival::Plain { request, key_ignored });
@@ -269,7 +270,7 @@ impl<L: Ledger> IdempotencyLayer<L> {
         let scope = told.or_else(|| (self.whose)(&head)).ok_or(Problem::new(Code::Unauthenticated))?;
         let (method, uri, headers) = (head.method.clone(), (self.target)(&head), head.headers.clone());
         let message = Message { method, uri, headers, body };
-        let fingerprint = message.fingerprint(&rule.recipe);
+        let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
         let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
         let identity = self.protect.identify(claimant, rule).await?;
         // Nobody fetches outcomes here.

@@ -453,6 +453,7 @@ impl Problem {
         problem.with(
             "differences",
             json!({
+                "request": explanation.request,
                 "changed": list(&explanation.changed),
                 "added": list(&explanation.added),
                 "missing": explanation.missing,

@@ -77,9 +77,8 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
 
     // The key that stands in it.
     if reads_body {
-        wire_key = rule.keys.in_body(route.policy, wire_key, &body).inspect_err(|problem| {
-            shared.count_key_problem(seen, problem.code());
-        })?;
+        let found = rule.keys.in_body(route.policy, wire_key, &head.headers, &body, rule.max_request_body);
+        wire_key = found.inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
         seen.key = wire_key.as_ref().map(|wire| wire.key.clone());
         if wire_key.is_none() && rule.derived.is_none() {
             shared.count_unkeyed(seen);
@@ -92,7 +91,7 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     // What makes this request the same as another one.
     let message = Message { method: head.method, uri: head.uri, headers: head.headers, body };
     let wait = Wait::preferred(&message.headers, Some(&edge.operations_prefix));
-    let fingerprint = message.fingerprint(&rule.recipe);
+    let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
     let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
     let identity = shared.protect.identify(claimant, &rule).await?;
     // Only now is it known what would be a new claim of this tenant.
