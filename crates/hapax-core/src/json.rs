@@ -15,8 +15,11 @@ use serde_json::{Map, Number, Value};
 use crate::Error;
 use crate::limits::{MAX_JSON_DEPTH, MAX_POINTER_BYTES};
 
+mod at;
 #[cfg(test)]
 mod tests;
+
+pub use at::{NotOneText, text_at};
 
 /// Why bytes or a value have no canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,11 +34,11 @@ pub use claim::{
 };
 pub use error::{Error, Executed, Kind, Retry};
 pub use fingerprint::{
-    Explanation, Fingerprint, LazyLeaves, LeafKey, Leaves, RawHasher, Recipe, RecipeId, RequestParts,
+    Asked, Explanation, Fingerprint, LazyLeaves, LeafKey, Leaves, RawHasher, Recipe, RecipeId, RequestParts,
 };
 pub use id::{AttemptId, Epoch, OperationId, SessionId};
 pub use identity::{ClaimId, Identity, Operation, Source};
-pub use key::{HeaderKeyError, Key};
+pub use key::{Grammar, HeaderKeyError, Key};
 pub use outcome::{Kept, Outcome, Retention};
 pub use policy::Policy;
 pub use port::{

@@ -13,7 +13,7 @@ use crate::Terms;
 use crate::claim::audit::{AuditEvent, Setting};
 use crate::claim::{Ask, Claim, Decision, Ending, Operated, Report, SetAnswer, StateName, Verdict, View};
 use crate::error::Error;
-use crate::fingerprint::{Fingerprint, LazyLeaves};
+use crate::fingerprint::{Fingerprint, LazyLeaves, Leaves};
 use crate::id::{AttemptId, Epoch, OperationId, SessionId};
 use crate::identity::{ClaimId, Identity};
 use crate::journal::{Append, Event, Head, Stream};
@@ -60,7 +60,7 @@ impl ClaimRequest {
             attempt: self.attempt,
             operation_id: self.operation_id,
             fingerprint: self.fingerprint,
-            leaves: self.leaves.as_ref().and_then(LazyLeaves::get),
+            leaves: self.leaves.as_ref().map(LazyLeaves::get),
             terms: self.terms.clone(),
             session,
         }
@@ -121,6 +121,10 @@ pub trait Ledger: Clone + Send + Sync + 'static {
 
     /// Reads a claim; `None` when it is absent.
     fn peek(&self, claim: ClaimId) -> impl Future<Output = Result<Option<View>, Error>> + Send;
+
+    /// The keyed hashes of what was asked under a claim; `None` when it is absent or keeps none. Whether its outcome is still to be had
+    /// is [`peek`](Ledger::peek)'s to say (H7).
+    fn asked(&self, claim: ClaimId) -> impl Future<Output = Result<Option<Leaves>, Error>> + Send;
 
     /// What a public id stands for, if that is this caller's to read; `None` when it is absent or somebody else's, at the
     /// same cost (H7).

@@ -45,6 +45,8 @@ pub(crate) enum RecallBy {
         routes: Arc<[Arc<Route>]>,
         /// The key, as it stands in the path.
         key: String,
+        /// The path that stands before it: what the key was used under.
+        path: String,
     },
     /// The public id of an operation, as it stands in the path.
     Operation(String),
@@ -192,7 +194,10 @@ impl Table {
         Some(match found.value {
             Place::Route(route) => Target::Route(route.clone()),
             Place::Key { routes, wait } => {
-                let by = RecallBy::Key { routes: routes.clone(), key: parameter("key") };
+                // Behind it come the word, the key, and `output` for who does not wait.
+                let before = path.rsplitn(if *wait { 3 } else { 4 }, '/').last().unwrap_or_default();
+                let path = if before.is_empty() { "/" } else { before }.to_owned();
+                let by = RecallBy::Key { routes: routes.clone(), key: parameter("key"), path };
                 Target::Recall(Recall { by, wait: *wait })
             }
             Place::Operation { wait } => {
@@ -266,7 +271,7 @@ mod tests {
     fn found(table: &Table, method: &str, path: &str) -> String {
         match table.find(&method.parse().unwrap(), path) {
             Ok(Target::Route(route)) => route.path.to_string(),
-            Ok(Target::Recall(Recall { by: RecallBy::Key { key, routes }, wait })) => {
+            Ok(Target::Recall(Recall { by: RecallBy::Key { key, routes, .. }, wait })) => {
                 format!("key {key} {wait} {}", routes.len())
             }
             Ok(Target::Recall(Recall { by: RecallBy::Operation(id), wait })) => {

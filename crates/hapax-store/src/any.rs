@@ -9,8 +9,8 @@ use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Identity, Inspect,
-    Journal, Lanes, Lease, Leases, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report,
-    Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
+    Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome, Page, Record, Registry,
+    Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
 };
 
 #[cfg(feature = "embedded")]
@@ -136,6 +136,10 @@ impl Ledger for Store {
 
     async fn peek(&self, claim: ClaimId) -> Result<Option<View>, Error> {
         each!(self, store => store.peek(claim).await)
+    }
+
+    async fn asked(&self, claim: ClaimId) -> Result<Option<Leaves>, Error> {
+        each!(self, store => store.asked(claim).await)
     }
 
     async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {

@@ -88,6 +88,7 @@ macro_rules! conformance_tests {
             linearizable::concurrent_commands_on_one_claim_have_an_order,
             linearizable::of_two_hundred_claims_one_is_granted,
             keeping::an_outcome_comes_back_byte_for_byte,
+            keeping::what_was_asked_is_read_back_with_its_claim,
             keeping::an_outcome_is_set_only_where_nothing_is,
             keeping::an_outcome_tells_whether_an_attempt_before_it_may_have_run,
             keeping::an_expired_outcome_is_absent_before_it_is_swept,

@@ -17,9 +17,9 @@ use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error,
-    Filter, Identity, Inspect, Journal, Lanes, Lease, Leases, Ledger, Operated, OperationId, Outcome, Page,
-    Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
-    step,
+    Filter, Identity, Inspect, Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome,
+    Page, Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict,
+    View, step,
 };
 
 use crate::clock::SystemClock;
@@ -157,6 +157,10 @@ impl Ledger for Memory {
         let world = self.lock();
         let stored = world.claim(&claim);
         Ok(view(stored, &world.moment(stored, self.clock.now())))
+    }
+
+    async fn asked(&self, claim: ClaimId) -> Result<Option<Leaves>, Error> {
+        Ok(self.lock().claim(&claim).and_then(|claim| claim.leaves.clone()))
     }
 
     async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {

@@ -52,8 +52,8 @@ use std::sync::Arc;
 use hapax_core::claim::view;
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Identity, Inspect as _, Ledger,
-    OperationId, Outcome, Report, Retention, Scope, Session, SetAnswer, Verdict, View, step,
+    Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Identity, Inspect as _, Leaves,
+    Ledger, OperationId, Outcome, Report, Retention, Scope, Session, SetAnswer, Verdict, View, step,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
@@ -332,6 +332,11 @@ impl Ledger for Postgres {
         }
         let seen = self.shared.read(claim).await?;
         Ok(view(seen.stored.as_ref().map(|stored| &stored.claim), &seen.now()))
+    }
+
+    async fn asked(&self, claim: ClaimId) -> Result<Option<Leaves>, Error> {
+        let seen = self.shared.read(claim).await?;
+        Ok(seen.stored.and_then(|stored| stored.claim.leaves))
     }
 
     async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {

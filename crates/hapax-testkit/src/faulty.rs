@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use hapax_core::journal::Append;
 use hapax_core::{
-    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Lease, Leases, Ledger, OperationId, Outcome,
-    Report, Retention, Scope, Session, SessionId, SetAnswer, Verdict, View,
+    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Lease, Leases, Leaves, Ledger, OperationId,
+    Outcome, Report, Retention, Scope, Session, SessionId, SetAnswer, Verdict, View,
 };
 
 /// A ledger with faults.
@@ -264,6 +264,12 @@ impl<L: Ledger> Ledger for Faulty<L> {
         let view = self.ledger.peek(claim).await;
         happen(&self.faults.after_peek).await;
         view
+    }
+
+    async fn asked(&self, claim: ClaimId) -> Result<Option<Leaves>, Error> {
+        self.faults.peeks.fetch_add(1, Ordering::SeqCst);
+        self.reachable()?;
+        self.ledger.asked(claim).await
     }
 
     async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {

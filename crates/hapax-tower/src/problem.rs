@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::advice::Why;
-use hapax_core::{Advice, Executed, Explanation, HeaderKeyError, OperationId, Retry};
+use hapax_core::{Advice, Executed, Explanation, OperationId, Retry};
 use hapax_exec::Reason;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use http::{HeaderName, Response, StatusCode};
@@ -375,17 +375,6 @@ impl Problem {
     }
 }
 
-impl From<HeaderKeyError> for Problem {
-    fn from(error: HeaderKeyError) -> Self {
-        let code = match error {
-            HeaderKeyError::Reserved => Code::KeyReserved,
-            HeaderKeyError::Duplicated => Code::KeyDuplicated,
-            _ => Code::KeyMalformed,
-        };
-        Problem::new(code).detail(error.to_string())
-    }
-}
-
 impl Problem {
     /// What a caller is told, as one table in core decides it (E6). `executed` is always said: the code alone leaves it open.
     pub fn advised(advice: Advice) -> Self {
@@ -465,6 +454,7 @@ impl Problem {
         problem.with(
             "differences",
             json!({
+                "request": explanation.request,
                 "changed": list(&explanation.changed),
                 "added": list(&explanation.added),
                 "missing": explanation.missing,

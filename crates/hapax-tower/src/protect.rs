@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
-    ClaimId, Doubt, Executed, Identity, LazyLeaves, LeafKey, Ledger, OperationId, Outcome, Rerun, Timestamp,
-    Width,
+    ClaimId, Doubt, Executed, Identity, LazyLeaves, LeafKey, Leaves, Ledger, OperationId, Outcome,
+    RequestParts, Rerun, Timestamp, Width,
 };
 use hapax_exec::{
     Attach, Begun, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled, Running, Seal,
@@ -161,6 +161,24 @@ impl<L: Ledger> Protect<L> {
         &self.shared.calls
     }
 
+    /// Whether a key was used for one of these methods on this path with this query, or for nothing, as far as its claim says (H7). What is
+    /// not there takes as many reads as what is elsewhere.
+    pub async fn is_to(
+        &self,
+        identity: &Identity,
+        methods: &[Method],
+        path: &str,
+        query: &str,
+    ) -> Result<bool, Problem> {
+        let unavailable = |error| Problem::from(&hapax_exec::Error::from(error));
+        let asked = self.executor.ledger().asked(identity.claim_id()).await.map_err(unavailable)?;
+        let is_to = |leaves: &Leaves, method: &Method| {
+            let request = RequestParts { method: method.as_str(), path, query, ..RequestParts::default() };
+            leaves.is_to(&request, &self.shared.leaf_key)
+        };
+        Ok(asked.is_none_or(|leaves| methods.iter().any(|method| is_to(&leaves, method))))
+    }
+
     /// Answers one request. Its work is done at most once, under the lease. Whatever `room` is, it is let go when the work has
     /// come to its end or will not be done by this call; `alive`, when the whole call is over. Both with or without a caller.
     ///
@@ -301,7 +319,7 @@ impl<L: Ledger> Protect<L> {
 
     /// What `once` is asked to do.
     fn call(&self, request: &Arc<KeyedRequest>, pauses: bool, asks: bool) -> Call {
-        let KeyedRequest { identity, rule, message, wait, .. } = &**request;
+        let KeyedRequest { identity, rule, wait, .. } = &**request;
         let attach = match (rule.attach, wait.at_most) {
             // A caller that fetches the outcome later does not wait for it (H6).
             _ if wait.fetches_at.is_some() => Attach::Reject,
@@ -317,11 +335,8 @@ impl<L: Ledger> Protect<L> {
             .max_run(rule.max_run)
             .give_up(rule.give_up)
             .retention(rule.retention_of(identity.source()))
-            .attach(attach);
-        if !message.body.is_empty() {
-            let key = self.shared.leaf_key.clone();
-            call = call.leaves(LazyLeaves::of_json(message.body.clone(), key, rule.recipe.ignored()));
-        }
+            .attach(attach)
+            .leaves(LazyLeaves::of(request.clone(), self.shared.leaf_key.clone()));
         if let Some(ends) = rule.doubt {
             call = call.doubt_ends(ends);
         }
@@ -440,7 +455,8 @@ impl<L: Ledger> Protect<L> {
             // With a wider scope the first caller may have been somebody else, who is not explained to others (H10).
             let own = leaves.as_ref().filter(|_| identity.width() == Width::Subject);
             let explanation = own.zip(message).map(|(leaves, message)| {
-                leaves.explain(&message.body, &self.shared.leaf_key, rule.recipe.ignored())
+                let request = message.parts(&[], rule.max_request_body);
+                leaves.explain_request(&request, &self.shared.leaf_key, rule.recipe.ignored())
             });
             let problem = Problem::mismatch(rule.mismatch_status, error.operation_id(), explanation.as_ref())
                 // Under a recipe that is not known, this may be a true retry.

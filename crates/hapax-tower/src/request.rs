@@ -9,11 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::{Fingerprint, Identity, Key, Recipe, RequestParts, Scope, Source, Width};
+use hapax_core::{
+    Asked, Fingerprint, Identity, Key, LeafKey, Leaves, Recipe, RequestParts, Scope, Source, Width,
+};
 use hapax_exec::Rehash;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use http::{Method, Uri};
 
+use crate::key::WireKey;
 use crate::prefer::Prefer;
 use crate::rule::Rule;
 
@@ -43,33 +46,15 @@ impl KeyedRequest {
 
 impl Rehash for KeyedRequest {
     fn rehash(&self, recipe: &Recipe) -> Fingerprint {
-        self.message.fingerprint(recipe)
+        self.message.fingerprint(recipe, self.rule.max_request_body)
     }
 }
 
-/// A key as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WireKey {
-    /// The key.
-    pub key: Key,
-    /// Where it stood.
-    pub place: KeyPlace,
-}
-
-impl WireKey {
-    /// A key that stood in this header.
-    pub fn in_header(name: HeaderName, key: Key) -> Self {
-        WireKey { key, place: KeyPlace::Header(name) }
+impl Asked for KeyedRequest {
+    fn leaves(&self, key: &LeafKey) -> Leaves {
+        let request = self.message.parts(&[], self.rule.max_request_body);
+        Leaves::of_request(&request, key, self.rule.recipe.ignored())
     }
-}
-
-/// Where a key stood in its request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyPlace {
-    /// In this header.
-    Header(HeaderName),
-    /// In a JSON body, at this pointer (RFC 6901).
-    Pointer(Arc<str>),
 }
 
 /// Who claims, and with which key: an identity that lacks the name of its operation.
@@ -125,22 +110,40 @@ pub struct Message {
 }
 
 impl Message {
-    /// What makes it the same as another one, under this recipe (K7).
-    pub fn fingerprint(&self, recipe: &Recipe) -> Fingerprint {
+    /// What makes it the same as another one, under this recipe (K7). Of an encoded body at most so many bytes of content are read.
+    pub fn fingerprint(&self, recipe: &Recipe, max_content: usize) -> Fingerprint {
         let headers: Vec<(&str, &[u8])> = recipe
             .headers()
             .iter()
             .flat_map(|name| self.headers.get_all(name).iter().map(|value| (name.as_str(), value.as_bytes())))
             .collect();
-        recipe.fingerprint(&RequestParts {
+        recipe.fingerprint(&self.parts(&headers, max_content))
+    }
+
+    /// What can be compared of it.
+    pub(crate) fn parts<'a>(
+        &'a self,
+        headers: &'a [(&'a str, &'a [u8])],
+        max_content: usize,
+    ) -> RequestParts<'a> {
+        RequestParts {
             method: self.method.as_str(),
             path: self.uri.path(),
             query: self.uri.query().unwrap_or_default(),
             content_type: self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()),
-            headers: &headers,
+            content_encoding: content_encoding(&self.headers),
+            max_content,
+            headers,
             body: &self.body,
-        })
+        }
     }
+}
+
+/// How the body is encoded. Several lines are several codings, none of which is read.
+pub(crate) fn content_encoding(headers: &HeaderMap) -> Option<&str> {
+    let mut lines = headers.get_all(CONTENT_ENCODING).iter();
+    let only = lines.next()?;
+    if lines.next().is_some() { Some("several") } else { only.to_str().ok().or(Some("unknown")) }
 }
 
 /// How long a caller waits.

@@ -6,6 +6,7 @@ use hapax_core::claim::DoubtEnds;
 use hapax_core::{Error, Operation, Policy, Recipe, Rerun, Retention, Source, Width};
 use hapax_exec::Attach;
 
+use crate::key::Keys;
 use crate::limits;
 
 /// How one operation is protected.
@@ -19,6 +20,8 @@ pub struct Rule {
     pub policy: Policy,
     /// A prohibited key is ignored instead of refused (P1).
     pub lenient: bool,
+    /// Where a key may stand beside `Idempotency-Key`, and what it consists of (K1, K2).
+    pub keys: Keys,
     /// Who shares an outcome (K8).
     pub width: Width,
     /// What makes two requests the same (K7).
@@ -84,6 +87,7 @@ impl Rule {
             label: None,
             policy: Policy::RequiredA,
             lenient: false,
+            keys: Keys::default(),
             width: Width::Subject,
             recipe: Recipe::raw(),
             rerun: Rerun::Unsafe,

@@ -9,6 +9,7 @@ mod edge;
 mod fields;
 mod fixed;
 mod keeping;
+mod keys;
 mod material;
 mod mistakes;
 mod overlaps;

@@ -26,6 +26,9 @@ pub(crate) const API_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Tokens that the admin listener knows.
 pub(crate) const ADMIN_TOKENS: usize = 64;
 
+/// Places beside `Idempotency-Key` that a route may read its key from.
+pub(crate) const KEY_PLACES: usize = 8;
+
 /// Records in a page unless the question says otherwise.
 pub(crate) const PAGE: usize = 50;
 /// Claims that one request to erase a subject's answers looks at.

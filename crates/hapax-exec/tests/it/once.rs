@@ -95,10 +95,9 @@ async fn a_claim_made_under_another_recipe_is_compared_under_that_one() {
         let parts = hapax_core::fingerprint::RequestParts {
             method: "POST",
             path: "/pay",
-            query: "",
             content_type: Some("application/json"),
-            headers: &[],
             body,
+            ..Default::default()
         };
         Recipe::json().fingerprint(&parts)
     };

@@ -7,6 +7,7 @@ mod counting;
 mod edge;
 mod edge_h2;
 mod edge_tls;
+mod elsewhere;
 mod forged;
 mod late_ledger;
 mod misbehaving;

@@ -8,8 +8,8 @@ use hapax_core::claim::{Terms, Verb};
 use hapax_core::journal::{self, Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
-    ClaimRequest, Decision, Doubt, Ending, Epoch, Inspect, Journal, Kind, Ledger, Operated, OperationId,
-    Outcome, Ran, Registry, Report, Rerun, SetAnswer, Verdict, View,
+    ClaimRequest, Decision, Doubt, Ending, Epoch, Inspect, Journal, Kind, LeafKey, Leaves, Ledger, Operated,
+    OperationId, Outcome, Ran, Registry, Report, RequestParts, Rerun, SetAnswer, Verdict, View,
 };
 
 use super::{AllPorts, DAY, Harness, granted, ok, request};
@@ -56,6 +56,26 @@ pub async fn an_outcome_comes_back_byte_for_byte<H: Harness>(harness: &H) {
         };
         assert_eq!(kept.outcome, outcome);
     }
+}
+
+/// What was asked stays with its claim, held or settled, and goes with it (H7, H10).
+pub async fn what_was_asked_is_read_back_with_its_claim<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let asked = RequestParts { method: "POST", path: "/orders/1", ..RequestParts::default() };
+    let leaves = Leaves::of_request(&asked, &LeafKey::new([7; 32]), &[]);
+    let plain = request("asked", "body", Terms::default());
+    let asking = ClaimRequest { leaves: Some(leaves.clone().into()), ..plain };
+    let id = asking.identity.claim_id();
+    assert_eq!(store.asked(id).await.expect("asked"), None, "there is no claim");
+    let grant = granted(&store, &asking).await;
+    assert_eq!(store.asked(id).await.expect("asked"), Some(leaves.clone()), "held");
+    let report = Report::Settle(ok("one"), DAY);
+    store.report(id, grant.epoch, report, Vec::new()).await.expect("settle");
+    assert_eq!(store.asked(id).await.expect("asked"), Some(leaves), "settled");
+    decide(&store, &asking, grant.epoch, Verb::Purge).await;
+    assert_eq!(store.asked(id).await.expect("asked"), None, "purged");
+    let (silent, _) = settled(&store, "silent", ok("two")).await;
+    assert_eq!(store.asked(silent.identity.claim_id()).await.expect("asked"), None, "nothing was kept");
 }
 
 /// E4.

@@ -9,8 +9,8 @@ use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, ClaimId, ClaimRequest, Command, Counts, Decision, Ending, Epoch, Error, Filter,
-    Identity, Inspect, Journal, Lanes, Lease, Leases, Ledger, Operated, OperationId, Outcome, Page, Record,
-    Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
+    Identity, Inspect, Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome, Page,
+    Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
 };
 
 use super::job::{Done, What};
@@ -100,6 +100,12 @@ impl Ledger for Embedded {
             return Ok(Some(view));
         }
         self.core.desk.read(move |reader| reader.peek(&claim)).await
+    }
+
+    async fn asked(&self, claim: ClaimId) -> Result<Option<Leaves>, Error> {
+        self.core.state.check()?;
+        let stored = self.core.desk.read(move |reader| reader.load(&claim)).await?;
+        Ok(stored.and_then(|stored| stored.claim.leaves))
     }
 
     async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {

@@ -85,8 +85,10 @@ sections! {
         "method", "path", "operation", "was", "policy", "lenient", "level", "upstream", "retention", "rerun", "quiet",
         "reconcile", "scope", "fingerprint", "ignore", "fingerprint_headers", "timeout", "give_up", "max_run", "doubt",
         "attach", "attach_timeout", "keep", "on_5xx", "mismatch_status", "max_request_body", "max_kept_response",
-        "key_from", "window",
+        "key", "key_grammar", "key_from", "window",
     ] later ["restate"];
+    /// Where a key may stand.
+    KEY = "routes.key" ["header", "json"];
     /// What becomes of a doubt that nobody resolves.
     DOUBT = "routes.doubt" ["after", "then"];
     /// An OpenAPI document to read routes from.

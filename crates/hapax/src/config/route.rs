@@ -54,7 +54,7 @@ pub(crate) struct Found {
 }
 
 /// Fields that mean something only where there are keys.
-const KEYED_ONLY: [&str; 22] = [
+const KEYED_ONLY: [&str; 24] = [
     "was",
     "retention",
     "rerun",
@@ -75,6 +75,8 @@ const KEYED_ONLY: [&str; 22] = [
     "mismatch_status",
     "max_request_body",
     "max_kept_response",
+    "key",
+    "key_grammar",
     "key_from",
     "window",
 ];

@@ -6,10 +6,11 @@ use hapax_core::fingerprint::BodyRecipe;
 use hapax_core::{Rerun, Retention};
 use hapax_exec::Attach;
 use hapax_gateway::settings::{Auth, Edge, Jwt, JwtKeys, OnExhausted, Route, Upstream, UpstreamKey};
-use hapax_tower::Rule;
+use hapax_tower::{KeyPlace, Rule};
 use serde_json::{Map, Value as Json};
 
 use super::auth::ALGORITHMS;
+use super::keys::GRAMMARS;
 use super::route::level_word;
 use super::rule::{ENDS, KEEPS, ON_5XX, RERUNS};
 use super::units::{show_duration, show_size};
@@ -286,9 +287,22 @@ fn shown_rule(section: &mut Section, rule: &Rule, declared: &Declared) {
     section.maybe(rule.on_5xx, |section, on_5xx| _ = section.text("on_5xx", word(&ON_5XX, &on_5xx)));
     section.number("mismatch_status", rule.mismatch_status);
     section.size("max_request_body", rule.max_request_body).size("max_kept_response", rule.max_kept_response);
+    if let places @ [_, ..] = &rule.keys.places[..] {
+        section.put("key", Shown::Tables(places.iter().map(|place| shown_place(place).0).collect()));
+    }
+    section.text("key_grammar", word(&GRAMMARS, &rule.keys.grammar));
     section.maybe(rule.derived, |section, window| {
         section.text("key_from", "fingerprint").duration("window", window);
     });
+}
+
+fn shown_place(place: &KeyPlace) -> Section {
+    let mut section = Section::default();
+    match place {
+        KeyPlace::Header(name) => section.text("header", name.as_str()),
+        KeyPlace::Json(pointer) => section.text("json", pointer.as_str()),
+    };
+    section
 }
 
 /// The word of a fingerprint recipe.
@@ -370,11 +384,15 @@ fn toml_value(shown: &Shown) -> String {
                 texts.iter().map(|text| toml::Value::from(text.as_str()).to_string()).collect();
             format!("[{}]", items.join(", "))
         }
-        Shown::Table(entries) => {
-            let items: Vec<_> =
-                entries.iter().map(|(name, value)| format!("{name} = {}", toml_value(value))).collect();
-            format!("{{ {} }}", items.join(", "))
+        Shown::Table(entries) => toml_table(entries),
+        Shown::Tables(tables) => {
+            format!("[{}]", tables.iter().map(toml_table).collect::<Vec<_>>().join(", "))
         }
-        Shown::Tables(_) => "[]".into(),
     }
+}
+
+fn toml_table(entries: &Entries) -> String {
+    let items: Vec<_> =
+        entries.iter().map(|(name, value)| format!("{name} = {}", toml_value(value))).collect();
+    format!("{{ {} }}", items.join(", "))
 }

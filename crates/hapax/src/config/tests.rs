@@ -3,9 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hapax_core::{Policy, Recipe, Rerun, Retention, Width};
+use hapax_core::json::Pointer;
+use hapax_core::{Grammar, Policy, Recipe, Rerun, Retention, Width};
 use hapax_exec::Attach;
 use hapax_gateway::settings::{JwtAlgorithm, JwtKeys, Level, OnExhausted, UpstreamKey};
+use hapax_tower::{KeyPlace, Keys};
+use http::HeaderName;
 
 use super::fields::{self, Fields};
 use super::*;
@@ -203,6 +206,29 @@ fn routes_of_a_tenant_or_of_the_platform_prohibit_keys_unless_they_say_otherwise
 }
 
 #[test]
+fn a_route_says_where_its_keys_stand_k1_k2() {
+    let keys = |more: &str| {
+        let route = &loaded(&with_route(&format!("policy = \"REQUIRED_A\"\n{more}"))).settings.routes[0];
+        route.rule.as_ref().unwrap().keys.clone()
+    };
+    let header = |name| KeyPlace::Header(HeaderName::from_static(name));
+    let json = |text: &str| KeyPlace::Json(Pointer::new(text).unwrap());
+    assert_eq!(keys(""), Keys::default());
+    assert_eq!(keys("key = { header = \"X-Idempotency-Key\" }").places, [header("x-idempotency-key")]);
+    assert_eq!(keys("key = { json = \"/idempotency_key\" }").places, [json("/idempotency_key")]);
+    let several = keys(
+        "key = [{ header = \"PayPal-Request-Id\" }, { header = \"Idempotency-Key\" }, { json = \"/a/key\" }]\n\
+         key_grammar = \"printable\"",
+    );
+    assert_eq!(
+        several.places,
+        [header("paypal-request-id"), json("/a/key")],
+        "its own header is read anyway"
+    );
+    assert_eq!(several.grammar, Grammar::Printable);
+}
+
+#[test]
 fn an_upstream_says_how_it_is_called_k4_p6() {
     let config = loaded(
         "[upstreams.a]\nkind = \"http\"\nurl = \"https://pay.example/v1/\"\nupstream_key = \"digest\"\ndigest_chars = 40\n\
@@ -266,6 +292,7 @@ fn what_is_shown_reads_back_as_the_same() {
         with_route(
             "policy = \"REQUIRED_A\"\nrerun = \"ask\"\nreconcile = \"/r\"\nretention = \"90m\"\nwas = [\"newer\", \"old\"]\n\
              doubt = { after = \"1d\", then = \"release\" }\nfingerprint_headers = [\"b\", \"a\"]\n\
+             key = [{ header = \"X-Key\" }, { json = \"/key\" }]\nkey_grammar = \"printable\"\n\
              [[routes]]\nmethod = \"GET\"\npath = \"/x\"\npolicy = \"PROHIBITED\"\nlenient = true\nupstream = \"pay\"\n\
              [upstreams.more]\nurl = \"http://[::1]/b\"\nupstream_key = \"digest\"\n\
              [auth.api_keys]\n[auth.trusted_headers]\nfrom = [\"127.0.0.1\"]"
@@ -365,6 +392,7 @@ fn document_with(section: &Fields, field: &str) -> String {
         "routes" => format!("[[routes]]\npolicy = \"ACCEPTED\"\n{field} = {value}\n")
             .replace(if field == "policy" { "policy = \"ACCEPTED\"\n" } else { "never" }, ""),
         "routes.doubt" => format!("[[routes]]\npolicy = \"ACCEPTED\"\ndoubt = {{ {field} = {value} }}\n"),
+        "routes.key" => format!("[[routes]]\npolicy = \"ACCEPTED\"\nkey = {{ {field} = {value} }}\n"),
         "openapi" => format!("[[openapi]]\n{field} = {value}\n"),
         _ if parent.is_empty() => format!("[{name}]\n{field} = {value}\n"),
         _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),

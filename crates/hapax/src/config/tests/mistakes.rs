@@ -129,6 +129,39 @@ fn durations_and_sizes_have_units_and_bounds() {
 }
 
 #[test]
+fn a_place_for_keys_that_cannot_be_one_is_refused_k1() {
+    in_route("key = \"X-Key\"", 1, &["`key` cannot be a string", "a table"]);
+    in_route("key = {}", 1, &["one header or one member"]);
+    in_route("key = { header = \"X-Key\", json = \"/key\" }", 1, &["one header or one member"]);
+    in_route("key = { heder = \"X-Key\", json = \"/key\" }", 1, &["did you mean `header`?"]);
+    in_route("key = { header = \"x key\" }", 1, &["the name of a header"]);
+    in_route("key = { json = \"key\" }", 1, &["JSON pointer"]);
+    for taken in
+        ["Authorization", "Content-Type", "Connection", "X-Tenant-Id", "X-Operation-Id", "X-Forwarded-For"]
+    {
+        in_route(&format!("key = {{ header = \"{taken}\" }}"), 1, &["another meaning"]);
+    }
+    in_route("key = [{ header = \"X-Key\" }, { header = \"x-key\" }]", 1, &["a place twice"]);
+    in_route("key_grammar = \"any\"", 1, &["\"printable\""]);
+    in_route(
+        "key = { header = \"X-Key\" }\nfingerprint_headers = [\"x-key\"]",
+        2,
+        &["never reaches the service"],
+    );
+    for policy in ["PROHIBITED", "HANDLER_INTERNAL_C"] {
+        let text = with_route(&format!("policy = \"{policy}\"\nkey = {{ json = \"/key\" }}"));
+        let told = told(&Folder::new(&[]), &text);
+        assert!(
+            told.len() == 1 && told[0].contains("`key` has no effect on a route that takes no keys"),
+            "{told:#?}"
+        );
+    }
+    let text = with_route("policy = \"REQUIRED_B\"\nkey = { json = \"/key\" }");
+    let told = told(&Folder::new(&[]), &text);
+    assert!(told.len() == 1 && told[0].contains("REQUIRED_B"), "{told:#?}");
+}
+
+#[test]
 fn listeners_must_not_meet_m1() {
     one(
         "[edge]\nlisten = \"0.0.0.0:8081\"\n",

@@ -23,6 +23,8 @@ fn sayings() -> Vec<Vec<Value>> {
             json!({"policy": "REQUIRED_A"}),
             json!({"policy": "REQUIRED_B"}),
             json!({"policy": "ACCEPTED"}),
+            json!({"policy": "REQUIRED_A", "key": [{"header": "x-key"}, {"json": "/key"}]}),
+            json!({"policy": "ACCEPTED", "key": [{"json": "/a/key"}], "key-grammar": "printable"}),
             json!({"policy": "ACCEPTED", "key-from": "fingerprint", "rerun": "unsafe"}),
             json!({"policy": "ACCEPTED", "key-from": "fingerprint", "rerun": "unsafe", "window": "90m"}),
         ],
