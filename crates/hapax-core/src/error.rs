@@ -90,14 +90,7 @@ const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
 
 impl Error {
     fn new(kind: Kind, message: impl Into<Cow<'static, str>>, retry: Retry) -> Self {
-        Error {
-            kind,
-            particular: None,
-            message: message.into(),
-            detail: None,
-            executed: Executed::No,
-            retry,
-        }
+        Error { kind, particular: None, message: message.into(), detail: None, executed: Executed::No, retry }
     }
 
     /// Input that can never be accepted.

@@ -37,6 +37,12 @@ impl Stream {
     }
 }
 
+impl std::borrow::Borrow<str> for Stream {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 /// How the events of a stream are chained. It is chosen when the stream is made, and never changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Chain {

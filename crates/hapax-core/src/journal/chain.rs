@@ -94,11 +94,7 @@ impl Walk {
 }
 
 /// Checks a checkpoint against the event that it belongs to, which is given with its digest.
-pub fn check_checkpoint(
-    stream: &Stream,
-    checkpoint: &Checkpoint,
-    digest: Option<Hash>,
-) -> Result<(), Error> {
+pub fn check_checkpoint(stream: &Stream, checkpoint: &Checkpoint, digest: Option<Hash>) -> Result<(), Error> {
     let Some(bytes) = &checkpoint.bytes else { return Ok(()) };
     if digest == Some(Hash::of(&[bytes])) {
         return Ok(());

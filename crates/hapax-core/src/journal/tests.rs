@@ -56,8 +56,7 @@ fn version_1_is_the_formula_of_its_source() {
     // J3: hash_0 = SHA256("GENESIS" + payload), hash_n = SHA256(hex(hash_{n-1}) + payload).
     let birth = Birth { chain: Chain::V1, ..Birth::default() };
     let events = vec![event("A", "{}"), event("B", "[1]")];
-    let (_, kept) =
-        decide(None, &Append::new(stream(), Author::Creator(birth)).with(events)).unwrap();
+    let (_, kept) = decide(None, &Append::new(stream(), Author::Creator(birth)).with(events)).unwrap();
     let first: [u8; 32] = Sha256::digest("GENESIS{}").into();
     assert_eq!(kept[0].hash, Hash(first));
     let second: [u8; 32] = Sha256::digest(format!("{}[1]", Hash(first).to_hex())).into();
