@@ -9,7 +9,7 @@ use hapax_core::journal::{
 };
 use hapax_core::{
     Ending, Inspect as _, Journal as _, Kind, Leases as _, Ledger as _, Particular, Ran, Report, RunnerId,
-    limits as core_limits,
+    Scope, limits as core_limits,
 };
 
 use super::{AllPorts, DAY, Harness, granted, ok, request};
@@ -85,7 +85,7 @@ pub async fn an_append_sent_again_writes_nothing_and_answers_its_own_head<H: Har
 /// J2, J4: whatever the version; and a result is written whoever the runner is.
 pub async fn only_the_runner_writes_until_its_lease_has_lapsed<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;
-    let lease = store.open_lease(Duration::from_secs(10)).await.expect("lease");
+    let lease = store.open_lease(&Scope::local(), Duration::from_secs(10)).await.expect("lease");
     let runner = Runner::fresh(lease.id);
     let (stream, head) = created(&store, "execution/acme/prod/e-1", runner).await;
     assert_eq!((head.runner, head.agent.as_deref()), (Some(runner), Some("planner")));
@@ -112,7 +112,7 @@ pub async fn only_the_runner_writes_until_its_lease_has_lapsed<H: Harness>(harne
     assert_eq!(kind(take(2, false)).await, Kind::Fenced, "its lease has not lapsed");
     harness.advance(Duration::from_secs(9));
     store.renew_session().await.expect("renew");
-    store.renew_lease(lease.id).await.expect("renew");
+    store.renew_lease(&Scope::local(), lease.id).await.expect("renew");
     harness.advance(Duration::from_secs(9));
     assert_eq!(kind(take(2, false)).await, Kind::Fenced, "it was renewed");
     harness.advance(Duration::from_secs(1));
@@ -156,7 +156,7 @@ pub async fn a_result_needs_a_stream_that_is_open<H: Harness>(harness: &H) {
 /// L18: with its status and its times.
 pub async fn streams_are_listed_by_prefix_and_status_in_pages<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;
-    let lease = store.open_lease(Duration::from_secs(10)).await.expect("lease");
+    let lease = store.open_lease(&Scope::local(), Duration::from_secs(10)).await.expect("lease");
     let runner = Runner::fresh(lease.id);
     let start = harness.now();
     for number in 0..7 {
