@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::fingerprint::{Fingerprint, LazyLeaves, Leaves};
 use crate::id::{AttemptId, Epoch, OperationId, SessionId};
 use crate::identity::{ClaimId, Identity};
-use crate::journal::{Append, Event, Head, Stream};
+use crate::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use crate::lane::{LaneAnswer, LaneId};
 use crate::outcome::{Outcome, Retention};
 use crate::registry::{Document, DocumentId};
@@ -101,8 +101,10 @@ pub trait Ledger: Clone + Send + Sync + 'static {
     /// Asks for a grant (L2). A grant is durable before this returns (L3).
     fn claim(&self, request: ClaimRequest) -> impl Future<Output = Result<Verdict, Error>> + Send;
 
-    /// Reports as the holder of an epoch (L5). `events` are appended in the same transaction (L18); where one of them
-    /// conflicts, nothing is written and the error's kind is `Conflict`. [`Report::Renew`] renews the session as well.
+    /// Reports as the holder of an epoch (L5). `events` are appended in the same transaction (L18); where one of them is refused,
+    /// nothing is written and the error's kind is `Conflict` or `Fenced`. A report that changes nothing, because it was sent before,
+    /// has its events written already; where it has not, it is a `Conflict` too, unless the lease is lost. A renewal takes no events.
+    /// [`Report::Renew`] renews the session as well.
     fn report(
         &self,
         claim: ClaimId,
@@ -227,21 +229,37 @@ pub trait Lanes: Clone + Send + Sync + 'static {
     fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// The journals (J2).
+/// The journals (J2). What a write does is decided by [`journal::append`](crate::journal::append).
 pub trait Journal: Clone + Send + Sync + 'static {
-    /// Appends to a stream. A conflict is an error of kind `Conflict`, and nothing is written.
+    /// Appends to a stream. Sent again under the same id it writes nothing and answers the head that it made.
+    ///
+    /// Where the error's kind is `Conflict` or `Fenced`, nothing is written: the stream has moved on, is at its end or is not there;
+    /// or another runner has it.
     fn append(&self, write: Append) -> impl Future<Output = Result<Head, Error>> + Send;
 
     /// The end of a stream; `None` when it does not exist.
     fn head(&self, stream: &Stream) -> impl Future<Output = Result<Option<Head>, Error>> + Send;
 
-    /// Reads events in order, from a sequence number on, at most `limit`.
+    /// Reads events in order, from a sequence number on: at most `limit`, and fewer where they are large, but at least one unless
+    /// the stream has none there. Each is checked to follow the one before it; a chain that does not hold is an error of kind
+    /// `Corrupt` which names the place.
     fn read(
         &self,
         stream: &Stream,
         from: u64,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<Event>, Error>> + Send;
+
+    /// A stream's latest checkpoint, checked against the event that it belongs to.
+    fn checkpoint(&self, stream: &Stream) -> impl Future<Output = Result<Option<Checkpoint>, Error>> + Send;
+
+    /// Lists streams in the order of their names, after the given one.
+    fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Page<Listed>, Error>> + Send;
 }
 
 /// The shared documents.
@@ -372,7 +390,7 @@ pub trait Inspect: Clone + Send + Sync + 'static {
     fn count(&self, filter: &Filter) -> impl Future<Output = Result<Counts, Error>> + Send;
 
     /// Carries out an operator's decision, with its audit event (L8). `events` are appended in the same transaction (L18); where one
-    /// of them conflicts, nothing is written and the error's kind is `Conflict`. A decision that changes nothing writes none.
+    /// of them is refused, nothing is written and the error's kind is `Conflict` or `Fenced`. A decision that changes nothing writes none.
     fn decide_with(
         &self,
         claim: ClaimId,
@@ -404,6 +422,16 @@ pub trait Inspect: Clone + Send + Sync + 'static {
 
     /// Whether the audit keeps an outcome of this operation, which an erase would destroy (B9).
     fn has_set_aside(&self, operation: OperationId) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Destroys the payloads of a stream's events that have the data of this subject, with their salts and the checkpoint that
+    /// belongs to one of them: those of the next `limit` events from this place on (B9). The chain can still be checked.
+    fn erase_events(
+        &self,
+        stream: &Stream,
+        subject: &str,
+        from: u64,
+        limit: usize,
+    ) -> impl Future<Output = Result<Erasure, Error>> + Send;
 
     /// The audit, newest first.
     fn audit(

@@ -14,8 +14,8 @@ use hapax_core::advice::{Delay, LastWord, Work};
 use hapax_core::journal::Append;
 use hapax_core::turn::{self, Command, Deadline, Due, Event, Standing, Turn};
 use hapax_core::{
-    AttemptId, ClaimId, Doubt, Effect, Ending, Epoch, Identity, Kept, Kind, Ledger, OperationId, Outcome,
-    Ran, Report, Retention,
+    AttemptId, ClaimId, Doubt, Effect, Ending, Epoch, Identity, Kept, Ledger, OperationId, Outcome, Ran,
+    Report, Retention,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -25,7 +25,7 @@ use crate::call::{Attach, Attempt, Concluded, Done, Ended, How, Reconciled};
 use crate::clock::boot_time;
 use crate::error::{Error, Particulars, last_word};
 use crate::once::{Shared, done, kept_event};
-use crate::owed::Debt;
+use crate::owed::{Debt, may_be_about_events};
 use crate::spool::{self, Entry};
 use crate::{late, limits};
 
@@ -223,7 +223,7 @@ impl<L: Ledger> Holding<L> {
             }
         };
         match ending {
-            Err(error) if error.kind() == Kind::Conflict && !bare => Event::Conflict,
+            Err(error) if has_events && may_be_about_events(&error) => Event::Conflict,
             Err(error) if due == Due::Settle => Box::pin(self.keep_for_later(&error)).await,
             Err(error) => {
                 self.told.cause.get_or_insert_with(|| format!("{error:#}"));
@@ -317,13 +317,13 @@ impl<L: Ledger> Holding<L> {
         ))
     }
 
-    /// Gives the claim back: nothing was run.
-    pub(crate) async fn give_back(mut self: Box<Self>, events: Vec<Append>) -> Result<(), Error> {
+    /// Gives the claim back: nothing was run. Tells whether the events were written.
+    pub(crate) async fn give_back(mut self: Box<Self>, events: Vec<Append>) -> Result<bool, Error> {
         self.told.report = Some((Report::Release(Ran::No), events));
         self.on(Event::Standing(Standing::TooLate(Delay::None)));
         match self.last_word().await {
-            LastWord::GivenBack | LastWord::Kept(_) => Ok(()),
-            last => self.end(last).map(drop),
+            LastWord::GivenBack | LastWord::Kept(_) => Ok(self.told.events_written),
+            last => self.end(last).map(|done| done.events_written),
         }
     }
 

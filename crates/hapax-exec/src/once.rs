@@ -491,7 +491,7 @@ impl<L: Ledger> Held<L> {
                 Command::Clear => holding.renew(Report::Cleared).await,
                 Command::Check => match holding.check(&mut look).await {
                     Some(event) => event,
-                    None => return self.give_back(Vec::new()).await.map(|()| None),
+                    None => return self.give_back(Vec::new()).await.map(|_| None),
                 },
                 Command::Renew => holding.renew(Report::Renew).await,
                 Command::Run => return Ok(Some(Begun::Running(Running(self.holding)))),
@@ -524,8 +524,9 @@ impl<L: Ledger> Held<L> {
         }
     }
 
-    /// Gives the claim back: nothing was run. The events are recorded with that (L18).
-    pub async fn give_back(self, events: Vec<Append>) -> Result<(), Error> {
+    /// Gives the claim back: nothing was run. The events are recorded with that (L18); where their streams have moved on, the claim is
+    /// given back without them, and this is `false`.
+    pub async fn give_back(self, events: Vec<Append>) -> Result<bool, Error> {
         self.holding.give_back(events).await
     }
 }

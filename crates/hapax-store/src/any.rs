@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
-use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
@@ -213,6 +213,19 @@ impl Journal for Store {
     async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
         each!(self, store => store.read(stream, from, limit).await)
     }
+
+    async fn checkpoint(&self, stream: &Stream) -> Result<Option<Checkpoint>, Error> {
+        each!(self, store => store.checkpoint(stream).await)
+    }
+
+    async fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, Error> {
+        each!(self, store => store.list_streams(filter, after, limit).await)
+    }
 }
 
 impl Registry for Store {
@@ -280,6 +293,16 @@ impl Inspect for Store {
 
     async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
         each!(self, store => store.has_set_aside(operation).await)
+    }
+
+    async fn erase_events(
+        &self,
+        stream: &Stream,
+        subject: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Erasure, Error> {
+        each!(self, store => store.erase_events(stream, subject, from, limit).await)
     }
 
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {

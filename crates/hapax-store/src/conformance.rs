@@ -7,6 +7,7 @@
 
 pub mod differential;
 pub mod inspecting;
+pub mod journals;
 pub mod keeping;
 pub mod linearizable;
 pub mod random;
@@ -102,6 +103,15 @@ macro_rules! conformance_tests {
             keeping::a_doubt_keeps_its_cause,
             keeping::a_journal_is_chained_and_written_by_compare_and_set,
             keeping::documents_change_by_compare_and_set,
+            journals::an_append_sent_again_writes_nothing_and_answers_its_own_head,
+            journals::only_the_runner_writes_until_its_lease_has_lapsed,
+            journals::a_result_needs_a_stream_that_is_open,
+            journals::streams_are_listed_by_prefix_and_status_in_pages,
+            journals::a_checkpoint_is_kept_until_another_one_comes,
+            journals::a_read_is_bounded_in_bytes,
+            journals::a_subjects_payloads_are_erased_and_the_chain_still_verifies,
+            journals::a_stream_keeps_the_chain_that_it_was_made_with,
+            journals::a_report_has_its_events_or_says_that_it_has_not,
             sessions::a_claim_lapses_with_its_session,
             sessions::a_renewed_session_takes_its_claims_along,
             sessions::a_lease_lapses_unless_it_is_renewed_and_its_claims_with_it,

@@ -3,6 +3,7 @@
 //! It keeps what the rules decided under one mutex, which is never held across an await. Several handles on one world
 //! ([`Memory::join`]) stand for several processes on one store.
 
+mod journals;
 mod sweeper;
 mod world;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::claim::{is_lapsed_repeat, view};
-use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
@@ -125,6 +126,7 @@ impl Ledger for Memory {
         report: Report,
         events: Vec<Append>,
     ) -> Result<Ending, Error> {
+        report.check_events(&events)?;
         let now = self.clock.now();
         let applied = {
             let mut world = self.lock();
@@ -266,15 +268,25 @@ impl Journal for Memory {
     }
 
     async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
-        Ok(self.lock().journals.get(stream).map(|(head, _)| head.clone()))
+        Ok(self.lock().journals.get(stream).map(|journal| journal.head.clone()))
     }
 
     async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
-        let skip = usize::try_from(from).unwrap_or(usize::MAX);
-        let world = self.lock();
-        let events =
-            world.journals.get(stream).map(|(_, events)| events.iter().skip(skip).take(limit).cloned());
-        Ok(events.map(Iterator::collect).unwrap_or_default())
+        self.lock().journals.get(stream).map_or(Ok(Vec::new()), |journal| journal.read(stream, from, limit))
+    }
+
+    async fn checkpoint(&self, stream: &Stream) -> Result<Option<Checkpoint>, Error> {
+        self.lock().journals.get(stream).map_or(Ok(None), |journal| journal.checkpoint(stream))
+    }
+
+    async fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, Error> {
+        let now = self.clock.now();
+        Ok(self.lock().list_streams(filter, after, limit, now))
     }
 }
 
@@ -362,6 +374,18 @@ impl Inspect for Memory {
 
     async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
         Ok(self.lock().has_set_aside(operation))
+    }
+
+    async fn erase_events(
+        &self,
+        stream: &Stream,
+        subject: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Erasure, Error> {
+        let mut world = self.lock();
+        let journal = world.journals.get_mut(stream);
+        Ok(journal.map(|journal| journal.erase(subject, from, limit)).unwrap_or_default())
     }
 
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hapax_core::claim::audit::{audit, forgotten};
 use hapax_core::claim::is_lapsed_repeat;
-use hapax_core::journal::{Append, Head};
+use hapax_core::journal::{Append, Erasure, Head, Stream};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, Change, Claim, ClaimId, Command, Decision, Epoch, Error, Identity, Lease, Now, OperationId,
@@ -23,9 +23,9 @@ use super::session::{Moment, Sessions};
 use super::shared::LanePlan;
 use super::shelf::Shelves;
 use super::space::Room;
-use super::streams::Plan;
-use super::{audit as notes, claims, shared};
+use super::{audit as notes, claims, shared, streams};
 use crate::limits;
+use crate::plan::{tells_of_before, written_without};
 
 /// What became of a claim, for the table and for those who watch it.
 #[derive(Debug)]
@@ -119,7 +119,10 @@ impl Batch<'_> {
                 }
                 Ok(Done::Lane(plan.answer))
             }
-            What::Append(write) => self.append(write).map(Done::Appended),
+            What::Append(write) => self.append(write).map(Box::new).map(Done::Appended),
+            What::Erase { stream, subject, from, limit } => {
+                self.erase(stream, subject, *from, *limit).map(Done::Erased)
+            }
             What::Put { id, expect, body } => self.put(id, *expect, body).map(Done::Version),
             What::Delete { id, expect } => self.delete(id, *expect).map(|()| Done::Nothing),
             What::Set { id, expect, body, setting } => {
@@ -221,11 +224,7 @@ impl Batch<'_> {
         let (change, answer) = step(present, command, &now);
         let note = audit(present, command, &change, &answer, now.time);
         let over = forgotten(present, command, &change, &answer);
-        let plan = if events.is_empty() || change == Change::None {
-            Plan::default()
-        } else {
-            Plan::new(self.conn, events, now.time)?
-        };
+        let plan = self.plan(events, &change, &answer)?;
         if grants(&answer) && !matches!(change, Change::None) {
             self.check_room()?;
         }
@@ -252,11 +251,35 @@ impl Batch<'_> {
             self.write();
             notes::write(self.conn, &note)?;
         }
-        if !plan.is_empty() {
+        if let Some(plan) = plan {
             self.write();
-            plan.write(self.conn)?;
+            streams::write(self.conn, plan)?;
         }
         Ok(answer)
+    }
+
+    /// What is written to journals with a command that makes this of a claim.
+    fn plan(
+        &self,
+        events: &[Append],
+        change: &Change,
+        answer: &Answer,
+    ) -> Result<Option<streams::Plan>, Fault> {
+        if events.is_empty() {
+            return Ok(None);
+        }
+        if *change == Change::None {
+            if tells_of_before(answer) && !streams::are_written(self.conn, events)? {
+                return Err(written_without().into());
+            }
+            return Ok(None);
+        }
+        Ok(Some(self.decide(events)?.0))
+    }
+
+    fn decide(&self, events: &[Append]) -> Result<(streams::Plan, Option<Head>), Fault> {
+        let (time, sessions) = (self.moment.time, self.sessions);
+        streams::decide(self.conn, events, time, |lease| time < sessions.sign(lease).until)
     }
 
     /// A claim is asked for under a lease of its own scope that is not over, and the renewal of a claim renews the lease that it
@@ -405,10 +428,25 @@ impl Batch<'_> {
 
     fn append(&mut self, write: &Append) -> Result<Head, Fault> {
         self.check_room()?;
-        let plan = Plan::new(self.conn, std::slice::from_ref(write), self.moment.time)?;
+        let (plan, head) = self.decide(std::slice::from_ref(write))?;
         self.write();
-        let head = plan.write(self.conn)?;
+        streams::write(self.conn, plan)?;
         head.ok_or_else(|| Error::internal("an append has no head").into())
+    }
+
+    fn erase(&mut self, stream: &Stream, subject: &str, from: u64, limit: usize) -> Result<Erasure, Fault> {
+        let Some(found) = streams::erasing(self.conn, stream, subject, from, limit)? else {
+            return Ok(Erasure::default());
+        };
+        if found.is_empty() {
+            return found.write(self.conn);
+        }
+        self.write();
+        self.wipe = true;
+        self.conn.execute_batch("PRAGMA secure_delete = ON")?;
+        let erased = found.write(self.conn);
+        self.conn.execute_batch("PRAGMA secure_delete = FAST")?;
+        erased
     }
 
     fn put(&mut self, id: &DocumentId, expect: u64, body: &bytes::Bytes) -> Result<u64, Fault> {

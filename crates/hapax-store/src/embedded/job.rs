@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::Setting;
-use hapax_core::journal::{Append, Head};
+use hapax_core::journal::{Append, Erasure, Head, Stream};
 use hapax_core::lane::{LaneAnswer, LaneCommand, LaneId};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
@@ -32,6 +32,8 @@ pub(super) enum What {
     Lane(LaneId, LaneCommand),
     /// A write to a journal.
     Append(Append),
+    /// The end of the payloads that have a subject's data.
+    Erase { stream: Stream, subject: String, from: u64, limit: usize },
     /// A document's new body.
     Put { id: DocumentId, expect: u64, body: Bytes },
     /// A document's end.
@@ -72,7 +74,8 @@ pub(super) enum Done {
     Step(Answer),
     Swept(SweepReport),
     Lane(LaneAnswer),
-    Appended(Head),
+    Appended(Box<Head>),
+    Erased(Erasure),
     Version(u64),
     Lease(Lease),
     Nothing,

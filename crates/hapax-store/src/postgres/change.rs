@@ -33,6 +33,7 @@ use super::row::{
 };
 use super::shared::Shared;
 use super::shelf::ShelfName;
+use crate::plan::{tells_of_before, written_without};
 use crate::setting::{self, ClaimColumns};
 
 /// A command for one claim.
@@ -153,13 +154,19 @@ pub(super) async fn carry_out(
         // The first attempt was committed and nobody was told.
         shared.watchers.changed(&order.id, stored.watched);
     }
-    // A report that changes nothing was perhaps sent before, and its events are there already.
     let events = if change == Change::None { &[] } else { &order.events[..] };
+    if change == Change::None
+        && !order.events.is_empty()
+        && tells_of_before(&answer)
+        && !journal::are_written(link, &order.events).await?
+    {
+        return Err(written_without().into());
+    }
     if change == Change::None && note.is_none() && events.is_empty() {
         link.rollback().await?;
         return Ok(answer);
     }
-    journal::append_all(link, events, locked.now.time).await?;
+    journal::append_all(link, events, locked.now.time, Some(&shared.session)).await?;
     let written = write(link, order, &locked, &change, shelf).await?;
     if let Some(operation) = forgotten(claim, command, &change, &answer) {
         link.query("SELECT hapax.forget_set_aside($1)", &[&Uuid::from(operation)]).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::{Terms, Verb};
-use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
+use hapax_core::journal::{Append, Author, NewEvent, Status, Stream};
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
@@ -37,14 +37,9 @@ async fn claims_outcomes_journals_documents_and_the_audit_are_there_after_reopen
     let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
     fill(&store, 0..50).await;
     let stream = Stream::new("receipts/acme").unwrap();
-    let event = NewEvent { kind: "A".into(), payload: Bytes::from_static(b"{}"), chain: Chain::V2 };
-    let append = Append {
-        stream: stream.clone(),
-        expect: Expect::Any,
-        events: vec![event],
-        status: Some("RUNNING".into()),
-        checkpoint: Some(Bytes::from_static(b"state")),
-    };
+    let mut append = Append::new(stream.clone(), Author::Anyone { version: None });
+    append.events = vec![NewEvent::new("A", "{}")];
+    (append.status, append.checkpoint) = (Some(Status::Running), Some(Bytes::from_static(b"state")));
     let head = store.append(append).await.unwrap();
     let document = DocumentId::new("api-key", "k1").unwrap();
     store.put(&document, 0, Bytes::from_static(b"one")).await.unwrap();

@@ -159,26 +159,84 @@ INSERT INTO hapax.sweeper (session, until) VALUES (0, 0);
 
 -- Journals (J2), lanes (X3) and the registry. None of them has to be fast.
 
+-- A stream's head. `checkpoint` is the place of the event that the latest checkpoint belongs to, `lease` the session of the runner.
 CREATE TABLE hapax.streams (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name       text NOT NULL UNIQUE,
+    name       text COLLATE "C" NOT NULL UNIQUE,
     version    bigint NOT NULL,
     length     bigint NOT NULL,
     hash       bytea,
-    status     text NOT NULL,
-    checkpoint bytea NOT NULL
+    status     text,
+    runner     uuid,
+    lease      bigint,
+    checkpoint bigint,
+    updated_at bigint NOT NULL,
+    chain      integer NOT NULL,
+    agent      text,
+    subject    text,
+    created_at bigint NOT NULL
+) WITH (fillfactor = 70);
+CREATE INDEX streams_status ON hapax.streams (status, name) WHERE status IS NOT NULL;
+
+-- The head that each write has made, by the write's id: a write that is sent again is answered with it.
+CREATE TABLE hapax.appends (
+    stream     bigint NOT NULL,
+    id         uuid NOT NULL,
+    version    bigint NOT NULL,
+    length     bigint NOT NULL,
+    hash       bytea,
+    status     text,
+    runner     uuid,
+    lease      bigint,
+    checkpoint bigint,
+    updated_at bigint NOT NULL,
+    PRIMARY KEY (stream, id)
 );
 
+-- `checkpoint` is the SHA-256 of the checkpoint that belongs to the event. A payload that was erased has no salt either, but the
+-- digest of both.
 CREATE TABLE hapax.events (
-    stream  bigint NOT NULL,
-    seq     bigint NOT NULL,
-    kind    text NOT NULL,
-    at      bigint NOT NULL,
-    payload bytea NOT NULL,
-    hash    bytea NOT NULL,
-    chain   integer NOT NULL,
+    stream     bigint NOT NULL,
+    seq        bigint NOT NULL,
+    kind       text NOT NULL,
+    at         bigint NOT NULL,
+    salt       bytea,
+    payload    bytea,
+    digest     bytea,
+    subject    text,
+    checkpoint bytea,
+    hash       bytea NOT NULL,
     PRIMARY KEY (stream, seq)
 );
+
+-- The latest checkpoint of a stream; without bytes where it was erased.
+CREATE TABLE hapax.checkpoints (
+    stream bigint PRIMARY KEY,
+    seq    bigint NOT NULL,
+    bytes  bytea
+);
+
+-- Bytes that are no text, such as a sealed payload, are none.
+CREATE FUNCTION hapax.as_text(bytes bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN convert_from(bytes, 'UTF8');
+EXCEPTION WHEN OTHERS THEN
+    RETURN NULL;
+END $$;
+
+-- Executions are the streams named execution/{tenant}/{project}/{execution id}; none of the parts has a slash in it.
+CREATE VIEW hapax.hapax_executions AS
+SELECT split_part(s.name, '/', 4) AS execution_id, s.agent AS agent_id, s.status, s.version,
+    to_timestamp(s.created_at / 1000000.0) AS created_at, to_timestamp(s.updated_at / 1000000.0) AS updated_at,
+    split_part(s.name, '/', 2) AS tenant, split_part(s.name, '/', 3) AS project
+FROM hapax.streams s WHERE s.name >= 'execution/' AND s.name < 'execution0';
+
+CREATE VIEW hapax.hapax_execution_events AS
+SELECT s.id || '.' || e.seq AS event_id, split_part(s.name, '/', 4) AS execution_id, e.kind AS event_type,
+    s.chain AS schema_version, hapax.as_text(e.payload) AS payload_json, encode(e.hash, 'hex') AS event_hash,
+    to_timestamp(e.at / 1000000.0) AS created_at,
+    split_part(s.name, '/', 2) AS tenant, split_part(s.name, '/', 3) AS project
+FROM hapax.streams s JOIN hapax.events e ON e.stream = s.id WHERE s.name >= 'execution/' AND s.name < 'execution0';
 
 CREATE TABLE hapax.lanes (
     tenant    text NOT NULL,
