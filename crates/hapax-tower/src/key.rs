@@ -313,8 +313,8 @@ mod tests {
         assert_eq!(code(&[], RequiredB), Some(Code::TranslationFailed));
         assert_eq!(code(&[], Accepted), None);
         assert_eq!(code(&["a b"], HandlerInternalC), None);
-        assert_eq!(find(&headers(&[]), HandlerInternalC, false, false).ok(), Some(Found::None));
-        assert_eq!(find(&headers(&["a b"]), HandlerInternalC, false, false).ok(), Some(Found::Ignored));
+        assert_eq!(find(&headers(&[]), HandlerInternalC, false, Keys::plain(), false).ok(), Some(Found::None));
+        assert_eq!(find(&headers(&["a b"]), HandlerInternalC, false, Keys::plain(), false).ok(), Some(Found::Ignored));
         assert_eq!(code(&[], Prohibited), None);
         for lines in [&["abc"][..], &["a b"], &["a", "b"]] {
             assert_eq!(code(lines, Prohibited), Some(Code::KeyProhibited));
