@@ -4,7 +4,7 @@ use hapax_core::key::from_header;
 use hapax_core::scope::{namespaced, parse_namespaced};
 use hapax_core::{Key, Policy, Scope, Width};
 use hapax_tower::answer::IDEMPOTENCY_KEY;
-use hapax_tower::key::{Found, find};
+use hapax_tower::key::{Found, Keys, find};
 use http::{HeaderMap, HeaderValue};
 
 /// One field line for each line of the input.
@@ -24,11 +24,11 @@ pub fn key_header(input: &[u8]) {
     ];
     for policy in policies {
         for (lenient, trusted) in [(false, false), (true, false), (false, true)] {
-            match find(&headers, policy, lenient, trusted) {
-                Ok(Found::Key(key)) => check_key(&key),
+            match find(&headers, policy, lenient, Keys::plain(), trusted) {
+                Ok(Found::Key(key)) => check_key(&key.key),
                 Ok(Found::Namespaced(scope, width, key)) => {
                     assert!(trusted, "only a trusted peer speaks for others");
-                    check_namespaced(&scope, width, &key);
+                    check_namespaced(&scope, width, &key.key);
                 }
                 Ok(Found::None | Found::Ignored) | Err(_) => {}
             }

@@ -135,5 +135,6 @@ fn settings(service: SocketAddr) -> Result<Settings, Failure> {
         ],
         auth: Auth { api_keys: true, ..Auth::default() },
         tenants: TenantLimits::default(),
+        webhooks: None,
     })
 }

@@ -40,8 +40,10 @@ pub struct Route {
     pub policy: String,
     /// The service behind it.
     pub upstream: String,
-    /// The operation it calls; null where it is not protected.
+    /// The operation it calls, by its present name; null where it is not protected.
     pub operation: Option<String>,
+    /// The first name of the operation, which its claims are listed under; null where it is not protected.
+    pub first_name: Option<String>,
     /// Who shares its answers; null where it is not protected.
     pub scope: Option<String>,
 }

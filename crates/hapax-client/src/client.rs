@@ -115,7 +115,8 @@ impl Client {
         self.call(Method::DELETE, path)
     }
 
-    /// Fetches the answer that is kept for a key of a route, if there is one (C6). Nothing is run.
+    /// Fetches the answer that is kept for a key of a route, if there is one (C6). Nothing is run. `path` is the one that the request
+    /// was sent to, with its query: under another one the key is absent.
     ///
     /// It is handed out whatever its status: a refusal is kept, too, and a 402 that is recalled is no charge. Where
     /// [`CallBuilder::send`] would make an error of it, look at [`Answer::status`].
@@ -124,7 +125,9 @@ impl Client {
     /// is free again. It is safe to send the request with its key only while the server's retention has not passed since it was
     /// first sent, which [`Intent::age`] tells.
     pub async fn recall(&self, path: &str, key: &IdempotencyKey) -> Result<Option<Answer>, Error> {
-        let place = format!("{}/by-idempotency-key/{key}", path.trim_end_matches('/'));
+        let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+        let place = format!("{}/by-idempotency-key/{key}{query}", path.trim_end_matches('/'));
         // That this was asked says nothing about the work, and whoever cannot be asked does not say that nothing was done.
         let recalled =
             |sent: &Sent| Sent { key: Some(key.to_string()), showed: Executed::Unknown, ..sent.clone() };

@@ -18,13 +18,14 @@ mod sweep;
 
 use std::time::Duration;
 
+use crate::error::Error;
 use crate::fingerprint::{Fingerprint, Leaves, RecipeId};
 use crate::id::{AttemptId, Epoch, OperationId, SessionId};
 use crate::outcome::{Kept, Outcome, Retention};
 use crate::time::Timestamp;
 
 pub use cause::Cause;
-pub use grant::view;
+pub use grant::{is_lapsed_repeat, view};
 pub use standing::current;
 
 /// The ledger's record for one identity. Absence is `None` wherever a claim is asked for.
@@ -354,6 +355,16 @@ pub enum Report {
 }
 
 impl Report {
+    /// Refuses events with a renewal: it changes nothing that they could be written with (L18).
+    pub fn check_events(&self, events: &[crate::journal::Append]) -> Result<(), Error> {
+        match self {
+            Report::Renew | Report::Cleared if !events.is_empty() => {
+                Err(Error::invalid("a renewal takes no journal events"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Adds what the holder saw to a report that may leave a doubt; any other stays as it is.
     #[must_use]
     pub fn because(self, text: &str) -> Report {
@@ -652,6 +663,7 @@ impl Claim {
             settled_at: *settled_at,
             keep_until: *keep_until,
             by: *by,
+            earlier_may_have_run: self.earlier != Ran::No,
         })
     }
 

@@ -38,6 +38,8 @@ pub enum Kind {
     LostLease,
     /// Read again and decide anew: the record changed meanwhile, nothing was written.
     Conflict,
+    /// Stop: the stream has another runner, and only that one may write to it. Nothing was written.
+    Fenced,
     /// Wait: a store or a limit is in the way, and it may pass.
     Unavailable,
     /// Call an operator: stored bytes are not what was written, or were written by a newer hapax.
@@ -46,10 +48,37 @@ pub enum Kind {
     Internal,
 }
 
+/// What an error is about, for callers that must tell more of it than its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Particular {
+    /// A journal's hash chain is broken, and this is the first place where it shows (J3).
+    BrokenChain {
+        /// The name of the stream.
+        stream: String,
+        /// The sequence number of the first event that is not what was written, or is missing.
+        position: u64,
+    },
+    /// What is stored has a schema version that this hapax does not know.
+    UnsupportedVersion {
+        /// The version that was found.
+        version: u32,
+    },
+    /// A stream has another version than its writer expected.
+    VersionConflict {
+        /// The version that the writer expected.
+        expected: u64,
+        /// The version that the stream has; 0 where it does not exist.
+        found: u64,
+    },
+}
+
 /// The one error of this crate and of the ports.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: Kind,
+    /// Boxed: few errors have one, and every answer of a port has room for an error.
+    particular: Option<Box<Particular>>,
     message: Cow<'static, str>,
     detail: Option<String>,
     executed: Executed,
@@ -61,7 +90,7 @@ const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
 
 impl Error {
     fn new(kind: Kind, message: impl Into<Cow<'static, str>>, retry: Retry) -> Self {
-        Error { kind, message: message.into(), detail: None, executed: Executed::No, retry }
+        Error { kind, particular: None, message: message.into(), detail: None, executed: Executed::No, retry }
     }
 
     /// Input that can never be accepted.
@@ -77,6 +106,37 @@ impl Error {
     /// A compare-and-set found another version; nothing was written.
     pub fn conflict(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Conflict, message, Retry::SameKey(Duration::ZERO))
+    }
+
+    /// A stream has another version than its writer expected; nothing was written.
+    pub fn version_conflict(expected: u64, found: u64) -> Self {
+        let error = Self::conflict("the journal was written to meanwhile")
+            .with_detail(format_args!("expected version {expected}, found {found}"));
+        error.about(Particular::VersionConflict { expected, found })
+    }
+
+    /// A stream has another runner; nothing was written.
+    pub fn fenced(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Fenced, message, Retry::Never)
+    }
+
+    /// A journal's hash chain is broken at this position.
+    pub fn broken_chain(stream: &str, position: u64, what: impl fmt::Display) -> Self {
+        let error = Self::corrupt("a journal's hash chain is broken")
+            .with_detail(format_args!("stream {stream}, position {position}: {what}"));
+        error.about(Particular::BrokenChain { stream: stream.to_owned(), position })
+    }
+
+    /// Stored bytes have a schema version that this hapax does not know.
+    pub fn unsupported_version(version: u32) -> Self {
+        let error = Self::corrupt("a journal has a schema version that this hapax does not know")
+            .with_detail(format_args!("version {version}"));
+        error.about(Particular::UnsupportedVersion { version })
+    }
+
+    fn about(mut self, particular: Particular) -> Self {
+        self.particular = Some(Box::new(particular));
+        self
     }
 
     /// The store cannot be asked now.
@@ -104,6 +164,11 @@ impl Error {
     /// What the caller must do.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// What it is about, where there is more to tell than the kind.
+    pub fn particular(&self) -> Option<&Particular> {
+        self.particular.as_deref()
     }
 
     /// The message that may be shown to anybody.

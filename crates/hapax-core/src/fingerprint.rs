@@ -7,6 +7,7 @@
 //! [`json`], comparing fingerprints to the claim rules, and telling a caller about a mismatch to
 //! the edge, which gets the pointers from [`Leaves`].
 
+mod coding;
 mod definition;
 mod form;
 mod leaves;
@@ -15,6 +16,7 @@ mod multipart;
 mod tests;
 mod walk;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -24,7 +26,8 @@ use crate::Error;
 use crate::json::{self, Pointer};
 use crate::limits::MAX_RECIPE_ITEMS;
 
-pub use leaves::{Explanation, LazyLeaves, LeafKey, Leaves};
+pub use coding::decoded;
+pub use leaves::{Asked, Explanation, LazyLeaves, LeafKey, Leaves};
 
 /// Keeps fingerprints apart from every other digest that hapax makes.
 const FINGERPRINT_DOMAIN: &[u8] = b"hapax.fingerprint.v1";
@@ -69,10 +72,22 @@ pub struct RequestParts<'a> {
     pub query: &'a str,
     /// The value of `Content-Type`.
     pub content_type: Option<&'a str>,
+    /// The value of `Content-Encoding`; of several lines, joined by commas.
+    pub content_encoding: Option<&'a str>,
+    /// How long the content of an encoded body may be to be read, in bytes.
+    pub max_content: usize,
     /// The header fields, or at least those that the recipe names, in the order they came.
     pub headers: &'a [(&'a str, &'a [u8])],
     /// The whole body. Left empty where it is fed to a [`RawHasher`].
     pub body: &'a [u8],
+}
+
+impl<'a> RequestParts<'a> {
+    /// The content of an encoded body; `None` where the bytes stand for themselves, or it cannot be read within the bound.
+    fn content(&self) -> Option<Cow<'a, [u8]>> {
+        let encoding = self.content_encoding.filter(|given| coding::is_gzip(given))?;
+        decoded(Some(encoding), self.body, self.max_content)
+    }
 }
 
 /// How a body is compared.
@@ -96,7 +111,8 @@ pub enum BodyRecipe {
 ///
 /// Method, path, query and the named headers are compared as they are. Of the body:
 ///
-/// - `multipart/form-data` is compared by parts under every recipe.
+/// - A body with `Content-Encoding: gzip` is compared by its content, if that is within the bound.
+/// - `multipart/*` is compared by parts under every recipe.
 /// - `raw` compares bytes.
 /// - `json` compares canonical forms if the body is JSON that keeps its meaning, whatever its content type.
 /// - `form` compares fields if the content type is `application/x-www-form-urlencoded` or absent.
@@ -197,6 +213,8 @@ impl Recipe {
 
     /// Hashes the body in the most telling form that the recipe and the body allow.
     fn hash_body(&self, request: &RequestParts<'_>, hasher: &mut Sha256) -> BodyKind {
+        let content = request.content();
+        let request = &RequestParts { body: content.as_deref().unwrap_or(request.body), ..*request };
         if let Some(parts) = multipart::parts(request.content_type, request.body) {
             multipart::hash(&parts, hasher);
             return BodyKind::Multipart;
@@ -289,9 +307,11 @@ impl RawHasher {
     /// Starts from the head of a request; its `body` is not looked at.
     ///
     /// `None` if this request can be fingerprinted only as a whole: the recipe is not raw, or the body is
-    /// multipart.
+    /// multipart or encoded.
     pub fn start(recipe: &Recipe, head: &RequestParts<'_>) -> Option<RawHasher> {
-        let streams = recipe.body == BodyRecipe::Raw && !multipart::is_form_data(head.content_type);
+        let is_whole =
+            multipart::is_multipart(head.content_type) || head.content_encoding.is_some_and(coding::is_gzip);
+        let streams = recipe.body == BodyRecipe::Raw && !is_whole;
         streams.then(|| Self::of_head(recipe, head))
     }
 
@@ -344,10 +364,10 @@ fn update_count(hasher: &mut Sha256, count: usize) {
     hasher.update((count as u64).to_be_bytes());
 }
 
-/// The media type of a `Content-Type` value, without its parameters, is this one.
-fn is_media_type(content_type: &str, wanted: &str) -> bool {
+/// The media type of a `Content-Type` value, without its parameters.
+fn essence(content_type: &str) -> &str {
     let essence = content_type.split_once(';').map_or(content_type, |(essence, _)| essence);
-    essence.trim_matches([' ', '\t']).eq_ignore_ascii_case(wanted)
+    essence.trim_matches([' ', '\t'])
 }
 
 impl fmt::Debug for RecipeId {

@@ -101,6 +101,48 @@ impl fmt::Debug for AttemptId {
     }
 }
 
+/// The id of one write to a stream: sent again under it, the write happens once (J2, L13).
+///
+/// That of a step's result is the step's own. Ids of one stream that grow with time are cheaper to keep than scattered ones.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AppendId([u8; 16]);
+
+/// The random id of one runner of a stream: whoever does not have it is fenced off (J2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunnerId([u8; 16]);
+
+/// What the two ids of journals have in common.
+macro_rules! sixteen_bytes {
+    ($name:ident, $prefix:literal) => {
+        impl $name {
+            /// A new random id.
+            pub fn random() -> Self {
+                $name(random_bytes())
+            }
+
+            /// Reads stored bytes back.
+            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+                $name(bytes)
+            }
+
+            /// The bytes to store.
+            pub const fn as_bytes(&self) -> &[u8; 16] {
+                &self.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($prefix)?;
+                write_hex(f, &self.0)
+            }
+        }
+    };
+}
+
+sixteen_bytes!(AppendId, "ap_");
+sixteen_bytes!(RunnerId, "ru_");
+
 /// The opaque public id (`op_…`) of one grant from absent; a takeover keeps it.
 ///
 /// Its first bytes are those of the claim's identity, so that a store finds the claim through the index it has anyway.
@@ -182,7 +224,7 @@ pub(crate) fn write_hex(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
 }
 
 /// Bytes from the operating system, of which each thread fetches many at a time: a call for each id is dear.
-fn random_bytes<const N: usize>() -> [u8; N] {
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     thread_local! {
         static FETCHED: RefCell<(usize, [u8; RANDOM_BYTES])> = const { RefCell::new((RANDOM_BYTES, [0; RANDOM_BYTES])) };
     }

@@ -1,13 +1,19 @@
 //! Journals: append-only streams of events, each hashed with the one before it (J2, J3).
 //!
-//! Here are the words and the chain. A store keeps the events and the head; it calls [`link`] for every event it appends,
-//! so that no store has a chain of its own.
+//! Here are the words. [`append`] decides every write to a stream and [`Walk`] checks every chain, so that no store has rules of its
+//! own; a store keeps what they say. What the events of an execution or the receipts of actions mean is for those who write them.
+
+mod chain;
+mod decide;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
+pub use chain::{Walk, check_checkpoint, link};
+pub use decide::{Decided, Found, append};
+
 use crate::error::Error;
-use crate::id::write_hex;
+use crate::id::{AppendId, RunnerId, SessionId, random_bytes, write_hex};
 use crate::limits;
 use crate::time::Timestamp;
 
@@ -31,17 +37,25 @@ impl Stream {
     }
 }
 
-/// How events are chained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+impl std::borrow::Borrow<str> for Stream {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// How the events of a stream are chained. It is chosen when the stream is made, and never changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Chain {
     /// The payload alone, hashes as lower-case hexadecimal text.
     V1,
-    /// The whole envelope, length-prefixed.
+    /// The whole envelope, length-prefixed, with a salted digest of the payload: a payload that is erased together with its salt
+    /// leaves a chain that can be checked and tells nothing.
+    #[default]
     V2,
 }
 
 impl Chain {
-    /// The schema version that is stored with the event.
+    /// The schema version that is stored with the stream.
     pub fn version(self) -> u32 {
         match self {
             Chain::V1 => 1,
@@ -54,16 +68,23 @@ impl Chain {
         match version {
             1 => Ok(Chain::V1),
             2 => Ok(Chain::V2),
-            _ => Err(Error::corrupt("a journal event has a schema version that this hapax does not know")),
+            _ => Err(Error::unsupported_version(version)),
         }
     }
 }
 
-/// The hash of one event and, through it, of all before it.
+/// A SHA-256: of one event and, through it, of all before it; of a payload with its salt; or of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hash(pub [u8; 32]);
 
 impl Hash {
+    /// The hash of these parts, one after the other.
+    fn of(parts: &[&[u8]]) -> Self {
+        let mut hasher = Sha256::new();
+        parts.iter().for_each(|part| hasher.update(part));
+        Hash(hasher.finalize().into())
+    }
+
     /// Lower-case hexadecimal.
     pub fn to_hex(self) -> String {
         let mut text = String::with_capacity(64);
@@ -73,15 +94,175 @@ impl Hash {
     }
 }
 
+/// What the owner of a stream says of it (J1). A stream that nobody owns has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Its runner is at work.
+    Running,
+    /// It waits for somebody to go on with it.
+    Paused,
+    /// A new runner reads what the former one has left.
+    Recovering,
+    /// It has come to its end.
+    Completed,
+    /// It has failed, or was cancelled.
+    Failed,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Status; 5] =
+        [Status::Running, Status::Paused, Status::Recovering, Status::Completed, Status::Failed];
+
+    /// As it is written everywhere.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Running => "RUNNING",
+            Status::Paused => "PAUSED",
+            Status::Recovering => "RECOVERING",
+            Status::Completed => "COMPLETED",
+            Status::Failed => "FAILED",
+        }
+    }
+
+    /// Reads it back; `None` where there is no such status.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Whether nothing is appended any more.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Status::Completed | Status::Failed)
+    }
+}
+
+/// Who may write to a stream, and what that right hangs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Runner {
+    /// What each of its writes carries.
+    pub id: RunnerId,
+    /// The session or lease that it lives with: once that has lapsed, another runner may take its place.
+    pub lease: SessionId,
+}
+
+impl Runner {
+    /// A fresh runner that lives with this session or lease.
+    pub fn fresh(lease: SessionId) -> Self {
+        Runner { id: RunnerId::random(), lease }
+    }
+}
+
+/// What a stream is from its beginning on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Birth {
+    /// How its events are chained.
+    pub chain: Chain,
+    /// The agent that it belongs to, for listings.
+    pub agent: Option<String>,
+    /// Whose data its events have, as a subject is rendered (`user:alice`): those that say nothing else themselves.
+    pub subject: Option<String>,
+    /// Who may write to it; without one everybody may.
+    pub runner: Option<Runner>,
+}
+
+/// Who writes, and what the writer believes the stream to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// Makes the stream, which must not exist.
+    Creator(Birth),
+    /// Writes to a stream that has no runner, with the version that it believes the stream to have (0: does not exist) or without.
+    /// Where there is no such stream, this makes one.
+    Anyone {
+        /// The version that it must have.
+        version: Option<u64>,
+    },
+    /// The stream's runner.
+    Runner {
+        /// Its id.
+        id: RunnerId,
+        /// The version that the stream must have.
+        version: u64,
+    },
+    /// A new runner in the place of one whose lease has lapsed.
+    Successor {
+        /// The new one.
+        runner: Runner,
+        /// The version that the stream must have.
+        version: u64,
+        /// Whether the former runner's lease may still run: an operator has decided so.
+        force: bool,
+    },
+    /// Brings the result of a step, whoever the runner is by now. Its append id is the step's, so it is written once. The stream must
+    /// be there, and not have come to its end.
+    Step,
+}
+
 /// An event that is to be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
     /// Its type, such as `ITERATION_COMPLETE`.
     pub kind: String,
-    /// Canonical JSON (RFC 8785).
+    /// Canonical JSON (RFC 8785), or what a seal has made of it.
     pub payload: Bytes,
-    /// How it is chained.
-    pub chain: Chain,
+    /// Hashed with the payload, and destroyed with it.
+    pub salt: Salt,
+    /// Whose data the payload has; where there is none, the stream's subject.
+    pub subject: Option<String>,
+    /// When it happened, where that was not now: events that come from another store keep their times.
+    pub at: Option<Timestamp>,
+}
+
+impl NewEvent {
+    /// An event that happens now, with a fresh salt.
+    pub fn new(kind: impl Into<String>, payload: impl Into<Bytes>) -> Self {
+        NewEvent { kind: kind.into(), payload: payload.into(), salt: Salt::random(), subject: None, at: None }
+    }
+}
+
+/// Random bytes that keep the digest of a payload from telling anything about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Salt(pub [u8; 16]);
+
+impl Salt {
+    /// A new one.
+    pub fn random() -> Self {
+        Salt(random_bytes())
+    }
+}
+
+/// What an event says, as far as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// As it was written.
+    Kept {
+        /// The bytes.
+        bytes: Bytes,
+        /// What they are hashed with in chain 2.
+        salt: Salt,
+    },
+    /// Destroyed, together with its salt; the digest of both is left, so that the chain can still be checked (B9).
+    Erased {
+        /// SHA-256 of salt and payload.
+        digest: Hash,
+    },
+}
+
+impl Payload {
+    /// The bytes, unless they were erased.
+    pub fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Payload::Kept { bytes, .. } => Some(bytes),
+            Payload::Erased { .. } => None,
+        }
+    }
+
+    /// SHA-256 of salt and payload.
+    pub fn digest(&self) -> Hash {
+        match self {
+            Payload::Kept { bytes, salt } => Hash::of(&[&salt.0, bytes]),
+            Payload::Erased { digest } => *digest,
+        }
+    }
 }
 
 /// An event as it is kept.
@@ -93,12 +274,14 @@ pub struct Event {
     pub kind: String,
     /// When it was appended, on the store's clock.
     pub at: Timestamp,
-    /// Canonical JSON.
-    pub payload: Bytes,
+    /// What it says.
+    pub payload: Payload,
+    /// Whose data the payload has; where there is none, the stream's subject.
+    pub subject: Option<String>,
+    /// SHA-256 of the checkpoint that belongs to it.
+    pub checkpoint: Option<Hash>,
     /// The chain's hash up to and including this event.
     pub hash: Hash,
-    /// How it is chained.
-    pub chain: Chain,
 }
 
 /// The end of a stream, kept beside it so that a cut tail shows.
@@ -110,187 +293,98 @@ pub struct Head {
     pub length: u64,
     /// The hash of the last event.
     pub hash: Option<Hash>,
-    /// What the owner of the stream says of it, such as `RUNNING`.
-    pub status: String,
-    /// The owner's latest snapshot.
-    pub checkpoint: Bytes,
-}
-
-/// What a writer believes the stream to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
-    /// Whatever it is; the store assigns the sequence.
-    Any,
-    /// Exactly this version; 0 for a stream that does not exist.
-    Version(u64),
+    /// What the owner of the stream says of it.
+    pub status: Option<Status>,
+    /// Who may write to it.
+    pub runner: Option<Runner>,
+    /// The place of the event that the latest checkpoint belongs to.
+    pub checkpoint: Option<u64>,
+    /// How its events are chained.
+    pub chain: Chain,
+    /// The agent that it belongs to.
+    pub agent: Option<String>,
+    /// Whose data its events have.
+    pub subject: Option<String>,
+    /// When it was made, on the store's clock.
+    pub created_at: Timestamp,
+    /// When it was last written to.
+    pub updated_at: Timestamp,
 }
 
 /// One write to a stream. All of it happens, or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
+    /// Sent again under the same id, it writes nothing and is answered with the head that it made.
+    pub id: AppendId,
     /// Where.
     pub stream: Stream,
-    /// What the writer believes the stream to be.
-    pub expect: Expect,
+    /// Who writes.
+    pub author: Author,
     /// What is appended.
     pub events: Vec<NewEvent>,
     /// The new status, if it changes.
-    pub status: Option<String>,
-    /// The new snapshot, if it changes.
+    pub status: Option<Status>,
+    /// The new snapshot, if it changes. It belongs to the last of the events, which has its digest.
     pub checkpoint: Option<Bytes>,
 }
 
-/// The hash of an event that follows `previous`.
-pub fn link(stream: &Stream, previous: Option<Hash>, seq: u64, at: Timestamp, event: &NewEvent) -> Hash {
-    let mut hasher = Sha256::new();
-    match event.chain {
-        Chain::V1 => {
-            match previous {
-                Some(hash) => hasher.update(hash.to_hex()),
-                None => hasher.update("GENESIS"),
-            }
-            hasher.update(&event.payload);
-        }
-        Chain::V2 => {
-            hasher.update("hapax.journal.v2");
-            hasher.update(previous.map_or([0; 32], |hash| hash.0));
-            hasher.update(seq.to_be_bytes());
-            hasher.update(at.as_micros().to_be_bytes());
-            for part in [stream.as_str().as_bytes(), event.kind.as_bytes(), &event.payload] {
-                hasher.update((part.len() as u64).to_be_bytes());
-                hasher.update(part);
-            }
-        }
+impl Append {
+    /// A write under a fresh id that changes nothing yet.
+    pub fn new(stream: Stream, author: Author) -> Self {
+        let id = AppendId::random();
+        Append { id, stream, author, events: Vec::new(), status: None, checkpoint: None }
     }
-    Hash(hasher.finalize().into())
+
+    /// The same with these events.
+    #[must_use]
+    pub fn with(self, events: Vec<NewEvent>) -> Self {
+        Append { events, ..self }
+    }
+
+    /// Roughly how many bytes it has.
+    pub fn weight(&self) -> usize {
+        let events: usize = self.events.iter().map(|event| event.payload.len() + event.kind.len()).sum();
+        events + self.checkpoint.as_ref().map_or(0, Bytes::len)
+    }
 }
 
-/// Applies one write to a head: the new head and the events as they will be kept, or a conflict.
-pub fn append(head: Option<&Head>, write: &Append, at: Timestamp) -> Result<(Head, Vec<Event>), Error> {
-    let mut after = head.cloned().unwrap_or(Head {
-        version: 0,
-        length: 0,
-        hash: None,
-        status: String::new(),
-        checkpoint: Bytes::new(),
-    });
-    if let Expect::Version(expected) = write.expect
-        && expected != after.version
-    {
-        return Err(Error::conflict("the journal was written to meanwhile")
-            .with_detail(format!("expected version {expected}, found {}", after.version)));
-    }
-    let mut events = Vec::with_capacity(write.events.len());
-    for event in &write.events {
-        let hash = link(&write.stream, after.hash, after.length, at, event);
-        events.push(Event {
-            seq: after.length,
-            kind: event.kind.clone(),
-            at,
-            payload: event.payload.clone(),
-            hash,
-            chain: event.chain,
-        });
-        after.hash = Some(hash);
-        after.length += 1;
-    }
-    after.version += 1;
-    if let Some(status) = &write.status {
-        after.status.clone_from(status);
-    }
-    if let Some(checkpoint) = &write.checkpoint {
-        after.checkpoint = checkpoint.clone();
-    }
-    Ok((after, events))
+/// A stream's latest snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The place of the event that it belongs to.
+    pub seq: u64,
+    /// The bytes; `None` where they were erased.
+    pub bytes: Option<Bytes>,
 }
 
-/// Checks that `event` follows `previous`; the position of the break is the event's own sequence number.
-pub fn verify(stream: &Stream, previous: Option<Hash>, seq: u64, event: &Event) -> Result<Hash, Error> {
-    let new = NewEvent { kind: event.kind.clone(), payload: event.payload.clone(), chain: event.chain };
-    let hash = link(stream, previous, seq, event.at, &new);
-    if event.seq != seq || event.hash != hash {
-        return Err(Error::corrupt("a journal's hash chain is broken")
-            .with_detail(format!("stream {}, position {seq}", stream.as_str())));
-    }
-    Ok(hash)
+/// Which streams are meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamFilter {
+    /// What their names begin with.
+    pub prefix: String,
+    /// With this status.
+    pub status: Option<Status>,
+}
+
+/// A stream in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub stream: Stream,
+    /// Its end.
+    pub head: Head,
+    /// Whether its runner's lease runs, on the store's clock. `false` where it has no runner.
+    pub lives: bool,
+}
+
+/// What one round of erasing did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Erasure {
+    /// Events whose payload was destroyed.
+    pub erased: u64,
+    /// Where the next round starts; `None` when all events were looked at.
+    pub next: Option<u64>,
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn event(kind: &str, payload: &'static str, chain: Chain) -> NewEvent {
-        NewEvent { kind: kind.into(), payload: Bytes::from_static(payload.as_bytes()), chain }
-    }
-
-    fn write(expect: Expect, events: Vec<NewEvent>) -> Append {
-        Append { stream: Stream::new("s").unwrap(), expect, events, status: None, checkpoint: None }
-    }
-
-    #[test]
-    fn version_1_is_the_formula_of_its_source() {
-        // J3: hash_0 = SHA256("GENESIS" + payload), hash_n = SHA256(hex(hash_{n-1}) + payload).
-        let events = vec![event("A", "{}", Chain::V1), event("B", "[1]", Chain::V1)];
-        let (_, kept) = append(None, &write(Expect::Any, events), Timestamp::ZERO).unwrap();
-        let first: [u8; 32] = Sha256::digest("GENESIS{}").into();
-        assert_eq!(kept[0].hash, Hash(first));
-        let second: [u8; 32] = Sha256::digest(format!("{}[1]", Hash(first).to_hex())).into();
-        assert_eq!(kept[1].hash, Hash(second));
-    }
-
-    #[test]
-    fn version_2_notices_a_changed_type_time_or_place() {
-        let stream = Stream::new("s").unwrap();
-        let at = Timestamp::from_micros(5);
-        let (_, kept) = append(None, &write(Expect::Any, vec![event("A", "{}", Chain::V2)]), at).unwrap();
-        assert!(verify(&stream, None, 0, &kept[0]).is_ok());
-        let retyped = Event { kind: "B".into(), ..kept[0].clone() };
-        let moved = Event { at: Timestamp::from_micros(6), ..kept[0].clone() };
-        assert!(verify(&stream, None, 0, &retyped).is_err());
-        assert!(verify(&stream, None, 0, &moved).is_err());
-        assert!(verify(&Stream::new("t").unwrap(), None, 0, &kept[0]).is_err());
-    }
-
-    #[test]
-    fn version_2_notices_an_event_in_another_place() {
-        // J3: with the same hash before it, the place alone tells.
-        let (stream, at) = (Stream::new("s").unwrap(), Timestamp::from_micros(5));
-        let new = event("A", "{}", Chain::V2);
-        assert_ne!(link(&stream, None, 0, at, &new), link(&stream, None, 1, at, &new));
-        let (_, kept) = append(None, &write(Expect::Any, vec![new]), at).unwrap();
-        // Version 1 does not hash the place, so it is compared as well.
-        let (_, old) =
-            append(None, &write(Expect::Any, vec![event("A", "{}", Chain::V1)]), Timestamp::ZERO).unwrap();
-        for event in [&kept[0], &old[0]] {
-            let moved = Event { seq: 1, ..event.clone() };
-            assert!(verify(&stream, None, 0, event).is_ok());
-            assert!(verify(&stream, None, 0, &moved).is_err());
-        }
-    }
-
-    #[test]
-    fn a_head_has_the_latest_status_and_checkpoint_that_were_written() {
-        // J1
-        let first = Append {
-            status: Some("RUNNING".into()),
-            checkpoint: Some(Bytes::from_static(b"1")),
-            ..write(Expect::Any, vec![])
-        };
-        let (head, _) = append(None, &first, Timestamp::ZERO).unwrap();
-        let (head, _) = append(Some(&head), &write(Expect::Any, vec![]), Timestamp::ZERO).unwrap();
-        assert_eq!((head.status.as_str(), &head.checkpoint[..], head.version), ("RUNNING", &b"1"[..], 2));
-    }
-
-    #[test]
-    fn a_write_that_expects_another_version_writes_nothing() {
-        let (head, _) = append(None, &write(Expect::Version(0), vec![]), Timestamp::ZERO).unwrap();
-        assert_eq!(head.version, 1);
-        let error = append(Some(&head), &write(Expect::Version(0), vec![]), Timestamp::ZERO).unwrap_err();
-        assert_eq!(error.kind(), crate::Kind::Conflict);
-    }
-
-    #[test]
-    fn an_unknown_schema_version_is_refused() {
-        assert_eq!(Chain::from_version(3).unwrap_err().kind(), crate::Kind::Corrupt);
-    }
-}
+mod tests;

@@ -1,9 +1,9 @@
-//! Keys, and how one is read from an `Idempotency-Key` header field.
+//! Keys, and how one is read from an `Idempotency-Key` header field or from another place of a request.
 //!
 //! A [`Key`] is the caller's opaque text. Core only asks that it can be printed and is not too long; each
-//! source states its own stricter grammar. The header's grammar is here because every hapax program that
-//! speaks HTTP needs the same one. Whose key it is belongs to [`scope`](crate::scope), and what it identifies
-//! to [`identity`](crate::identity).
+//! source states its own stricter grammar. The two grammars of requests are here because every hapax program that
+//! speaks HTTP needs the same ones. Whose key it is belongs to [`scope`](crate::scope), what it identifies
+//! to [`identity`](crate::identity), and which places are looked at to the rule of a route.
 
 use std::fmt;
 use std::sync::Arc;
@@ -75,29 +75,125 @@ fn is_printable(c: char) -> bool {
     !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// Why an `Idempotency-Key` header cannot be used. The request must then be refused, never run unprotected
-/// (K1).
+/// Which texts a request may send as its key (K2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grammar {
+    /// `A-Z a-z 0-9 . _ ~ -`, and not only dots.
+    #[default]
+    Plain,
+    /// Printable ASCII without space, comma and quote. A namespaced key has what is not plain percent-encoded (K4), and a
+    /// URL cannot name such a key.
+    Printable,
+}
+
+impl Grammar {
+    /// Reads the key from all lines of one header field; without any line there is no key (K1).
+    ///
+    /// Two lines are refused even when they agree: a proxy that joins or drops lines would see another request
+    /// than hapax.
+    pub fn from_header_lines<'a>(
+        self,
+        lines: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Option<Key>, HeaderKeyError> {
+        let mut lines = lines.into_iter();
+        let Some(line) = lines.next() else { return Ok(None) };
+        if lines.next().is_some() {
+            return Err(HeaderKeyError::Duplicated);
+        }
+        self.from_header(line).map(Some)
+    }
+
+    /// Reads the key from the value of one header line (K1, K2, K3).
+    ///
+    /// `"abc"`, `"abc";v=1` and `abc` are the same key.
+    pub fn from_header(self, value: &[u8]) -> Result<Key, HeaderKeyError> {
+        let start = value.iter().position(|b| !is_padding(*b)).ok_or(HeaderKeyError::Empty)?;
+        let end = value.iter().rposition(|b| !is_padding(*b)).map_or(start, |last| last + 1);
+        let trimmed = &value[start..end];
+        if trimmed[0] == b'"' {
+            let text = sf::string_item(trimmed).map_err(|at| Malformation::BadString { at: start + at })?;
+            self.from_text(&text)
+        } else {
+            self.from_text(trimmed)
+        }
+    }
+
+    /// Reads the key from a text that is nothing but the key, such as a member of a JSON body.
+    ///
+    /// The reserved prefix is looked at first, because a namespaced key also has colons in it and "reserved" is the answer
+    /// that helps a caller who sent one.
+    pub fn from_text(self, text: &[u8]) -> Result<Key, HeaderKeyError> {
+        if text.is_empty() {
+            return Err(HeaderKeyError::Empty);
+        }
+        if text.starts_with(RESERVED_PREFIX) {
+            return Err(HeaderKeyError::Reserved);
+        }
+        match self {
+            Grammar::Plain => plain(text)?,
+            Grammar::Printable => printable(text)?,
+        }
+        // Every byte of it was found to be ASCII.
+        let text = std::str::from_utf8(text)
+            .map_err(|error| Malformation::BadCharacter { at: error.valid_up_to() })?;
+        Ok(Key(text.into()))
+    }
+}
+
+fn plain(text: &[u8]) -> Result<(), Malformation> {
+    if let Some(at) = text.iter().position(|b| !is_plain(*b)) {
+        return Err(Malformation::BadCharacter { at });
+    }
+    if text.len() > MAX_HEADER_KEY_CHARS {
+        return Err(Malformation::TooLong);
+    }
+    if text.iter().all(|b| *b == b'.') {
+        return Err(Malformation::OnlyDots);
+    }
+    Ok(())
+}
+
+/// The bound counts what is written in the namespaced form, so that every key fits it.
+fn printable(text: &[u8]) -> Result<(), Malformation> {
+    if let Some(at) = text.iter().position(|b| !b.is_ascii_graphic() || matches!(b, b',' | b'"')) {
+        return Err(Malformation::NotPrintable { at });
+    }
+    let encoded: usize = text.iter().map(|b| if is_plain(*b) { 1 } else { 3 }).sum();
+    if encoded > MAX_HEADER_KEY_CHARS { Err(Malformation::TooLong) } else { Ok(()) }
+}
+
+/// Whether a byte may stand in every key (K2). The namespaced form percent-encodes the others (K4).
+pub(crate) fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'-')
+}
+
+/// Why the key of a request cannot be used. The request must then be refused, never run unprotected (K1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderKeyError {
-    /// The field is there, but holds no key.
+    /// The place is there, but holds no key.
     Empty,
-    /// The field holds something that is not a key.
+    /// The place holds something that is not a key.
     Malformed(Malformation),
     /// The key starts with `t-`, which is kept for namespaced keys (K3).
     Reserved,
-    /// There is more than one field line.
+    /// The header has more than one line.
     Duplicated,
 }
 
-/// What is wrong with the text of a header key. Positions count from 0.
+/// What is wrong with the text of a key. Positions count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Malformation {
-    /// Longer than 255 characters.
+    /// Longer than 255 characters, percent-encoded.
     TooLong,
     /// A character outside `A-Z a-z 0-9 . _ ~ -`.
     BadCharacter {
+        /// Where it is in the key, quotes not counted.
+        at: usize,
+    },
+    /// A character that is not printable ASCII, or a space, a comma or a quote.
+    NotPrintable {
         /// Where it is in the key, quotes not counted.
         at: usize,
     },
@@ -110,34 +206,39 @@ pub enum Malformation {
     },
 }
 
-impl fmt::Display for HeaderKeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl HeaderKeyError {
+    /// The same for the key of another place, such as `X-Idempotency-Key`.
+    pub fn at(self, place: &str) -> String {
         use Malformation::*;
         match self {
-            Self::Empty => f.write_str("Idempotency-Key is empty: send a fresh random value, such as a UUID"),
+            Self::Empty => format!("{place} is empty: send a fresh random value, such as a UUID"),
             Self::Malformed(TooLong) => {
-                write!(f, "Idempotency-Key is too long: send at most {MAX_HEADER_KEY_CHARS} characters")
+                format!("{place} is too long: send at most {MAX_HEADER_KEY_CHARS} characters")
             }
-            Self::Malformed(BadCharacter { at }) => write!(
-                f,
-                "Idempotency-Key has a character at position {at} that is not allowed: \
+            Self::Malformed(BadCharacter { at }) => format!(
+                "{place} has a character at position {at} that is not allowed: \
                  use letters, digits and . _ ~ - only"
             ),
-            Self::Malformed(OnlyDots) => f.write_str(
-                "Idempotency-Key consists of dots only: send a fresh random value, such as a UUID",
+            Self::Malformed(NotPrintable { at }) => format!(
+                "{place} has a character at position {at} that is not allowed: \
+                 use printable ASCII without space, comma and quote"
             ),
-            Self::Malformed(BadString { at }) => write!(
-                f,
-                "Idempotency-Key starts with a quote but cannot be read at position {at}: \
+            Self::Malformed(OnlyDots) => {
+                format!("{place} consists of dots only: send a fresh random value, such as a UUID")
+            }
+            Self::Malformed(BadString { at }) => format!(
+                "{place} starts with a quote but cannot be read at position {at}: \
                  send \"value\" with both quotes, or the value alone"
             ),
-            Self::Reserved => {
-                f.write_str("Idempotency-Key starts with the reserved prefix t-: choose another value")
-            }
-            Self::Duplicated => {
-                f.write_str("there is more than one Idempotency-Key header: send exactly one")
-            }
+            Self::Reserved => format!("{place} starts with the reserved prefix t-: choose another value"),
+            Self::Duplicated => format!("there is more than one {place} header: send exactly one"),
         }
+    }
+}
+
+impl fmt::Display for HeaderKeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.at("Idempotency-Key"))
     }
 }
 
@@ -155,73 +256,20 @@ impl From<Malformation> for HeaderKeyError {
     }
 }
 
-/// Reads the key from all `Idempotency-Key` field lines of a request; without any line there is no key (K1).
-///
-/// Two lines are refused even when they agree: a proxy that joins or drops lines would see another request
-/// than hapax.
-pub fn from_header_lines<'a>(
-    lines: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<Option<Key>, HeaderKeyError> {
-    let mut lines = lines.into_iter();
-    let Some(line) = lines.next() else { return Ok(None) };
-    if lines.next().is_some() {
-        return Err(HeaderKeyError::Duplicated);
-    }
-    from_header(line).map(Some)
-}
-
-/// Reads the key from the value of one `Idempotency-Key` field line (K1, K2, K3).
-///
-/// `"abc"`, `"abc";v=1` and `abc` are the same key.
+/// Reads a plain key from the value of one `Idempotency-Key` line (K1, K2, K3).
 pub fn from_header(value: &[u8]) -> Result<Key, HeaderKeyError> {
-    let start = value.iter().position(|b| !is_padding(*b)).ok_or(HeaderKeyError::Empty)?;
-    let end = value.iter().rposition(|b| !is_padding(*b)).map_or(start, |last| last + 1);
-    let trimmed = &value[start..end];
-    if trimmed[0] == b'"' {
-        let text = sf::string_item(trimmed).map_err(|at| Malformation::BadString { at: start + at })?;
-        checked(&text)
-    } else {
-        checked(trimmed)
-    }
+    Grammar::Plain.from_header(value)
 }
 
 fn is_padding(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The grammar of K2. The reserved prefix is looked at first, because a namespaced key also has colons in it
-/// and "reserved" is the answer that helps whoever sent one.
-fn checked(text: &[u8]) -> Result<Key, HeaderKeyError> {
-    if text.is_empty() {
-        return Err(HeaderKeyError::Empty);
-    }
-    if text.starts_with(RESERVED_PREFIX) {
-        return Err(HeaderKeyError::Reserved);
-    }
-    if let Some(at) = text.iter().position(|b| !is_header_key_byte(*b)) {
-        return Err(Malformation::BadCharacter { at }.into());
-    }
-    if text.len() > MAX_HEADER_KEY_CHARS {
-        return Err(Malformation::TooLong.into());
-    }
-    if text.iter().all(|b| *b == b'.') {
-        return Err(Malformation::OnlyDots.into());
-    }
-    // Every byte of it was found to be ASCII.
-    let text =
-        std::str::from_utf8(text).map_err(|error| Malformation::BadCharacter { at: error.valid_up_to() })?;
-    Ok(Key(text.into()))
-}
-
-fn is_header_key_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'-')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use HeaderKeyError::{Duplicated, Empty, Malformed, Reserved};
-    use Malformation::{BadCharacter, BadString, OnlyDots, TooLong};
+    use Malformation::{BadCharacter, BadString, NotPrintable, OnlyDots, TooLong};
 
     fn read(value: &[u8]) -> Result<String, HeaderKeyError> {
         from_header(value).map(|key| key.as_str().to_owned())
@@ -342,11 +390,43 @@ mod tests {
     #[test]
     fn more_than_one_header_line_is_refused_even_if_they_agree() {
         // K1
-        assert_eq!(from_header_lines([]), Ok(None));
-        assert_eq!(from_header_lines([b"abc".as_slice()]).unwrap().unwrap().as_str(), "abc");
-        assert_eq!(from_header_lines([b"abc".as_slice(), b"abc"]), Err(Duplicated));
-        assert_eq!(from_header_lines([b"".as_slice()]), Err(Empty));
-        assert_eq!(from_header_lines([b"".as_slice(), b""]), Err(Duplicated));
+        let from_header_lines = |lines: &[&[u8]]| Grammar::Plain.from_header_lines(lines.iter().copied());
+        assert_eq!(from_header_lines(&[]), Ok(None));
+        assert_eq!(from_header_lines(&[b"abc".as_slice()]).unwrap().unwrap().as_str(), "abc");
+        assert_eq!(from_header_lines(&[b"abc".as_slice(), b"abc"]), Err(Duplicated));
+        assert_eq!(from_header_lines(&[b"".as_slice()]), Err(Empty));
+        assert_eq!(from_header_lines(&[b"".as_slice(), b""]), Err(Duplicated));
+    }
+
+    #[test]
+    fn printable_keys_may_have_what_plain_ones_may_not_k2() {
+        let read = |value: &[u8]| Grammar::Printable.from_header(value).map(|key| key.as_str().to_owned());
+        for good in ["a:b", "a/b?c=%20&d#e", "order;1", "it's", "{1}", "a\\b", "...", "T-x", "abc"] {
+            assert_eq!(read(good.as_bytes()), Ok(good.to_owned()));
+        }
+        assert_eq!(read(b"\"a:b\";v=1"), Ok("a:b".to_owned()), "the quoted form is the same key");
+        let (longest, too_long) = (":".repeat(85), ":".repeat(86));
+        assert_eq!(read(longest.as_bytes()), Ok(longest.clone()), "255 characters percent-encoded");
+        let table: &[(&[u8], HeaderKeyError)] = &[
+            (b"", Empty),
+            (b"a b", Malformed(NotPrintable { at: 1 })),
+            (b"a,b", Malformed(NotPrintable { at: 1 })),
+            (b"a\"", Malformed(NotPrintable { at: 1 })),
+            (b"a\x7f", Malformed(NotPrintable { at: 1 })),
+            ("schlüssel".as_bytes(), Malformed(NotPrintable { at: 4 })),
+            (b"t-acme:web:user:alice:abc", Reserved),
+            (too_long.as_bytes(), Malformed(TooLong)),
+        ];
+        for (value, error) in table {
+            assert_eq!(read(value), Err(*error), "{}", String::from_utf8_lossy(value));
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_only_a_key_has_no_quotes_around_it_k1() {
+        assert_eq!(Grammar::Plain.from_text(b"abc").unwrap().as_str(), "abc");
+        assert_eq!(Grammar::Plain.from_text(b"\"abc\""), Err(Malformed(BadCharacter { at: 0 })));
+        assert_eq!(Grammar::Plain.from_text(b" abc"), Err(Malformed(BadCharacter { at: 0 })));
     }
 
     #[test]
@@ -354,6 +434,7 @@ mod tests {
         let errors = [
             Empty,
             Malformed(TooLong),
+            Malformed(NotPrintable { at: 3 }),
             Malformed(BadCharacter { at: 3 }),
             Malformed(OnlyDots),
             Malformed(BadString { at: 3 }),
@@ -362,7 +443,8 @@ mod tests {
         ];
         for error in errors {
             let (text, general) = (error.to_string(), Error::from(error));
-            assert!(text.contains(": "), "{text}");
+            assert!(text.contains(": ") && text.contains("Idempotency-Key"), "{text}");
+            assert_eq!(text.replace("Idempotency-Key", "X-Key"), error.at("X-Key"));
             assert_eq!((general.kind(), general.message()), (crate::Kind::Invalid, &*text));
         }
     }

@@ -32,13 +32,13 @@ pub use claim::{
     Answer, Ask, Cause, Change, Claim, Command, Decision, Doubt, Doubted, Ending, Grant, Now, Operated, Ran,
     Report, Rerun, SetAnswer, Sign, State, StateName, Swept, Terms, Verb, Verdict, View, step,
 };
-pub use error::{Error, Executed, Kind, Retry};
+pub use error::{Error, Executed, Kind, Particular, Retry};
 pub use fingerprint::{
-    Explanation, Fingerprint, LazyLeaves, LeafKey, Leaves, RawHasher, Recipe, RecipeId, RequestParts,
+    Asked, Explanation, Fingerprint, LazyLeaves, LeafKey, Leaves, RawHasher, Recipe, RecipeId, RequestParts,
 };
-pub use id::{AttemptId, Epoch, OperationId, SessionId};
+pub use id::{AppendId, AttemptId, Epoch, OperationId, RunnerId, SessionId};
 pub use identity::{ClaimId, Identity, Operation, Source};
-pub use key::{HeaderKeyError, Key};
+pub use key::{Grammar, HeaderKeyError, Key};
 pub use outcome::{Kept, Outcome, Retention};
 pub use policy::Policy;
 pub use port::{

@@ -83,6 +83,27 @@ pub const LEASE_TERM: (Duration, Duration) = (Duration::from_secs(1), Duration::
 /// Longest name of a journal stream, a registry kind or a registry document, in bytes.
 pub const MAX_NAME_BYTES: usize = 512;
 
+/// Longest type of a journal event in characters (J1).
+pub const MAX_EVENT_TYPE_CHARS: usize = 50;
+
+/// Longest id of the agent that a stream belongs to, in characters (J1).
+pub const MAX_AGENT_CHARS: usize = 128;
+
+/// Most events in one write to a stream.
+pub const MAX_APPEND_EVENTS: usize = 1_000;
+
+/// Bytes of the largest payload of a journal event, as it is stored.
+pub const MAX_PAYLOAD_BYTES: usize = 2 * 1024 * 1024;
+
+/// Bytes of the largest checkpoint of a stream, as it is stored.
+pub const MAX_CHECKPOINT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of all payloads in one write to a stream.
+pub const MAX_APPEND_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of payloads that one read of a stream gives, beyond its first event.
+pub const MAX_READ_BYTES: usize = 4 * 1024 * 1024;
+
 /// Most tickets waiting in one lane.
 pub const MAX_LANE_TICKETS: usize = 1024;
 
@@ -112,6 +133,7 @@ const _: () = assert!(
     MAX_POINTERS_TOLD <= MAX_LEAVES_COMPARED,
     "a list of differences can be full before the comparison ends"
 );
+const _: () = assert!(MAX_PAYLOAD_BYTES <= MAX_APPEND_BYTES, "the largest event can be written");
 const _: () = assert!(ASKS >= 2, "an attempt that was spent can ask again");
 const _: () = assert!(RENEWALS >= 2, "a process that was stopped once can renew its lease again");
 const _: () = assert!(TERM_PART_LEFT >= 2, "a session that was just renewed has enough of its term left");

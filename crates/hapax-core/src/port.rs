@@ -13,10 +13,10 @@ use crate::Terms;
 use crate::claim::audit::{AuditEvent, Setting};
 use crate::claim::{Ask, Claim, Decision, Ending, Operated, Report, SetAnswer, StateName, Verdict, View};
 use crate::error::Error;
-use crate::fingerprint::{Fingerprint, LazyLeaves};
+use crate::fingerprint::{Fingerprint, LazyLeaves, Leaves};
 use crate::id::{AttemptId, Epoch, OperationId, SessionId};
 use crate::identity::{ClaimId, Identity};
-use crate::journal::{Append, Event, Head, Stream};
+use crate::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use crate::lane::{LaneAnswer, LaneId};
 use crate::outcome::{Outcome, Retention};
 use crate::registry::{Document, DocumentId};
@@ -60,7 +60,7 @@ impl ClaimRequest {
             attempt: self.attempt,
             operation_id: self.operation_id,
             fingerprint: self.fingerprint,
-            leaves: self.leaves.as_ref().and_then(LazyLeaves::get),
+            leaves: self.leaves.as_ref().map(LazyLeaves::get),
             terms: self.terms.clone(),
             session,
         }
@@ -88,6 +88,9 @@ pub struct Session {
     pub term: Duration,
     /// How much of the term is certainly left, on a clock that counts suspend (L4).
     pub left: Duration,
+    /// How often it was renewed after it may have lapsed. While it had lapsed, other processes may have changed what they take for
+    /// granted only while this one is not there (K6).
+    pub lapses: u64,
 }
 
 /// The claims. `hapax_exec::once` is the only caller of [`Ledger::claim`] (E1).
@@ -98,8 +101,10 @@ pub trait Ledger: Clone + Send + Sync + 'static {
     /// Asks for a grant (L2). A grant is durable before this returns (L3).
     fn claim(&self, request: ClaimRequest) -> impl Future<Output = Result<Verdict, Error>> + Send;
 
-    /// Reports as the holder of an epoch (L5). `events` are appended in the same transaction (L18); where one of them
-    /// conflicts, nothing is written and the error's kind is `Conflict`. [`Report::Renew`] renews the session as well.
+    /// Reports as the holder of an epoch (L5). `events` are appended in the same transaction (L18); where one of them is refused,
+    /// nothing is written and the error's kind is `Conflict` or `Fenced`. A report that changes nothing, because it was sent before,
+    /// has its events written already; where it has not, it is a `Conflict` too, unless the lease is lost. A renewal takes no events.
+    /// [`Report::Renew`] renews the session as well.
     fn report(
         &self,
         claim: ClaimId,
@@ -119,6 +124,10 @@ pub trait Ledger: Clone + Send + Sync + 'static {
     /// Reads a claim; `None` when it is absent.
     fn peek(&self, claim: ClaimId) -> impl Future<Output = Result<Option<View>, Error>> + Send;
 
+    /// The keyed hashes of what was asked under a claim; `None` when it is absent or keeps none. Whether its outcome is still to be had
+    /// is [`peek`](Ledger::peek)'s to say (H7).
+    fn asked(&self, claim: ClaimId) -> impl Future<Output = Result<Option<Leaves>, Error>> + Send;
+
     /// What a public id stands for, if that is this caller's to read; `None` when it is absent or somebody else's, at the
     /// same cost (H7).
     fn locate(
@@ -137,7 +146,7 @@ pub trait Ledger: Clone + Send + Sync + 'static {
 /// A lease that is not the process's own, as it stands at the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Its id, a session's. It is a number and no secret: who may use it is for those to say who hand it out.
+    /// Its id, a session's. It is a number and no secret: it counts only together with the scope that the lease was opened for.
     pub id: SessionId,
     /// When it lapses unless it is renewed, on the store's clock.
     pub until: Timestamp,
@@ -153,9 +162,9 @@ impl Lease {
         Err(Error::invalid("the term of a lease is between 1 second and 1 hour"))
     }
 
-    /// The lease has lapsed, was ended, or never was.
+    /// The lease has lapsed, was ended, or never was in this scope; or it has not the grant that was asked for again.
     pub fn over() -> Error {
-        Error::lost_lease("the lease is over: open another one and claim again")
+        Error::lost_lease("the lease is over: open another one and claim again, as another attempt")
     }
 }
 
@@ -165,19 +174,27 @@ impl Lease {
 /// is dealt with as after the lapse of a session (L6); its holder's settle counts under the current epoch, at every instance (L5). A
 /// lease that is over is never renewed. [`Report::Renew`] of a claim renews the lease that the claim hangs on.
 ///
+/// A lease belongs to the scope that it was opened for: to any other it is absent.
+///
 /// A lease outlives the process that opened it, also in an embedded store, which ends the sessions of processes when it is opened
 /// (B6): its holder is somebody else, and does not notice that the server was started again.
 pub trait Leases: Ledger {
-    /// Opens a lease that lasts for a term, which each renewal begins anew.
-    fn open_lease(&self, term: Duration) -> impl Future<Output = Result<Lease, Error>> + Send;
+    /// Opens a lease for this scope that lasts for a term, which each renewal begins anew.
+    fn open_lease(&self, scope: &Scope, term: Duration) -> impl Future<Output = Result<Lease, Error>> + Send;
 
-    /// Renews a lease for its term; an error of kind `LostLease` where it is over.
-    fn renew_lease(&self, lease: SessionId) -> impl Future<Output = Result<Lease, Error>> + Send;
+    /// Renews a lease of this scope for its term; an error of kind `LostLease` where it is over.
+    fn renew_lease(
+        &self,
+        scope: &Scope,
+        lease: SessionId,
+    ) -> impl Future<Output = Result<Lease, Error>> + Send;
 
-    /// Ends a lease: what it held has lapsed at once. To end one that is over changes nothing.
-    fn end_lease(&self, lease: SessionId) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Ends a lease of this scope: what it held has lapsed at once. To end one that is over changes nothing.
+    fn end_lease(&self, scope: &Scope, lease: SessionId) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Asks for a grant as [`Ledger::claim`] does, under this lease; an error of kind `LostLease` where it is over.
+    /// Asks for a grant as [`Ledger::claim`] does, under this lease of the request's scope; an error of kind `LostLease` where it is
+    /// over. Unlike a process, its holder begins the work without another look at the lease: an attempt that asks again gets its
+    /// grant only while that stands, under the lease that it hangs on ([`is_lapsed_repeat`](crate::claim::is_lapsed_repeat)).
     fn claim_under(
         &self,
         lease: SessionId,
@@ -212,21 +229,37 @@ pub trait Lanes: Clone + Send + Sync + 'static {
     fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// The journals (J2).
+/// The journals (J2). What a write does is decided by [`journal::append`](crate::journal::append).
 pub trait Journal: Clone + Send + Sync + 'static {
-    /// Appends to a stream. A conflict is an error of kind `Conflict`, and nothing is written.
+    /// Appends to a stream. Sent again under the same id it writes nothing and answers the head that it made.
+    ///
+    /// Where the error's kind is `Conflict` or `Fenced`, nothing is written: the stream has moved on, is at its end or is not there;
+    /// or another runner has it.
     fn append(&self, write: Append) -> impl Future<Output = Result<Head, Error>> + Send;
 
     /// The end of a stream; `None` when it does not exist.
     fn head(&self, stream: &Stream) -> impl Future<Output = Result<Option<Head>, Error>> + Send;
 
-    /// Reads events in order, from a sequence number on, at most `limit`.
+    /// Reads events in order, from a sequence number on: at most `limit`, and fewer where they are large, but at least one unless
+    /// the stream has none there. Each is checked to follow the one before it; a chain that does not hold is an error of kind
+    /// `Corrupt` which names the place.
     fn read(
         &self,
         stream: &Stream,
         from: u64,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<Event>, Error>> + Send;
+
+    /// A stream's latest checkpoint, checked against the event that it belongs to.
+    fn checkpoint(&self, stream: &Stream) -> impl Future<Output = Result<Option<Checkpoint>, Error>> + Send;
+
+    /// Lists streams in the order of their names, after the given one.
+    fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Page<Listed>, Error>> + Send;
 }
 
 /// The shared documents.
@@ -357,7 +390,7 @@ pub trait Inspect: Clone + Send + Sync + 'static {
     fn count(&self, filter: &Filter) -> impl Future<Output = Result<Counts, Error>> + Send;
 
     /// Carries out an operator's decision, with its audit event (L8). `events` are appended in the same transaction (L18); where one
-    /// of them conflicts, nothing is written and the error's kind is `Conflict`. A decision that changes nothing writes none.
+    /// of them is refused, nothing is written and the error's kind is `Conflict` or `Fenced`. A decision that changes nothing writes none.
     fn decide_with(
         &self,
         claim: ClaimId,
@@ -389,6 +422,16 @@ pub trait Inspect: Clone + Send + Sync + 'static {
 
     /// Whether the audit keeps an outcome of this operation, which an erase would destroy (B9).
     fn has_set_aside(&self, operation: OperationId) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Destroys the payloads of a stream's events that have the data of this subject, with their salts and the checkpoint that
+    /// belongs to one of them: those of the next `limit` events from this place on (B9). The chain can still be checked.
+    fn erase_events(
+        &self,
+        stream: &Stream,
+        subject: &str,
+        from: u64,
+        limit: usize,
+    ) -> impl Future<Output = Result<Erasure, Error>> + Send;
 
     /// The audit, newest first.
     fn audit(

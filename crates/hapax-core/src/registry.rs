@@ -1,7 +1,7 @@
 //! The registry: small documents that every process of an installation shares, changed by compare-and-set.
 //!
-//! API keys, webhooks, the last tick of a schedule, what each operation's identity was made of and every fingerprint recipe that was
-//! ever used (K6) live here.
+//! API keys, webhooks, the last tick of a schedule, the first name of each operation and every fingerprint recipe that was ever used
+//! (K6) live here.
 
 use bytes::Bytes;
 
@@ -9,7 +9,6 @@ use crate::error::{Error, Kind};
 use crate::fingerprint::{Recipe, RecipeId};
 use crate::limits;
 use crate::port::Registry;
-use crate::scope::Width;
 use crate::time::Timestamp;
 
 /// The name of a document: a kind, such as `api-key`, and an id within it.
@@ -84,73 +83,4 @@ pub async fn recipe_of<R: Registry>(registry: &R, id: RecipeId) -> Result<Option
 
 fn recipe_document(id: RecipeId) -> Result<DocumentId, Error> {
     DocumentId::new(RECIPE_KIND, format!("{:016x}", id.0))
-}
-
-/// What an operation's claims are identified by. The store remembers it, so that a changed configuration cannot turn old
-/// keys into new ones unnoticed (K6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdentityRecipe {
-    /// Who shares an outcome.
-    pub width: Width,
-    /// What makes two requests the same.
-    pub fingerprint: RecipeId,
-}
-
-/// What else rests on how an operation is identified, beside claims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
-    /// Nothing: the process that asks is the only one, and has taken no request yet.
-    Nothing,
-    /// Requests that this process has taken and not yet identified.
-    Requests,
-    /// Other processes, which go on as they are.
-    Processes,
-}
-
-/// Whether an operation may be identified by `asked` from now on.
-///
-/// `kept` is what the store remembers and `live` how many claims rest on it.
-pub fn may_change<T: PartialEq>(
-    kept: Option<T>,
-    asked: T,
-    live: u64,
-    elsewhere: Elsewhere,
-) -> Result<(), Error> {
-    if kept.is_none_or(|kept| kept == asked) {
-        return Ok(());
-    }
-    Err(Error::invalid(match elsewhere {
-        _ if live > 0 => {
-            "the scope, level or fingerprint of an operation was changed while claims rest on the old one; give the operation a new \
-             name and say `was = \"old.name\"`"
-        }
-        Elsewhere::Nothing => return Ok(()),
-        Elsewhere::Requests => {
-            "the scope, level or fingerprint of an operation was changed while requests are on their way under the old one; restart, \
-             or give the operation a new name and say `was = \"old.name\"`"
-        }
-        Elsewhere::Processes => {
-            "the scope, level or fingerprint of an operation was changed while other processes serve with the old one; stop them \
-             first, or give the operation a new name and say `was = \"old.name\"`"
-        }
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fingerprint::Recipe;
-
-    #[test]
-    fn an_identity_recipe_changes_only_without_live_claims() {
-        let kept = IdentityRecipe { width: Width::Subject, fingerprint: Recipe::raw().id() };
-        let asked = IdentityRecipe { width: Width::Tenant, ..kept };
-        for elsewhere in [Elsewhere::Nothing, Elsewhere::Requests, Elsewhere::Processes] {
-            assert!(may_change(None, asked, 7, elsewhere).is_ok());
-            assert!(may_change(Some(kept), kept, 7, elsewhere).is_ok());
-            let alone = elsewhere == Elsewhere::Nothing;
-            assert_eq!(may_change(Some(kept), asked, 0, elsewhere).is_ok(), alone);
-            assert_eq!(may_change(Some(kept), asked, 1, elsewhere).unwrap_err().kind(), crate::Kind::Invalid);
-        }
-    }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::limits::{MAX_NAMESPACED_CHARS, MAX_SLUG_CHARS, MAX_SUBJECT_ID_CHARS};
-use crate::{Error, Key};
+use crate::{Error, Key, key};
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -214,7 +214,8 @@ impl Subject {
         text.push_str(kind.as_str());
         text.push(':');
         let id_starts = text.len();
-        id.iter().take(MAX_SUBJECT_ID_CHARS + 1).for_each(|byte| push_percent_encoded(&mut text, *byte));
+        let id = &id[..id.len().min(MAX_SUBJECT_ID_CHARS + 1)];
+        push_percent_encoded(&mut text, id, |byte| key::is_plain(byte) || byte == b'@');
         if text.len() - id_starts > MAX_SUBJECT_ID_CHARS {
             return Err(Error::invalid(format!(
                 "the subject's id is too long: at most {MAX_SUBJECT_ID_CHARS} characters once percent-encoded"
@@ -224,18 +225,22 @@ impl Subject {
     }
 }
 
-fn push_percent_encoded(text: &mut String, byte: u8) {
+/// Appends bytes, percent-encoded but for those that are `plain`.
+fn push_percent_encoded(text: &mut String, bytes: &[u8], plain: impl Fn(u8) -> bool) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'@' | b'-') {
-        text.push(char::from(byte));
-    } else {
-        text.push('%');
-        text.push(char::from(HEX[usize::from(byte >> 4)]));
-        text.push(char::from(HEX[usize::from(byte & 15)]));
+    for byte in bytes {
+        if plain(*byte) {
+            text.push(char::from(*byte));
+        } else {
+            text.push('%');
+            text.push(char::from(HEX[usize::from(byte >> 4)]));
+            text.push(char::from(HEX[usize::from(byte & 15)]));
+        }
     }
 }
 
-/// Decodes what can be decoded. [`Subject::parse`] finds out what could not by rendering the result again.
+/// Decodes what can be decoded. [`Subject::parse`] and [`parse_namespaced`] find out what could not by rendering the result
+/// again.
 fn percent_decoded(text: &str) -> Cow<'_, [u8]> {
     let bytes = text.as_bytes();
     if !bytes.contains(&b'%') {
@@ -381,13 +386,14 @@ impl<'a> ScopeParts<'a> {
     }
 }
 
-/// The namespaced key, `t-{tenant}:{project}:{subject}:{key}`, of at most 640 characters (K4).
+/// The namespaced key, `t-{tenant}:{project}:{subject}:{key}`, of at most 640 characters (K4). What is outside the plain grammar
+/// of keys is percent-encoded, so the text can stand in a header.
 ///
-/// Keys that came from a header always fit.
+/// Keys that came with a request always fit.
 pub fn namespaced(parts: &ScopeParts<'_>, key: &Key) -> Result<String, Error> {
-    let text =
-        [NAMESPACE_PREFIX, parts.tenant, ":", parts.project, ":", parts.subject, ":", key.as_str()].concat();
-    if text.chars().count() > MAX_NAMESPACED_CHARS {
+    let key = encoded_key(key);
+    let text = [NAMESPACE_PREFIX, parts.tenant, ":", parts.project, ":", parts.subject, ":", &key].concat();
+    if text.len() > MAX_NAMESPACED_CHARS {
         return Err(Error::invalid(format!(
             "the key is too long for its namespace: together at most {MAX_NAMESPACED_CHARS} characters"
         )));
@@ -395,20 +401,31 @@ pub fn namespaced(parts: &ScopeParts<'_>, key: &Key) -> Result<String, Error> {
     Ok(text)
 }
 
+fn encoded_key(key: &Key) -> Cow<'_, str> {
+    let key = key.as_str();
+    if key.bytes().all(key::is_plain) {
+        return Cow::Borrowed(key);
+    }
+    let mut text = String::with_capacity(key.len() * 3);
+    push_percent_encoded(&mut text, key.as_bytes(), key::is_plain);
+    Cow::Owned(text)
+}
+
 /// Reads back what [`namespaced`] gave. Only for text from a peer that may speak for others (K3).
 ///
-/// Tenant, project, the subject's kind and its id hold no colon, so the first ones separate them; the key is
-/// the rest, colons and all.
+/// No part holds a colon but the subject, whose kind and id have one between them. Strict: a key that rendering would have
+/// encoded otherwise is refused.
 pub fn parse_namespaced(text: &str) -> Result<(Scope, Width, Key), Error> {
     let parsed = || {
-        if text.chars().count() > MAX_NAMESPACED_CHARS {
+        if text.len() > MAX_NAMESPACED_CHARS {
             return None;
         }
         let (tenant, rest) = text.strip_prefix(NAMESPACE_PREFIX)?.split_once(':')?;
         let (project, rest) = rest.split_once(':')?;
-        let (subject, key) = split_subject(rest)?;
+        let (subject, encoded) = split_subject(rest)?;
         let scope = Scope::from_rendered(tenant, project, subject).ok()?;
-        let key = Key::new(key).ok()?;
+        let decoded = String::from_utf8(percent_decoded(encoded).into_owned()).ok()?;
+        let key = Key::new(decoded).ok().filter(|key| encoded_key(key) == encoded)?;
         Some((scope, key))
     };
     let (scope, key) = parsed().ok_or_else(|| {

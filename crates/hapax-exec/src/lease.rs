@@ -14,8 +14,8 @@ use hapax_core::advice::{Delay, LastWord, Work};
 use hapax_core::journal::Append;
 use hapax_core::turn::{self, Command, Deadline, Due, Event, Standing, Turn};
 use hapax_core::{
-    AttemptId, ClaimId, Doubt, Effect, Ending, Epoch, Identity, Kept, Kind, Ledger, OperationId, Outcome,
-    Ran, Report, Retention,
+    AttemptId, ClaimId, Doubt, Effect, Ending, Epoch, Identity, Kept, Ledger, OperationId, Outcome, Ran,
+    Report, Retention,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -24,8 +24,8 @@ use crate::attach::{self, Found};
 use crate::call::{Attach, Attempt, Concluded, Done, Ended, How, Reconciled};
 use crate::clock::boot_time;
 use crate::error::{Error, Particulars, last_word};
-use crate::once::{Shared, done};
-use crate::owed::Debt;
+use crate::once::{Shared, done, kept_event};
+use crate::owed::{Debt, may_be_about_events};
 use crate::spool::{self, Entry};
 use crate::{late, limits};
 
@@ -42,7 +42,8 @@ pub(crate) struct Holding<L: Ledger> {
     pub(crate) retention: Retention,
     pub(crate) attach: Attach,
     pub(crate) given_up_as: Option<Doubt>,
-    /// Whether the ledger hears of it when this is dropped. Work that was begun elsewhere is not this process's to report on.
+    /// Whether the ledger hears of it when this is dropped before its end is known. Of work that was begun elsewhere this process knows
+    /// nothing but what it is told; a report that it was given is owed like any other.
     pub(crate) owes: bool,
     pub(crate) told: Told,
 }
@@ -117,15 +118,22 @@ impl<L: Ledger> Holding<L> {
         let (sent, session, renews) = (boot_time(), self.shared.ledger.session(), report == Report::Renew);
         match self.shared.ledger.report(self.claim, self.epoch, report, Vec::new()).await {
             Ok(Ending::Renewed { .. }) => {
+                let broken = self.deadline.is_broken(sent);
                 // Only a renewal lengthens the session; what else is confirmed lasts as long as that had left.
                 let term = if renews { session.term } else { session.left };
                 self.deadline.confirmed(sent, term);
-                Event::Renewed
+                if !broken {
+                    return Event::Renewed;
+                }
+                match Box::pin(self.shared.peers.agree(&self.shared.ledger.session())).await {
+                    Ok(()) => Event::Renewed,
+                    Err(error) => self.unheard(&error),
+                }
             }
             Ok(Ending::Settled(kept) | Ending::AlreadySettled(kept)) => {
-                let effect = Effect::of(&kept.outcome);
+                let event = kept_event(&kept);
                 self.told.kept = Some((kept, How::Replayed));
-                Event::Kept(effect)
+                event
             }
             Ok(_) => Event::LostLease,
             Err(error) => self.unheard(&error),
@@ -215,7 +223,7 @@ impl<L: Ledger> Holding<L> {
             }
         };
         match ending {
-            Err(error) if error.kind() == Kind::Conflict && !bare => Event::Conflict,
+            Err(error) if has_events && may_be_about_events(&error) => Event::Conflict,
             Err(error) if due == Due::Settle => Box::pin(self.keep_for_later(&error)).await,
             Err(error) => {
                 self.told.cause.get_or_insert_with(|| format!("{error:#}"));
@@ -241,9 +249,10 @@ impl<L: Ledger> Holding<L> {
                     Work::Ended(effect) if own => effect,
                     _ => Effect::of(&kept.outcome),
                 };
+                let may_have_run = kept.earlier_may_have_run;
                 self.tell_dead_letter(&kept);
                 self.told.kept = Some((kept, if own { How::Executed } else { How::Replayed }));
-                Event::Kept(effect)
+                Event::Kept { effect, may_have_run }
             }
             Ending::Released => Event::Released,
             Ending::InDoubt => Event::InDoubt,
@@ -308,13 +317,13 @@ impl<L: Ledger> Holding<L> {
         ))
     }
 
-    /// Gives the claim back: nothing was run.
-    pub(crate) async fn give_back(mut self: Box<Self>, events: Vec<Append>) -> Result<(), Error> {
+    /// Gives the claim back: nothing was run. Tells whether the events were written.
+    pub(crate) async fn give_back(mut self: Box<Self>, events: Vec<Append>) -> Result<bool, Error> {
         self.told.report = Some((Report::Release(Ran::No), events));
         self.on(Event::Standing(Standing::TooLate(Delay::None)));
         match self.last_word().await {
-            LastWord::GivenBack | LastWord::Kept(_) => Ok(()),
-            last => self.end(last).map(drop),
+            LastWord::GivenBack | LastWord::Kept(_) => Ok(self.told.events_written),
+            last => self.end(last).map(|done| done.events_written),
         }
     }
 
@@ -399,10 +408,10 @@ impl<L: Ledger> Drop for Holding<L> {
         let nothing = || (Report::Release(Ran::No), Vec::new());
         let (report, events) = match self.turn.debt() {
             turn::Debt::Nothing | turn::Debt::Abandon => return,
+            turn::Debt::Pending => self.told.report.take().unwrap_or_else(nothing),
             _ if !self.owes => return,
             turn::Debt::NotRun => nothing(),
             turn::Debt::MayHaveRun => (Report::Release(Ran::Perhaps), Vec::new()),
-            turn::Debt::Pending => self.told.report.take().unwrap_or_else(nothing),
         };
         let (claim, epoch, spooled) = (self.claim, self.epoch, self.told.spooled.take());
         self.shared.owed.owe(Debt::Report { claim, epoch, report, events, spooled });

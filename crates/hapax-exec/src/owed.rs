@@ -225,11 +225,17 @@ pub(crate) async fn tell<L: Ledger>(
     events: &mut Vec<Append>,
 ) -> Result<Ending, Error> {
     let told = ledger.report(claim, epoch, report.clone(), events.clone()).await;
-    if !told.as_ref().is_err_and(|error| error.kind() == Kind::Conflict) {
+    if events.is_empty() || !told.as_ref().is_err_and(may_be_about_events) {
         return told;
     }
     events.clear();
     ledger.report(claim, epoch, report.clone(), Vec::new()).await
+}
+
+/// Whether a report may have been refused for its events. What is true is then told without them: a stream that has moved on, has another
+/// runner or cannot be read must not keep an outcome from the ledger (L18).
+pub(crate) fn may_be_about_events(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Conflict | Kind::Fenced | Kind::Invalid | Kind::Corrupt)
 }
 
 #[cfg(test)]

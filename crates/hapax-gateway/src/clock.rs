@@ -1,8 +1,22 @@
-//! The one module of this crate that reads the time of day.
+//! Where this crate reads the time. Everywhere else clippy refuses to (clippy.toml), so that what depends on time can be seen here.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::Instant;
+
+/// A moment that pauses and deadlines are counted from; in a test whose time is paused, that time.
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// What the machine's clock shows, which may be set: for dates that others wrote or will read.
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub(crate) fn time_of_day() -> SystemTime {
+    SystemTime::now()
+}
+
 /// Unix time in whole seconds.
 pub(crate) fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+    time_of_day().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }

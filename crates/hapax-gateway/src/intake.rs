@@ -9,6 +9,7 @@ pub(crate) mod webhook;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hapax_core::Scope;
 use hapax_http::listener;
 use hapax_tower::KeyedRequest;
@@ -43,13 +44,21 @@ pub(crate) struct Keyed {
     pub(crate) room: Admitted,
 }
 
-/// A request without a key: its body is not read.
+/// A request without a key.
 pub(crate) struct PlainRequest {
     pub(crate) head: request::Parts,
-    pub(crate) body: listener::Incoming,
+    pub(crate) body: PlainBody,
     pub(crate) scope: Scope,
     pub(crate) route: Arc<Route>,
     pub(crate) hop: Hop,
+}
+
+/// The body of a request without a key.
+pub(crate) enum PlainBody {
+    /// It passes as it comes.
+    Unread(listener::Incoming),
+    /// It was read to see that there is no key in it (K1), and takes this room.
+    Read(Bytes, Admitted),
 }
 
 /// The last hop of a request on its way here.
@@ -61,6 +70,6 @@ pub(crate) struct Hop {
     pub(crate) tls: bool,
     /// Whether that peer is believed when it says where a request came from.
     pub(crate) trusted: bool,
-    /// For which host.
-    pub(crate) host: HeaderValue,
+    /// For which host; HTTP/1.0 need not say.
+    pub(crate) host: Option<HeaderValue>,
 }

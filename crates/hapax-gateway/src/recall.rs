@@ -3,19 +3,18 @@
 //! By key, under the route it was sent to, or by operation id. Only its own caller gets it: absent, foreign and expired are
 //! the same answer, after the same number of reads.
 
-use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hapax_core::{Identity, Ledger, OperationId, Registry, Source, Width};
 use hapax_exec::{Done, Reason};
 use hapax_tower::prefer::Prefer;
-use hapax_tower::protect::Used;
-use hapax_tower::{Claimant, Code, Problem};
-use http::request;
+use hapax_tower::{Claimant, Code, Problem, PublicId};
+use http::{Method, request};
 
 use crate::auth::AuthError;
 use crate::auth::caller::Caller;
+use crate::clock;
 use crate::intake::Hop;
 use crate::limits;
 use crate::record::Seen;
@@ -33,36 +32,49 @@ pub(crate) async fn answer<L: Ledger, R: Registry>(
     seen: &mut Seen,
 ) -> Result<Answer, Problem> {
     let caller = Caller::identify(&plan.auth, head, hop.peer, hop.trusted).await?;
-    let (identities, operation) = match &recall.by {
-        RecallBy::Key { routes, key } => (by_key(shared, &caller, routes, key, seen).await?, None),
+    let (claims, operation) = match &recall.by {
+        RecallBy::Key { routes, key, path } => {
+            let target = Asked { path, query: head.uri.query().unwrap_or_default() };
+            (by_key(shared, &caller, routes, key, target, seen).await?, None)
+        }
         RecallBy::Operation(id) => {
             let (identity, id) = by_operation(shared, plan, &caller, id, seen).await?;
-            (vec![identity], Some(id))
+            (vec![(identity, true)], Some(id))
         }
     };
     let bound = match recall.wait {
         true => Prefer::of(&head.headers).wait.unwrap_or(limits::RECALL_WAIT).min(limits::RECALL_WAIT),
         false => Duration::ZERO,
     };
-    match first_outcome(shared, identities, operation, bound).await? {
+    match first_outcome(shared, claims, operation, bound).await? {
         Some((identity, done)) => Ok(shared.protect.replay(&identity, &seen.method, &done)),
         None => Err(Problem::new(Code::NotFound)),
     }
 }
 
-/// The first of these claims that has an outcome. Only if none has does it matter why: what one method of a path has left in
+/// The path and query that a key is asked for under, which it must have been used with (H7).
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    path: &'a str,
+    query: &'a str,
+}
+
+/// The first of these claims that has an outcome, if it was made under the path that is asked for. Only if none has does it matter why: what one method of a path has left in
 /// doubt or under way does not hide what another one kept, and is waited for only where nothing else is to be had.
 async fn first_outcome<L: Ledger, R: Registry>(
     shared: &Shared<L, R>,
-    identities: Vec<Identity>,
+    claims: Vec<(Identity, bool)>,
     operation: Option<OperationId>,
     bound: Duration,
 ) -> Result<Option<(Identity, Done)>, Problem> {
-    let (executor, by) = (shared.protect.executor(), Instant::now() + bound);
-    let at_first = if identities.len() == 1 { bound } else { Duration::ZERO };
+    let (executor, by) = (shared.protect.executor(), clock::now() + bound);
+    let at_first = if claims.len() == 1 { bound } else { Duration::ZERO };
     let (mut under_way, mut failed) = (Vec::new(), None);
-    for identity in identities {
-        match executor.recall(identity.claim_id(), operation, at_first).await {
+    for (identity, is_asked_for) in claims {
+        let patience = if is_asked_for { at_first } else { Duration::ZERO };
+        match executor.recall(identity.claim_id(), operation, patience).await {
+            // What was used elsewhere is looked for like what is not there.
+            _ if !is_asked_for => {}
             Ok(Some(done)) => return Ok(Some((identity, done))),
             Ok(None) => {}
             Err(error) if at_first < bound && matches!(error.reason(), Reason::InProgress) => {
@@ -72,7 +84,7 @@ async fn first_outcome<L: Ledger, R: Registry>(
         }
     }
     for identity in under_way {
-        let left = by.saturating_duration_since(Instant::now());
+        let left = by.saturating_duration_since(clock::now());
         match executor.recall(identity.claim_id(), operation, left).await {
             Ok(Some(done)) => return Ok(Some((identity, done))),
             Ok(None) => {}
@@ -99,14 +111,15 @@ fn unsure(problem: Problem) -> Problem {
 }
 
 /// The claims that this key of this caller can have here: one for each route with this path that the caller reaches, whatever
-/// its method. Where the operation had other names it is the one that a retry would find (K6).
+/// its method, and whether it was made with this path and query.
 async fn by_key<L: Ledger, R: Registry>(
     shared: &Shared<L, R>,
     caller: &Caller,
     routes: &Arc<[Arc<Route>]>,
     key: &str,
+    asked: Asked<'_>,
     seen: &mut Seen,
-) -> Result<Vec<Identity>, Problem> {
+) -> Result<Vec<(Identity, bool)>, Problem> {
     // What cannot be a key was never one: the same answer as for a key that is not there. Nor is one in quotes, as in a header,
     // or with an escape: every character of a key can do without.
     let read = hapax_core::key::from_header(key.as_bytes()).ok().filter(|read| read.as_str() == key);
@@ -124,15 +137,12 @@ async fn by_key<L: Ledger, R: Registry>(
         };
         seen.scope = Some(scope.clone());
         let claimant = Claimant { source: Source::Header, scope, width: Width::Subject, key: key.clone() };
-        let mut former = None;
-        for identity in claimant.under_former_names(rule) {
-            if shared.protect.used(&identity, rule.width).await.map_err(unsure)? == Used::Own {
-                former = Some(identity);
-                break;
-            }
-        }
-        let found = former.unwrap_or_else(|| claimant.under(&rule.operation, rule.width));
-        identities.push(found);
+        let found = claimant.under(rule);
+        // A `HEAD` follows the route for `GET`.
+        let methods = [route.method.clone(), Method::HEAD];
+        let methods = if route.method == Method::GET { &methods[..] } else { &methods[..1] };
+        let is_to = shared.protect.is_to(&found, methods, asked.path, asked.query).await.map_err(unsure)?;
+        identities.push((found, is_to));
     }
     match refused {
         Some(problem) if identities.is_empty() => Err(problem),
@@ -152,7 +162,11 @@ async fn by_operation<L: Ledger, R: Registry>(
 ) -> Result<(Identity, OperationId), Problem> {
     let not_found = || Problem::new(Code::NotFound);
     let Caller::Known(principal) = caller else { return Err(Problem::from(&AuthError::Missing)) };
-    let id = OperationId::from_str(id).map_err(|_| not_found())?;
+    let id = match id.parse() {
+        Ok(PublicId::Operation(id)) => id,
+        // Of a call whose claim is kept elsewhere: no outlet of this edge has such calls.
+        Ok(PublicId::Opaque(_)) | Err(_) => return Err(not_found()),
+    };
     for level in [Level::Project, Level::Tenant, Level::Platform] {
         let Some(scope) = principal.scope(level) else { continue };
         let located = shared.protect.executor().ledger().locate(id, &scope).await;

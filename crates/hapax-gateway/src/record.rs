@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hapax_core::{Key, Ledger, Policy, Scope, Width};
 use hapax_exec::How;
 use hapax_tower::{Cause, Code, Event, Problem};
 use http::{Method, Request};
+use tokio::time::Instant;
 
 use crate::auth::remembered::Digest;
+use crate::clock;
 use crate::limits;
 use crate::metrics::{COMPLETED, Counters};
 use crate::settings::Route;
@@ -85,7 +87,7 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn new<B>(request: &Request<B>, peer: SocketAddr) -> Self {
         Seen {
-            began: Instant::now(),
+            began: clock::now(),
             method: request.method().clone(),
             place: Place::Nowhere,
             scope: None,
@@ -183,7 +185,10 @@ impl<L: Ledger, R> Shared<L, R> {
                 );
             }
             Some(_) => {}
-            None => self.contents.insert(digest, key.clone(), limits::CONTENT_REMEMBERED),
+            None => {
+                let before = self.contents.before();
+                self.contents.insert(digest, key.clone(), limits::CONTENT_REMEMBERED, before);
+            }
         }
     }
 
@@ -225,7 +230,7 @@ impl<L: Ledger, R> Shared<L, R> {
                     peer = %seen.peer,
                     tenant = seen.scope.as_ref().map(|scope| scope.tenant().as_str()),
                     project = seen.scope.as_ref().and_then(|scope| scope.project()).map(|project| project.as_str()),
-                    operation_id = answered.operation_id.map(tracing::field::display),
+                    operation_id = answered.operation_id.as_ref().map(tracing::field::display),
                     idempotency_case = seen.key.as_ref().map(|_| seen.case.as_str()),
                     idempotency_source = seen.key.as_ref().map(|_| seen.case.source()),
                     provider = seen.provider.as_deref(),

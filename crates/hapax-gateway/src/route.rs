@@ -54,6 +54,8 @@ pub(crate) enum RecallBy {
         routes: Arc<[Arc<Route>]>,
         /// The key, as it stands in the path.
         key: String,
+        /// The path that stands before it: what the key was used under.
+        path: String,
     },
     /// The public id of an operation, as it stands in the path.
     Operation(String),
@@ -121,7 +123,7 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Table {
     methods: BTreeMap<String, Router<Place>>,
-    /// By operation, for what is recalled by operation id.
+    /// By the name that claims are kept under, for what is recalled by operation id.
     operations: BTreeMap<String, Arc<Route>>,
 }
 
@@ -132,10 +134,7 @@ impl Table {
         for route in &settings.routes {
             let (route, path) = (Arc::new(route.clone()), plain(&route.path));
             if let Some(rule) = &route.rule {
-                let former = rule.formerly.iter().map(|former| &former.operation);
-                for operation in former.chain([&rule.operation]) {
-                    table.operations.insert(operation.to_string(), route.clone());
-                }
+                table.operations.insert(rule.operation.to_string(), route.clone());
                 keyed.entry(path.trim_end_matches('/').to_owned()).or_default().push(route.clone());
             }
             table.insert(route.method.as_str(), &path, Place::Route(route.clone()))?;
@@ -173,7 +172,7 @@ impl Table {
         })
     }
 
-    /// The route of an operation, by its name or a former one.
+    /// The route of an operation, by the name that its claims are kept under.
     pub(crate) fn of_operation(&self, operation: &str) -> Option<&Arc<Route>> {
         self.operations.get(operation)
     }
@@ -210,7 +209,10 @@ impl Table {
         Some(match found.value {
             Place::Route(route) => Target::Route(route.clone()),
             Place::Key { routes, wait } => {
-                let by = RecallBy::Key { routes: routes.clone(), key: parameter("key") };
+                // Behind it come the word, the key, and `output` for who does not wait.
+                let before = path.rsplitn(if *wait { 3 } else { 4 }, '/').last().unwrap_or_default();
+                let path = if before.is_empty() { "/" } else { before }.to_owned();
+                let by = RecallBy::Key { routes: routes.clone(), key: parameter("key"), path };
                 Target::Recall(Recall { by, wait: *wait })
             }
             Place::Operation { wait } => {
@@ -289,7 +291,7 @@ mod tests {
     fn found(table: &Table, method: &str, path: &str) -> String {
         match table.find(&method.parse().unwrap(), path) {
             Ok(Target::Route(route)) => route.path.to_string(),
-            Ok(Target::Recall(Recall { by: RecallBy::Key { key, routes }, wait })) => {
+            Ok(Target::Recall(Recall { by: RecallBy::Key { key, routes, .. }, wait })) => {
                 format!("key {key} {wait} {}", routes.len())
             }
             Ok(Target::Recall(Recall { by: RecallBy::Operation(id), wait })) => {

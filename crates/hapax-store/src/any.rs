@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
-use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Identity, Inspect,
-    Journal, Lanes, Lease, Leases, Ledger, Operated, OperationId, Outcome, Page, Record, Registry, Report,
-    Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
+    Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome, Page, Record, Registry,
+    Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
 };
 
 #[cfg(feature = "embedded")]
@@ -138,6 +138,10 @@ impl Ledger for Store {
         each!(self, store => store.peek(claim).await)
     }
 
+    async fn asked(&self, claim: ClaimId) -> Result<Option<Leaves>, Error> {
+        each!(self, store => store.asked(claim).await)
+    }
+
     async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {
         each!(self, store => store.locate(operation, caller).await)
     }
@@ -166,16 +170,16 @@ impl Lifecycle for Store {
 }
 
 impl Leases for Store {
-    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
-        each!(self, store => store.open_lease(term).await)
+    async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
+        each!(self, store => store.open_lease(scope, term).await)
     }
 
-    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
-        each!(self, store => store.renew_lease(lease).await)
+    async fn renew_lease(&self, scope: &Scope, lease: SessionId) -> Result<Lease, Error> {
+        each!(self, store => store.renew_lease(scope, lease).await)
     }
 
-    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
-        each!(self, store => store.end_lease(lease).await)
+    async fn end_lease(&self, scope: &Scope, lease: SessionId) -> Result<(), Error> {
+        each!(self, store => store.end_lease(scope, lease).await)
     }
 
     async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
@@ -208,6 +212,19 @@ impl Journal for Store {
 
     async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
         each!(self, store => store.read(stream, from, limit).await)
+    }
+
+    async fn checkpoint(&self, stream: &Stream) -> Result<Option<Checkpoint>, Error> {
+        each!(self, store => store.checkpoint(stream).await)
+    }
+
+    async fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, Error> {
+        each!(self, store => store.list_streams(filter, after, limit).await)
     }
 }
 
@@ -276,6 +293,16 @@ impl Inspect for Store {
 
     async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
         each!(self, store => store.has_set_aside(operation).await)
+    }
+
+    async fn erase_events(
+        &self,
+        stream: &Stream,
+        subject: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Erasure, Error> {
+        each!(self, store => store.erase_events(stream, subject, from, limit).await)
     }
 
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {

@@ -7,6 +7,7 @@
 
 pub mod differential;
 pub mod inspecting;
+pub mod journals;
 pub mod keeping;
 pub mod linearizable;
 pub mod random;
@@ -88,7 +89,9 @@ macro_rules! conformance_tests {
             linearizable::concurrent_commands_on_one_claim_have_an_order,
             linearizable::of_two_hundred_claims_one_is_granted,
             keeping::an_outcome_comes_back_byte_for_byte,
+            keeping::what_was_asked_is_read_back_with_its_claim,
             keeping::an_outcome_is_set_only_where_nothing_is,
+            keeping::an_outcome_tells_whether_an_attempt_before_it_may_have_run,
             keeping::an_expired_outcome_is_absent_before_it_is_swept,
             keeping::what_was_purged_reopened_or_erased_is_never_replayed,
             keeping::of_two_operators_who_saw_the_same_one_wins,
@@ -100,10 +103,21 @@ macro_rules! conformance_tests {
             keeping::a_doubt_keeps_its_cause,
             keeping::a_journal_is_chained_and_written_by_compare_and_set,
             keeping::documents_change_by_compare_and_set,
+            journals::an_append_sent_again_writes_nothing_and_answers_its_own_head,
+            journals::only_the_runner_writes_until_its_lease_has_lapsed,
+            journals::a_result_needs_a_stream_that_is_open,
+            journals::streams_are_listed_by_prefix_and_status_in_pages,
+            journals::a_checkpoint_is_kept_until_another_one_comes,
+            journals::a_read_is_bounded_in_bytes,
+            journals::a_subjects_payloads_are_erased_and_the_chain_still_verifies,
+            journals::a_stream_keeps_the_chain_that_it_was_made_with,
+            journals::a_report_has_its_events_or_says_that_it_has_not,
             sessions::a_claim_lapses_with_its_session,
             sessions::a_renewed_session_takes_its_claims_along,
             sessions::a_lease_lapses_unless_it_is_renewed_and_its_claims_with_it,
             sessions::a_lease_that_is_over_is_neither_renewed_nor_claimed_under,
+            sessions::a_lease_is_absent_to_every_scope_but_its_own,
+            sessions::an_attempt_that_asks_again_under_its_lease_gets_the_grant_that_stands,
             sessions::a_renewal_of_a_claim_renews_the_lease_that_it_hangs_on,
             sessions::lanes_are_served_in_order_and_skip_the_dead,
             sessions::a_settle_wakes_whoever_watches,

@@ -15,6 +15,7 @@
 mod audit;
 mod batch;
 mod claims;
+mod events;
 mod fault;
 mod finder;
 mod folder;

@@ -16,6 +16,7 @@ pub mod hub;
 pub mod limits;
 pub mod memory;
 mod options;
+mod plan;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(any(feature = "embedded", feature = "postgres"))]

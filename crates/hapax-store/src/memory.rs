@@ -3,6 +3,7 @@
 //! It keeps what the rules decided under one mutex, which is never held across an await. Several handles on one world
 //! ([`Memory::join`]) stand for several processes on one store.
 
+mod journals;
 mod sweeper;
 mod world;
 
@@ -11,15 +12,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
-use hapax_core::claim::view;
-use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::claim::{is_lapsed_repeat, view};
+use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error,
-    Filter, Identity, Inspect, Journal, Lanes, Lease, Leases, Ledger, Operated, OperationId, Outcome, Page,
-    Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
-    step,
+    Filter, Identity, Inspect, Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome,
+    Page, Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict,
+    View, step,
 };
 
 use crate::clock::SystemClock;
@@ -125,6 +126,7 @@ impl Ledger for Memory {
         report: Report,
         events: Vec<Append>,
     ) -> Result<Ending, Error> {
+        report.check_events(&events)?;
         let now = self.clock.now();
         let applied = {
             let mut world = self.lock();
@@ -159,6 +161,10 @@ impl Ledger for Memory {
         Ok(view(stored, &world.moment(stored, self.clock.now())))
     }
 
+    async fn asked(&self, claim: ClaimId) -> Result<Option<Leaves>, Error> {
+        Ok(self.lock().claim(&claim).and_then(|claim| claim.leaves.clone()))
+    }
+
     async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {
         let found = self.find(operation).await?.map(|record| record.identity);
         Ok(found.filter(|identity| identity.is_visible_to(caller)))
@@ -171,31 +177,41 @@ impl Ledger for Memory {
     fn session(&self) -> Session {
         let now = self.clock.now();
         let left = self.lock().sign(self.session, now).until.since(now);
-        Session { id: self.session, term: self.options.term, left }
+        Session { id: self.session, term: self.options.term, left, lapses: 0 }
     }
 }
 
 impl Leases for Memory {
-    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
+    async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
         Lease::check_term(term)?;
-        self.lock().open_lease(term, self.clock.now())
+        self.lock().open_lease(scope, term, self.clock.now())
     }
 
-    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
-        self.lock().renew_lease(lease, self.clock.now()).ok_or_else(Lease::over)
+    async fn renew_lease(&self, scope: &Scope, lease: SessionId) -> Result<Lease, Error> {
+        let (now, mut world) = (self.clock.now(), self.lock());
+        world.check_lease(lease, scope, now)?;
+        world.renew_lease(lease, now).ok_or_else(Lease::over)
     }
 
-    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
-        self.lock().end_lease(lease, self.clock.now());
+    async fn end_lease(&self, scope: &Scope, lease: SessionId) -> Result<(), Error> {
+        let (now, mut world) = (self.clock.now(), self.lock());
+        if world.check_lease(lease, scope, now).is_ok() {
+            world.end_lease(lease, now);
+        }
         Ok(())
     }
 
     async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
         let (claim, now) = (request.identity.claim_id(), self.clock.now());
+        let ask = request.ask(lease);
         let applied = {
             let mut world = self.lock();
-            world.lease(lease, now).ok_or_else(Lease::over)?;
-            world.apply(claim, &Command::Claim(request.ask(lease)), Some(&request.identity), now)?
+            world.check_lease(lease, request.identity.scope(), now)?;
+            let before = world.claim(&claim);
+            if is_lapsed_repeat(before, &ask, &world.moment(before, now)) {
+                return Err(Lease::over());
+            }
+            world.apply(claim, &Command::Claim(ask), Some(&request.identity), now)?
         };
         match self.told(&claim, applied) {
             Answer::Verdict(verdict) => Ok(verdict),
@@ -252,15 +268,25 @@ impl Journal for Memory {
     }
 
     async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
-        Ok(self.lock().journals.get(stream).map(|(head, _)| head.clone()))
+        Ok(self.lock().journals.get(stream).map(|journal| journal.head.clone()))
     }
 
     async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
-        let skip = usize::try_from(from).unwrap_or(usize::MAX);
-        let world = self.lock();
-        let events =
-            world.journals.get(stream).map(|(_, events)| events.iter().skip(skip).take(limit).cloned());
-        Ok(events.map(Iterator::collect).unwrap_or_default())
+        self.lock().journals.get(stream).map_or(Ok(Vec::new()), |journal| journal.read(stream, from, limit))
+    }
+
+    async fn checkpoint(&self, stream: &Stream) -> Result<Option<Checkpoint>, Error> {
+        self.lock().journals.get(stream).map_or(Ok(None), |journal| journal.checkpoint(stream))
+    }
+
+    async fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, Error> {
+        let now = self.clock.now();
+        Ok(self.lock().list_streams(filter, after, limit, now))
     }
 }
 
@@ -348,6 +374,18 @@ impl Inspect for Memory {
 
     async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
         Ok(self.lock().has_set_aside(operation))
+    }
+
+    async fn erase_events(
+        &self,
+        stream: &Stream,
+        subject: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Erasure, Error> {
+        let mut world = self.lock();
+        let journal = world.journals.get_mut(stream);
+        Ok(journal.map(|journal| journal.erase(subject, from, limit)).unwrap_or_default())
     }
 
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {

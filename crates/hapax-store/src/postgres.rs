@@ -12,6 +12,7 @@
 //!
 //! * `desk`: transactions for everything else, among them `change`, `sweep`, `list`, journals, lanes,
 //!   registry;
+//! * `appends`: writes to journals that wait together;
 //! * `read`: reading claims, many at once; `watchers`: notifying and listening;
 //! * `session`: the session's heartbeat, ahead of everything.
 //!
@@ -20,6 +21,7 @@
 
 mod address;
 mod answer;
+mod appends;
 mod batch;
 mod change;
 mod checksum;
@@ -41,6 +43,7 @@ mod schema;
 mod session;
 mod shared;
 mod shelf;
+mod stream_rows;
 mod sweep;
 mod watchers;
 
@@ -52,8 +55,8 @@ use std::sync::Arc;
 use hapax_core::claim::view;
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Identity, Inspect as _, Ledger,
-    OperationId, Outcome, Report, Retention, Scope, Session, SetAnswer, Verdict, View, step,
+    Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Identity, Inspect as _, Leaves,
+    Ledger, OperationId, Outcome, Report, Retention, Scope, Session, SetAnswer, Verdict, View, step,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
@@ -231,6 +234,7 @@ async fn set_up_reading(address: Address, options: Options) -> Result<Arc<Shared
     let (renewals, _) = mpsc::channel(1);
     let shared = Arc::new(Shared::new(options, database, standing, renewals));
     shared.batches.close();
+    shared.appends.close();
     Ok(shared)
 }
 
@@ -250,6 +254,7 @@ fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Beat>, link: Link) -> Re
     for _ in 0..limits::DESK_CONNECTIONS {
         spawn_local(desk::serve(shared.clone()));
     }
+    spawn_local(appends::serve(shared.clone()));
     spawn_local(read::serve(shared.clone()));
     spawn_local(watchers::listen(shared.clone()));
     spawn_local(watchers::announce(shared.clone()));
@@ -286,6 +291,7 @@ impl Ledger for Postgres {
         report: Report,
         events: Vec<Append>,
     ) -> Result<Ending, Error> {
+        report.check_events(&events)?;
         match report {
             Report::Settle(outcome, retention) if events.is_empty() => {
                 self.settle(claim, epoch, outcome, retention).await
@@ -332,6 +338,11 @@ impl Ledger for Postgres {
         }
         let seen = self.shared.read(claim).await?;
         Ok(view(seen.stored.as_ref().map(|stored| &stored.claim), &seen.now()))
+    }
+
+    async fn asked(&self, claim: ClaimId) -> Result<Option<Leaves>, Error> {
+        let seen = self.shared.read(claim).await?;
+        Ok(seen.stored.and_then(|stored| stored.claim.leaves))
     }
 
     async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {

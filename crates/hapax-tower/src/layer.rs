@@ -37,7 +37,7 @@ use crate::body::Body;
 use crate::key::{self, Found};
 use crate::problem::{Code, OPERATION_ID, Problem};
 use crate::protect::{Protect, operation_header};
-use crate::request::{Claimant, KeyedRequest, Message, Wait, WireKey};
+use crate::request::{Claimant, KeyedRequest, Message, Wait};
 use crate::rule::Rule;
 use crate::work::{SendError, Work};
 
@@ -230,39 +230,49 @@ impl<L: Ledger> IdempotencyLayer<L> {
         }
     }
 
-    /// The layer's intake: the key, whose it is, the whole body, the identity.
+    /// The layer's intake: the place of the key, whose it is, the whole body, the key, the identity.
     async fn arrive<B>(&self, request: Request<B>) -> Result<Arrival<B>, Problem>
     where
-        B: http_body::Body<Data = Bytes>,
+        B: http_body::Body<Data = Bytes> + From<Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let rule = &self.rule;
         let (mut head, body) = request.into_parts();
-        let found = key::find(&head.headers, rule.policy, rule.lenient, self.behind_an_edge)?;
+        let found = key::find(&head.headers, rule.policy, rule.lenient, &rule.keys, self.behind_an_edge)?;
         head.headers.remove(IDEMPOTENCY_KEY);
+        rule.keys.remove_from(&mut head.headers);
         if !self.behind_an_edge {
             remove_ours(&mut head.headers);
         }
         let key_ignored = found == Found::Ignored;
-        let (told, width, key) = match found {
+        let (told, width, mut wire_key) = match found {
             Found::Key(key) => (None, Width::Subject, Some(key)),
             Found::Namespaced(scope, width, key) => (Some(scope), width, Some(key)),
             Found::None | Found::Ignored => (None, Width::Subject, None),
         };
-        if key.is_none() && (key_ignored || rule.derived.is_none()) {
+        let reads_body = rule.policy.is_keyed() && rule.keys.reads_body();
+        if wire_key.is_none() && !reads_body && (key_ignored || rule.derived.is_none()) {
             return Ok(Arrival::Plain { request: Request::from_parts(head, body), key_ignored });
         }
-        let scope = told.or_else(|| (self.whose)(&head)).ok_or(Problem::new(Code::Unauthenticated))?;
         let body = Limited::new(body, rule.max_request_body).collect().await.map_err(|error| {
             let code = if is_too_long(&*error) { Code::BodyTooLarge } else { Code::RequestMalformed };
             Problem::new(code)
         })?;
+        let body = body.to_bytes();
+        if reads_body {
+            wire_key =
+                rule.keys.in_body(rule.policy, wire_key, &head.headers, &body, rule.max_request_body)?;
+            if wire_key.is_none() && rule.derived.is_none() {
+                let request = Request::from_parts(head, B::from(body));
+                return Ok(Arrival::Plain { request, key_ignored });
+            }
+        }
+        let scope = told.or_else(|| (self.whose)(&head)).ok_or(Problem::new(Code::Unauthenticated))?;
         let (method, uri, headers) = (head.method.clone(), (self.target)(&head), head.headers.clone());
-        let message = Message { method, uri, headers, body: body.to_bytes() };
-        let wire_key = key.map(|key| WireKey::in_header(IDEMPOTENCY_KEY, key));
-        let fingerprint = message.fingerprint(&rule.recipe);
+        let message = Message { method, uri, headers, body };
+        let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
         let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
-        let identity = self.protect.identify(claimant, rule).await?;
+        let identity = claimant.under(rule);
         // Nobody fetches outcomes here.
         let wait = Wait::preferred(&head.headers, None);
         let request = KeyedRequest { identity, wire_key, fingerprint, rule: rule.clone(), message, wait };

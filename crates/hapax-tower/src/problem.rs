@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::advice::Why;
-use hapax_core::{Advice, Executed, Explanation, HeaderKeyError, OperationId, Retry};
+use hapax_core::{Advice, Executed, Explanation, OperationId, Retry};
 use hapax_exec::Reason;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use http::{HeaderName, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::limits;
+use crate::public_id::PublicId;
 
 /// The header of the public id of an operation (H8).
 pub const OPERATION_ID: HeaderName = HeaderName::from_static("x-operation-id");
@@ -224,7 +225,8 @@ pub struct Problem {
     status: StatusCode,
     retryable: bool,
     detail: Option<Box<str>>,
-    operation_id: Option<OperationId>,
+    /// In a box: a problem is passed on by value.
+    operation_id: Option<Box<PublicId>>,
     retry_after: Option<Duration>,
     more: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -269,8 +271,8 @@ impl Problem {
 
     /// Which operation.
     #[must_use]
-    pub fn about(mut self, operation_id: Option<OperationId>) -> Self {
-        self.operation_id = operation_id;
+    pub fn about(mut self, operation_id: Option<impl Into<PublicId>>) -> Self {
+        self.operation_id = operation_id.map(|id| Box::new(id.into()));
         self
     }
 
@@ -328,8 +330,8 @@ impl Problem {
     }
 
     /// The operation, where there is one.
-    pub fn operation_id(&self) -> Option<OperationId> {
-        self.operation_id
+    pub fn operation_id(&self) -> Option<&PublicId> {
+        self.operation_id.as_deref()
     }
 
     /// The answer. `docs` is where the pages about the codes are.
@@ -349,7 +351,7 @@ impl Problem {
         if let Some(detail) = self.detail {
             body.insert("detail".into(), detail.into_string().into());
         }
-        if let Some(id) = self.operation_id {
+        if let Some(id) = &self.operation_id {
             body.insert("operation_id".into(), id.to_string().into());
         }
         body.extend(self.more);
@@ -364,24 +366,13 @@ impl Problem {
         if let Some(after) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
         }
-        if let Some(id) = self.operation_id.and_then(|id| HeaderValue::try_from(id.to_string()).ok()) {
+        if let Some(id) = self.operation_id.as_deref().and_then(PublicId::header) {
             headers.insert(OPERATION_ID, id);
         }
         headers.extend(self.headers);
         let length = HeaderValue::from(response.body().len());
         response.headers_mut().insert(CONTENT_LENGTH, length);
         response
-    }
-}
-
-impl From<HeaderKeyError> for Problem {
-    fn from(error: HeaderKeyError) -> Self {
-        let code = match error {
-            HeaderKeyError::Reserved => Code::KeyReserved,
-            HeaderKeyError::Duplicated => Code::KeyDuplicated,
-            _ => Code::KeyMalformed,
-        };
-        Problem::new(code).detail(error.to_string())
     }
 }
 
@@ -464,6 +455,7 @@ impl Problem {
         problem.with(
             "differences",
             json!({
+                "request": explanation.request,
                 "changed": list(&explanation.changed),
                 "added": list(&explanation.added),
                 "missing": explanation.missing,

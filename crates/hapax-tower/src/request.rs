@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::{
-    Fingerprint, Identity, Key, Operation, Recipe, RecipeId, RequestParts, Scope, Source, Width,
+    Asked, Fingerprint, Identity, Key, LeafKey, Leaves, Recipe, RequestParts, Scope, Source, Width,
 };
 use hapax_exec::Rehash;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use http::{Method, Uri};
 
+use crate::key::WireKey;
 use crate::prefer::Prefer;
 use crate::rule::Rule;
 
@@ -44,37 +45,16 @@ impl KeyedRequest {
 }
 
 impl Rehash for KeyedRequest {
-    fn rehash(&self, recipe: RecipeId) -> Option<Fingerprint> {
-        let known = [Recipe::raw(), Recipe::json(), Recipe::form(), Recipe::none()];
-        known.iter().find(|known| known.id() == recipe).map(|recipe| self.message.fingerprint(recipe))
+    fn rehash(&self, recipe: &Recipe) -> Fingerprint {
+        self.message.fingerprint(recipe, self.rule.max_request_body)
     }
 }
 
-/// A key as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WireKey {
-    /// The key.
-    pub key: Key,
-    /// Where it stood.
-    pub place: KeyPlace,
-}
-
-impl WireKey {
-    /// A key that stood in this header.
-    pub fn in_header(name: HeaderName, key: Key) -> Self {
-        WireKey { key, place: KeyPlace::Header(name) }
+impl Asked for KeyedRequest {
+    fn leaves(&self, key: &LeafKey) -> Leaves {
+        let request = self.message.parts(&[], self.rule.max_request_body);
+        Leaves::of_request(&request, key, self.rule.recipe.ignored())
     }
-}
-
-/// Where a key stood in its request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyPlace {
-    /// In this header.
-    Header(HeaderName),
-    /// In a JSON body, at this pointer (RFC 6901).
-    Pointer(Arc<str>),
-    /// Where the sender of a webhook has its identifier (W4).
-    Transport,
 }
 
 /// Who claims, and with which key: an identity that lacks the name of its operation.
@@ -100,15 +80,10 @@ impl Claimant {
         Claimant { source, scope, width, key }
     }
 
-    /// The identity under an operation whose outcomes are shared this widely.
-    pub fn under(self, operation: &Operation, width: Width) -> Identity {
-        let width = self.width.max(width);
-        Identity::new(self.source, self.scope, width, operation.clone(), self.key)
-    }
-
-    /// The identities under the former names of the operation, the latest first (K6).
-    pub fn under_former_names(&self, rule: &Rule) -> impl Iterator<Item = Identity> {
-        rule.formerly.iter().map(|former| self.clone().under(&former.operation, former.width))
+    /// The identity of a request under this rule: by the first name of its operation, whatever it is called now (K6).
+    pub fn under(self, rule: &Rule) -> Identity {
+        let width = self.width.max(rule.width);
+        Identity::new(self.source, self.scope, width, rule.operation.clone(), self.key)
     }
 }
 
@@ -135,22 +110,40 @@ pub struct Message {
 }
 
 impl Message {
-    /// What makes it the same as another one, under this recipe (K7).
-    pub fn fingerprint(&self, recipe: &Recipe) -> Fingerprint {
+    /// What makes it the same as another one, under this recipe (K7). Of an encoded body at most so many bytes of content are read.
+    pub fn fingerprint(&self, recipe: &Recipe, max_content: usize) -> Fingerprint {
         let headers: Vec<(&str, &[u8])> = recipe
             .headers()
             .iter()
             .flat_map(|name| self.headers.get_all(name).iter().map(|value| (name.as_str(), value.as_bytes())))
             .collect();
-        recipe.fingerprint(&RequestParts {
+        recipe.fingerprint(&self.parts(&headers, max_content))
+    }
+
+    /// What can be compared of it.
+    pub(crate) fn parts<'a>(
+        &'a self,
+        headers: &'a [(&'a str, &'a [u8])],
+        max_content: usize,
+    ) -> RequestParts<'a> {
+        RequestParts {
             method: self.method.as_str(),
             path: self.uri.path(),
             query: self.uri.query().unwrap_or_default(),
             content_type: self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()),
-            headers: &headers,
+            content_encoding: content_encoding(&self.headers),
+            max_content,
+            headers,
             body: &self.body,
-        })
+        }
     }
+}
+
+/// How the body is encoded. Several lines are several codings, none of which is read.
+pub(crate) fn content_encoding(headers: &HeaderMap) -> Option<&str> {
+    let mut lines = headers.get_all(CONTENT_ENCODING).iter();
+    let only = lines.next()?;
+    if lines.next().is_some() { Some("several") } else { only.to_str().ok().or(Some("unknown")) }
 }
 
 /// How long a caller waits.
@@ -172,26 +165,22 @@ impl Wait {
 
 #[cfg(test)]
 mod tests {
+    use hapax_core::Operation;
+
     use super::*;
 
     #[test]
-    fn a_claimant_is_the_same_under_every_name_of_its_operation_but_for_the_name_k6() {
-        let rule = Rule {
-            width: Width::Project,
-            formerly: vec![crate::Former { operation: Operation::new("old").unwrap(), width: Width::Tenant }],
-            ..Rule::new("new").unwrap()
-        };
+    fn what_an_operation_is_called_now_takes_no_part_in_an_identity_k6() {
+        let first = Rule { width: Width::Project, ..Rule::new("old").unwrap() };
+        let renamed = Rule { label: Some(Operation::new("new").unwrap()), ..first.clone() };
         let wire = WireKey::in_header(crate::answer::IDEMPOTENCY_KEY, Key::new("k").unwrap());
         let claimant = Claimant::new(Scope::local(), Width::Subject, Some(&wire), &Fingerprint::none());
-        let former: Vec<Identity> = claimant.under_former_names(&rule).collect();
-        let present = claimant.under(&rule.operation, rule.width);
-        let parts = |identity: &Identity| {
-            let name = identity.operation().to_string();
-            (identity.source(), name, identity.width(), identity.key().to_string())
-        };
-        assert_eq!(parts(&present), (Source::Header, "new".into(), Width::Project, "k".into()));
-        let [former] = &former[..] else { panic!("{former:?}") };
-        assert_eq!(parts(former), (Source::Header, "old".into(), Width::Tenant, "k".into()));
+        let identity = claimant.clone().under(&renamed);
+        let name = identity.operation().to_string();
+        let parts = (identity.source(), name.as_str(), identity.width(), identity.key().as_str());
+        assert_eq!(parts, (Source::Header, "old", Width::Project, "k"));
+        assert_eq!(claimant.under(&first).claim_id(), identity.claim_id());
+        assert_eq!((first.name().as_str(), renamed.name().as_str()), ("old", "new"));
     }
 
     /// A peer has dropped who asks: no rule can share the outcome less widely than that (K3, K8).
@@ -199,7 +188,7 @@ mod tests {
     fn what_a_peer_has_dropped_stays_dropped_and_a_derived_key_is_the_digest_of_what_is_asked_k8_h9() {
         let fingerprint = Fingerprint::of_bytes(b"x");
         let claimant = Claimant::new(Scope::local(), Width::Tenant, None, &fingerprint);
-        let identity = claimant.under(&Operation::new("a").unwrap(), Width::Subject);
+        let identity = claimant.under(&Rule::new("a").unwrap());
         assert_eq!((identity.source(), identity.width()), (Source::Derived, Width::Tenant));
         let digits: String = fingerprint.digest.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(identity.key().as_str(), digits);

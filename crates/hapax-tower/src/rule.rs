@@ -6,19 +6,22 @@ use hapax_core::claim::DoubtEnds;
 use hapax_core::{Error, Operation, Policy, Recipe, Rerun, Retention, Source, Width};
 use hapax_exec::Attach;
 
+use crate::key::Keys;
 use crate::limits;
 
 /// How one operation is protected.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The name its claims are kept under: unique, and never changed while claims rest on it (K6).
+    /// The name its claims are kept under: unique, and the first one that the operation had. It never changes (K6).
     pub operation: Operation,
-    /// Former names that claims still rest on, the latest first: a key that was used under one of them is used (K6).
-    pub formerly: Vec<Former>,
+    /// What the operation is called now, where that is another name: a label.
+    pub label: Option<Operation>,
     /// What is demanded of a key.
     pub policy: Policy,
     /// A prohibited key is ignored instead of refused (P1).
     pub lenient: bool,
+    /// Where a key may stand beside `Idempotency-Key`, and what it consists of (K1, K2).
+    pub keys: Keys,
     /// Who shares an outcome (K8).
     pub width: Width,
     /// What makes two requests the same (K7).
@@ -49,19 +52,10 @@ pub struct Rule {
     pub mismatch_status: u16,
     /// The longest request body.
     pub max_request_body: usize,
-    /// The longest answer that is kept.
+    /// The longest answer that is kept; never more than [`MOST_KEPT_RESPONSE`](crate::limits::MOST_KEPT_RESPONSE).
     pub max_kept_response: usize,
     /// Without a key, what is asked is the key for this long (H9).
     pub derived: Option<Duration>,
-}
-
-/// What an operation was called, and who shared its outcomes then.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Former {
-    /// The name.
-    pub operation: Operation,
-    /// Who shared an outcome.
-    pub width: Width,
 }
 
 /// How much of an answer is kept (B9).
@@ -102,9 +96,10 @@ impl Rule {
     pub fn new(operation: &str) -> Result<Self, Error> {
         Ok(Rule {
             operation: Operation::new(operation)?,
-            formerly: Vec::new(),
+            label: None,
             policy: Policy::RequiredA,
             lenient: false,
+            keys: Keys::default(),
             width: Width::Subject,
             recipe: Recipe::raw(),
             rerun: Rerun::Unsafe,
@@ -134,11 +129,20 @@ impl Rule {
         }
     }
 
-    /// Who shares the outcomes that are kept under this name, if it is one of this rule's.
-    pub fn width_under(&self, operation: &str) -> Option<Width> {
-        if self.operation.as_str() == operation {
-            return Some(self.width);
-        }
-        self.formerly.iter().find(|former| former.operation.as_str() == operation).map(|former| former.width)
+    /// The longest answer that is kept: what does not fit into the spool is not.
+    pub(crate) fn most_kept(&self) -> usize {
+        self.max_kept_response.min(limits::MOST_KEPT_RESPONSE)
+    }
+
+    /// Gives the operation a name, and the one that it had first, where that is another one (K6).
+    pub fn call(&mut self, name: Operation, first: Option<Operation>) {
+        let first = first.unwrap_or_else(|| name.clone());
+        self.label = (first != name).then_some(name);
+        self.operation = first;
+    }
+
+    /// What the operation is called now.
+    pub fn name(&self) -> &Operation {
+        self.label.as_ref().unwrap_or(&self.operation)
     }
 }

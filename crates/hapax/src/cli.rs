@@ -18,8 +18,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::recipes::RecipeError;
 use crate::demo;
+use crate::operations::Disagreement;
 
 /// Makes a request happen once: a retried request gets the first answer back, and the work does not run again.
 #[derive(Debug, Parser)]
@@ -93,11 +93,11 @@ impl From<hapax_core::Error> for Failed {
     }
 }
 
-impl From<RecipeError> for Failed {
-    fn from(error: RecipeError) -> Self {
+impl From<Disagreement> for Failed {
+    fn from(error: Disagreement) -> Self {
         match error {
-            RecipeError::Refused(mistakes) => Failed::no(mistakes.to_string()),
-            RecipeError::Store(error) => error.into(),
+            Disagreement::Refused(mistakes) => Failed::no(mistakes.to_string()),
+            Disagreement::Store(error) => error.into(),
         }
     }
 }

@@ -9,12 +9,12 @@ mod edge;
 mod fields;
 mod fixed;
 mod keeping;
+mod keys;
 mod material;
 mod mistakes;
 mod overlaps;
 mod pattern;
 mod reader;
-pub mod recipes;
 mod route;
 mod rule;
 mod section;
@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hapax_core::Operation;
 use hapax_gateway::settings::{Edge, Settings};
 
 pub use edge::{Admin, Api};
@@ -43,7 +44,7 @@ pub(crate) use keeping::retention_text as parse_retention;
 pub(crate) use overlaps::{BY_ID, RECALL};
 pub(crate) use pattern::{Meets, Pattern};
 pub(crate) use reader::{Reader, read as read_file};
-pub(crate) use route::level_word;
+pub(crate) use route::{level_of, level_word};
 pub(crate) use section::Section;
 pub(crate) use show::{retention_text, route_members};
 pub(crate) use tree::{Entry, Node, Table, Value};
@@ -62,6 +63,8 @@ pub struct Config {
     pub settings: Settings,
     /// For each of the gateway's routes, in the same order, what else is known of it.
     pub declared: Vec<Declared>,
+    /// Operations that have no route any more, although claims may rest on them (P5).
+    pub retired: Vec<Operation>,
     /// The OpenAPI documents that routes were read from.
     pub documents: Vec<openapi::Source>,
     /// Where claims are kept.
@@ -135,6 +138,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     if webhooks_section.exists() {
         overlaps::webhooks(&webhooks_section, webhooks.as_ref(), &found, &edge.operations_prefix);
     }
+    let retired = retired(&root, &found);
     let (routes, declared) =
         found.into_iter().map(|found| found.meant).collect::<Option<Vec<_>>>()?.into_iter().unzip();
     let (webhooks, webhook_retention) = match webhooks {
@@ -146,6 +150,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         file: path.to_owned(),
         settings,
         declared,
+        retired,
         documents,
         store,
         admin,
@@ -191,12 +196,25 @@ fn routes(root: &Section<'_>, context: &Context<'_>) -> (Vec<Found>, Vec<openapi
             found.push(route::read(&section, context));
         }
     }
+    // Where some are written, what is wrong with them comes first.
+    let written = root.has("routes") || root.has("openapi");
+    if found.is_empty() && !root.has("webhooks") && !(written && root.reader().has_mistakes()) {
+        let remedy = "write a [[routes]] section, or name a document with policies in an [[openapi]] section";
+        root.reader().mistake(&root.reader().whole_file(), "there is no route", remedy);
+    }
     if found.len() > limits::ROUTES {
         let what = format!("there are {} routes", found.len());
         root.reader().mistake(&root.reader().whole_file(), what, format!("use at most {}", limits::ROUTES));
         found.truncate(limits::ROUTES);
     }
     (found, documents)
+}
+
+/// The operations that have no route any more.
+fn retired(root: &Section<'_>, found: &[Found]) -> Vec<Operation> {
+    let names = route::names(root, "retired", root.texts("retired").unwrap_or_default());
+    overlaps::retired(root.reader(), &names, found);
+    names.into_iter().map(|name| name.value).collect()
 }
 
 fn ready(upstreams: BTreeMap<String, Behind>) -> BTreeMap<String, Arc<hapax_gateway::settings::Upstream>> {

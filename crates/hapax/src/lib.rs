@@ -12,6 +12,7 @@ mod listen;
 mod log;
 pub mod node;
 pub mod openapi;
+pub mod operations;
 mod probe;
 mod signals;
 pub mod when;

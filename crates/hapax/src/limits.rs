@@ -26,6 +26,9 @@ pub(crate) const API_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Tokens that the admin listener knows.
 pub(crate) const ADMIN_TOKENS: usize = 64;
 
+/// Places beside `Idempotency-Key` that a route may read its key from.
+pub(crate) const KEY_PLACES: usize = 8;
+
 /// Records in a page unless the question says otherwise.
 pub(crate) const PAGE: usize = 50;
 /// Claims that one request to erase a subject's answers looks at.
@@ -157,10 +160,10 @@ pub(crate) const WEBHOOK_SECRETS: usize = 3;
 pub(crate) const WEBHOOK_RETENTION: Duration = Duration::from_secs(7 * 86_400);
 /// Deepest nesting of an OpenAPI document that is read from YAML.
 pub(crate) const YAML_DEPTH: usize = 128;
-/// How often a recipe is decided anew because another process wrote it meanwhile (K6).
-pub(crate) const RECIPE_ATTEMPTS: u32 = 8;
-/// How many former names of an operation are looked back to (K6).
-pub(crate) const FORMER_NAMES: usize = 8;
+/// How often the names of operations are decided anew because another process wrote some of them meanwhile (K6).
+pub(crate) const AGREEMENT_ATTEMPTS: u32 = 8;
+/// Most former names that a route states (K6).
+pub(crate) const FORMER_NAMES: usize = 32;
 /// A shared secret of tokens should not be shorter, in bytes (RFC 7518, 3.2).
 pub(crate) const JWT_SECRET_BYTES: usize = 32;
 /// The size of a seal key, in bytes (B9).
@@ -203,6 +206,7 @@ pub(crate) mod range {
     pub(crate) const CORS_MAX_AGE: RangeInclusive<Duration> = Duration::ZERO..=DAY;
 
     pub(crate) const BODY: RangeInclusive<u64> = 0..=GIB;
+    pub(crate) const KEPT_RESPONSE: RangeInclusive<u64> = 0..=hapax_tower::limits::MOST_KEPT_RESPONSE as u64;
     pub(crate) const BODY_RATE: RangeInclusive<u64> = 1..=GIB;
     pub(crate) const BUFFERED: RangeInclusive<u64> = MIB..=1024 * GIB;
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_exec::{Executor, Seal, Settings as ExecutorSettings};
+use hapax_exec::{Executor, Installation, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
 use hapax_gateway::webhooks::record::Desk;
@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use crate::admin::{self, AdminState, AdminTokens};
 use crate::cli::Failed;
 use crate::listen::connections;
+use crate::listen::host::Hosts;
 use crate::log;
 
 pub(crate) use answers::KeptAnswers;
@@ -41,12 +42,16 @@ pub struct Parts {
     pub spool: PathBuf,
     /// What outcomes are sealed with (B9).
     pub seal: Option<Arc<Seal>>,
+    /// What is shared with other processes on the store, beside claims.
+    pub installation: Option<Arc<dyn Installation>>,
     /// What the edge does.
     pub settings: Settings,
     /// For how long classes of outcomes are kept.
     pub classes: Classes,
     /// The admin listener and who may use it.
     pub admin: (SocketAddr, AdminTokens),
+    /// Names that the admin listener answers to, beside addresses and `localhost`.
+    pub admin_hosts: Vec<String>,
 }
 
 /// A running node.
@@ -67,8 +72,12 @@ impl Node {
             Failed::unavailable(format!("the admin listener cannot have {address}: {error}"))
         })?;
         let admin_address = listener.local_addr().map_err(|error| Failed::unavailable(error.to_string()))?;
-        let spool = ExecutorSettings { spool: Some(parts.spool), ..ExecutorSettings::default() };
-        let executor = Executor::open(store.clone(), spool)
+        let set_up = ExecutorSettings {
+            spool: Some(parts.spool),
+            installation: parts.installation,
+            ..ExecutorSettings::default()
+        };
+        let executor = Executor::open(store.clone(), set_up)
             .await
             .map_err(|error| Failed::unavailable(error.to_string()))?;
         let leaf_key = secrets::leaf_key(&store, parts.seal.as_deref()).await?;
@@ -85,7 +94,7 @@ impl Node {
             webhooks: Desk::new(store.clone(), parts.seal.clone()),
             answers: KeptAnswers::new(parts.seal),
         };
-        let router = admin::router(state, tokens.clone())?;
+        let router = admin::router(state, tokens.clone(), Hosts::new(&parts.admin_hosts))?;
         let mut tasks = Supervisor::default();
         tasks.serve("admin listener", |stopped| {
             connections::serve(listener, router, async {

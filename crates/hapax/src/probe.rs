@@ -30,6 +30,8 @@ pub(crate) const DRAFT: &str = "draft-ietf-httpapi-idempotency-key-header-07";
 /// What a probe is told beside where to send.
 pub(crate) struct Options {
     pub(crate) bodies: Bodies,
+    /// Whether keys stand in `Idempotency-Key`, where the draft says how they are written.
+    pub(crate) as_drafted: bool,
     /// How many requests race.
     pub(crate) race: usize,
     /// What another caller sends instead.
@@ -91,6 +93,7 @@ fn is_asked_for(row: Row, options: &Options) -> bool {
     match row {
         Row::OtherCaller => !options.other_headers.is_empty(),
         Row::OtherPath => options.other_url.is_some(),
+        Row::Malformed | Row::Forms => options.as_drafted,
         _ => true,
     }
 }
@@ -101,10 +104,11 @@ pub(crate) async fn run(
     options: Options,
     told: impl Fn(Row, Option<&Finding>),
 ) -> Result<Report, NoAnswer> {
+    let form = if options.as_drafted { Form::Quoted } else { Form::Bare };
     let mut probe = Probe {
         client,
         options,
-        form: Form::Quoted,
+        form,
         first: None,
         replay: None,
         tells: false,
@@ -135,6 +139,9 @@ impl Probe {
         };
         match row {
             Row::First => Finding::not_tested("it was tested before"),
+            Row::Malformed | Row::Forms if !self.options.as_drafted => Finding::not_tested(
+                "the draft says how keys are written in Idempotency-Key, and nowhere else",
+            ),
             Row::Distinct => self.distinct(&first).await,
             Row::Replay => self.replay(&key, &first).await,
             Row::Marker => self.marker(&first),

@@ -5,7 +5,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{is_media_type, update_count, update_prefixed};
+use super::{essence, update_count, update_prefixed};
 
 /// One field, decoded. `a` and `a=` are not the same to every server, so a missing value is not an empty one.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,7 +16,8 @@ pub(super) struct Field {
 
 /// The fields of a body, in an order that does not matter any more if that is safe to say.
 pub(super) fn fields(content_type: Option<&str>, body: &[u8]) -> Option<Vec<Field>> {
-    if !content_type.is_none_or(|given| is_media_type(given, "application/x-www-form-urlencoded")) {
+    let is_form = |given: &str| essence(given).eq_ignore_ascii_case("application/x-www-form-urlencoded");
+    if !content_type.is_none_or(is_form) {
         return None;
     }
     // Older servers separate fields with it.

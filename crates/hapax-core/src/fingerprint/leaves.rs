@@ -1,6 +1,7 @@
-//! Enough about a JSON body to say later where another one differs, and too little to read it (H10).
+//! Enough about a request to say later where another one differs, and too little to read it (H10).
 //!
-//! For each leaf (a scalar, or an empty array or object) two short keyed hashes are kept: of its pointer, and
+//! Of method, path and query a short keyed hash each is kept, whatever the recipe compares; a recall by key is held against
+//! them, too (H7). For each leaf of a JSON body (a scalar, or an empty array or object) there are two: of its pointer, and
 //! of its pointer with its value. Names and values are never stored. Every new claim pays for this and hardly any needs
 //! it, so the hash is SipHash, which is made for short texts under a secret key. Who may be told the result is decided
 //! elsewhere.
@@ -15,18 +16,23 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use siphasher::sip::SipHasher24;
 
+use super::RequestParts;
 use super::walk::{Leaf, Visit, walk};
 use crate::Error;
 use crate::id::write_hex;
 use crate::json::Pointer;
 use crate::limits::{MAX_LEAVES, MAX_LEAVES_COMPARED, MAX_POINTERS_TOLD};
 
-/// The first byte of stored leaves.
-const VERSION: u8 = 1;
-/// The second byte: whether all leaves of the body are there.
+/// The first byte of stored leaves: of a JSON body alone, or of a request, whose target comes before the leaves of its body.
+const OF_BODY: u8 = 1;
+const OF_REQUEST: u8 = 2;
+/// The second byte: whether all leaves of the body are there, or it has none because it is not JSON that can be compared.
 const WHOLE: u8 = 0;
 const TRUNCATED: u8 = 1;
+const NO_JSON: u8 = 2;
 const HEADER_BYTES: usize = 2;
+/// The hashes of method, path and query.
+const TARGET_BYTES: usize = 24;
 const ENTRY_BYTES: usize = 16;
 /// Leaves that there is room for from the beginning.
 const COMMON_LEAVES: usize = 32;
@@ -39,6 +45,7 @@ pub struct LeafKey {
     mac: Hmac<Sha256>,
     pointers: SipHasher24,
     values: SipHasher24,
+    targets: SipHasher24,
 }
 
 impl LeafKey {
@@ -50,7 +57,7 @@ impl LeafKey {
             key.copy_from_slice(&digest(&mac, &[what])[..16]);
             SipHasher24::new_with_key(&key)
         };
-        LeafKey { pointers: derived("pointer"), values: derived("value"), mac }
+        LeafKey { pointers: derived("pointer"), values: derived("value"), targets: derived("target"), mac }
     }
 
     /// A short keyed digest of a caller's key, for logs: the same key of the same tenant is recognised, and cannot be
@@ -61,6 +68,11 @@ impl LeafKey {
         // Writing into a string does not fail.
         let _ = write_hex(&mut text, &digest[..6]);
         text
+    }
+
+    /// Of method, path and query.
+    fn target_hashes(&self, request: &RequestParts<'_>) -> [u64; 3] {
+        [request.method, request.path, request.query].map(|part| self.targets.hash(part.as_bytes()))
     }
 
     fn pointer_hash(&self, pointer: &str) -> u64 {
@@ -113,23 +125,31 @@ impl fmt::Debug for LeafKey {
     }
 }
 
-/// The keyed hashes of the leaves of one JSON body: at most [`MAX_LEAVES`] of them, 16 bytes each.
+/// The keyed hashes of one request: of its method, path and query, and of the leaves of its JSON body, at most [`MAX_LEAVES`]
+/// of them, 16 bytes each.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Leaves(Bytes);
 
 impl Leaves {
-    /// Hashes the leaves of a body; `None` if it is not JSON that can be compared.
+    /// Hashes a request: its target, and the leaves of its body where that is JSON that can be compared.
+    pub fn of_request(request: &RequestParts<'_>, key: &LeafKey, ignored: &[Pointer]) -> Leaves {
+        let content = request.content();
+        let body = content.as_deref().unwrap_or(request.body);
+        let json = if body.is_empty() { None } else { json_entries(body, key, ignored) };
+        let (flag, entries) = json.unwrap_or((NO_JSON, Vec::new()));
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + TARGET_BYTES + entries.len() * ENTRY_BYTES);
+        bytes.extend([OF_REQUEST, flag]);
+        key.target_hashes(request).iter().for_each(|hash| bytes.extend_from_slice(&hash.to_be_bytes()));
+        push_entries(&mut bytes, &entries);
+        Leaves(bytes.into())
+    }
+
+    /// Hashes the leaves of a body alone; `None` if it is not JSON that can be compared.
     pub fn of_json(body: &[u8], key: &LeafKey, ignored: &[Pointer]) -> Option<Leaves> {
-        let mut kept = Kept { key, entries: Vec::with_capacity(COMMON_LEAVES) };
-        let whole = walk(body, ignored, MAX_LEAVES, &mut kept)?;
-        let mut entries = kept.entries;
-        entries.sort_unstable();
+        let (flag, entries) = json_entries(body, key, ignored)?;
         let mut bytes = Vec::with_capacity(HEADER_BYTES + entries.len() * ENTRY_BYTES);
-        bytes.extend([VERSION, if whole { WHOLE } else { TRUNCATED }]);
-        for (pointer, value) in entries {
-            bytes.extend_from_slice(&pointer.to_be_bytes());
-            bytes.extend_from_slice(&value.to_be_bytes());
-        }
+        bytes.extend([OF_BODY, flag]);
+        push_entries(&mut bytes, &entries);
         Some(Leaves(bytes.into()))
     }
 
@@ -138,15 +158,17 @@ impl Leaves {
         &self.0
     }
 
-    /// Reads back the stored form. Anything that [`Leaves::of_json`] could not have made is corrupt.
+    /// Reads back the stored form. Anything that [`Leaves::of_request`] and [`Leaves::of_json`] could not have made is corrupt.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Leaves, Error> {
         let leaves = Leaves(bytes.into());
-        let well_formed = match &leaves.0[..] {
-            [VERSION, WHOLE | TRUNCATED, entries @ ..] => {
+        let entries = leaves.entry_bytes();
+        let well_formed = match (&leaves.0[..], entries) {
+            ([OF_BODY | OF_REQUEST, WHOLE | TRUNCATED, ..], Some(entries)) => {
                 entries.len().is_multiple_of(ENTRY_BYTES)
                     && entries.len() / ENTRY_BYTES <= MAX_LEAVES
                     && leaves.entries().is_sorted_by(|a, b| a < b)
             }
+            ([OF_REQUEST, NO_JSON, ..], Some(entries)) => entries.is_empty(),
             _ => false,
         };
         if well_formed { Ok(leaves) } else { Err(Error::corrupt("stored leaf hashes cannot be read")) }
@@ -167,6 +189,33 @@ impl Leaves {
         self.len() == 0
     }
 
+    /// Says where another request differs from the one these leaves were taken from.
+    pub fn explain_request(&self, new: &RequestParts<'_>, key: &LeafKey, ignored: &[Pointer]) -> Explanation {
+        let content = new.content();
+        let mut told = match self.0.get(1) {
+            Some(&NO_JSON) => Explanation::default(),
+            _ => self.explain(content.as_deref().unwrap_or(new.body), key, ignored),
+        };
+        if let Some(target) = self.target() {
+            let parts =
+                ["method", "path", "query"].into_iter().zip(target.into_iter().zip(key.target_hashes(new)));
+            told.request = parts.filter(|(_, (first, new))| first != new).map(|(part, _)| part).collect();
+        }
+        told
+    }
+
+    /// Whether these leaves are of a request with this method, path and query, as far as they say.
+    pub fn is_to(&self, request: &RequestParts<'_>, key: &LeafKey) -> bool {
+        self.target().is_none_or(|target| target == key.target_hashes(request))
+    }
+
+    /// The hashes of method, path and query, where they are kept.
+    fn target(&self) -> Option<[u64; 3]> {
+        let bytes = self.0.strip_prefix(&[OF_REQUEST])?.get(1..1 + TARGET_BYTES)?;
+        let [method, path, query] = bytes.as_chunks::<8>().0 else { return None };
+        Some([*method, *path, *query].map(u64::from_be_bytes))
+    }
+
     /// Says where another body differs from the one these leaves were taken from.
     pub fn explain(&self, new_body: &[u8], key: &LeafKey, ignored: &[Pointer]) -> Explanation {
         let mut comparison = Comparison::with(self, key);
@@ -176,12 +225,32 @@ impl Leaves {
         }
     }
 
+    fn entry_bytes(&self) -> Option<&[u8]> {
+        let target = if self.0.first() == Some(&OF_REQUEST) { TARGET_BYTES } else { 0 };
+        self.0.get(HEADER_BYTES + target..)
+    }
+
     fn entries(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let entries = self.0.get(HEADER_BYTES..).unwrap_or_default();
+        let entries = self.entry_bytes().unwrap_or_default();
         entries.as_chunks::<ENTRY_BYTES>().0.iter().map(|entry| {
             let both = u128::from_be_bytes(*entry);
             ((both >> 64) as u64, both as u64)
         })
+    }
+}
+
+/// The leaves of a body, sorted, and whether they are all; `None` if it is not JSON that can be compared.
+fn json_entries(body: &[u8], key: &LeafKey, ignored: &[Pointer]) -> Option<(u8, Vec<(u64, u64)>)> {
+    let mut kept = Kept { key, entries: Vec::with_capacity(COMMON_LEAVES) };
+    let whole = walk(body, ignored, MAX_LEAVES, &mut kept)?;
+    kept.entries.sort_unstable();
+    Some((if whole { WHOLE } else { TRUNCATED }, kept.entries))
+}
+
+fn push_entries(bytes: &mut Vec<u8>, entries: &[(u64, u64)]) {
+    for (pointer, value) in entries {
+        bytes.extend_from_slice(&pointer.to_be_bytes());
+        bytes.extend_from_slice(&value.to_be_bytes());
     }
 }
 
@@ -201,6 +270,12 @@ impl Visit for Kept<'_> {
     }
 }
 
+/// A request whose leaves can be hashed when they are needed.
+pub trait Asked: Send + Sync {
+    /// Its leaves under this key.
+    fn leaves(&self, key: &LeafKey) -> Leaves;
+}
+
 /// Leaves that are hashed when somebody needs them: only a claim that is new keeps them, and hashing them costs more than
 /// answering a retry.
 #[derive(Clone)]
@@ -209,20 +284,20 @@ pub struct LazyLeaves(Lazy);
 #[derive(Clone)]
 enum Lazy {
     Made(Leaves),
-    Json { body: Bytes, key: Arc<LeafKey>, ignored: Vec<Pointer> },
+    Later { request: Arc<dyn Asked>, key: Arc<LeafKey> },
 }
 
 impl LazyLeaves {
-    /// The leaves of this body, as [`Leaves::of_json`] makes them.
-    pub fn of_json(body: Bytes, key: Arc<LeafKey>, ignored: &[Pointer]) -> LazyLeaves {
-        LazyLeaves(Lazy::Json { body, key, ignored: ignored.to_vec() })
+    /// The leaves of this request under this key.
+    pub fn of(request: Arc<dyn Asked>, key: Arc<LeafKey>) -> LazyLeaves {
+        LazyLeaves(Lazy::Later { request, key })
     }
 
-    /// The leaves; `None` if the body is not JSON that can be compared.
-    pub fn get(&self) -> Option<Leaves> {
+    /// The leaves.
+    pub fn get(&self) -> Leaves {
         match &self.0 {
-            Lazy::Made(leaves) => Some(leaves.clone()),
-            Lazy::Json { body, key, ignored } => Leaves::of_json(body, key, ignored),
+            Lazy::Made(leaves) => leaves.clone(),
+            Lazy::Later { request, key } => request.leaves(key),
         }
     }
 }
@@ -237,7 +312,7 @@ impl fmt::Debug for LazyLeaves {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Lazy::Made(leaves) => f.debug_tuple("LazyLeaves").field(leaves).finish(),
-            Lazy::Json { .. } => f.write_str("LazyLeaves(…)"),
+            Lazy::Later { .. } => f.write_str("LazyLeaves(…)"),
         }
     }
 }
@@ -248,17 +323,19 @@ impl fmt::Debug for Leaves {
     }
 }
 
-/// Where a new body differs from the first one. Pointers are those of the new body; the old one's are not
+/// Where a new request differs from the first one. Pointers are those of the new body; the old one's are not
 /// known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
+    /// Which of `method`, `path` and `query` differ.
+    pub request: Vec<&'static str>,
     /// Leaves that both bodies have, with other values.
     pub changed: Vec<String>,
     /// Leaves that only the new body has.
     pub added: Vec<String>,
     /// How many leaves only the first body had.
     pub missing: usize,
-    /// Whether this is all: false if either body is not JSON or too large to be compared whole.
+    /// Whether this is all about the bodies: false if either body is not JSON or too large to be compared whole.
     pub complete: bool,
 }
 

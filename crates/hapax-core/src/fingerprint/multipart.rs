@@ -1,4 +1,4 @@
-//! `multipart/form-data` bodies, read as their parts, because clients choose a new boundary for every
+//! `multipart/*` bodies, read as their parts, because clients choose a new boundary for every
 //! attempt.
 //!
 //! Only bodies that are written strictly as RFC 2046 has them are read: no preamble, no epilogue, no folded
@@ -7,7 +7,7 @@
 
 use sha2::Sha256;
 
-use super::{is_header_name, is_media_type, update_count, update_prefixed};
+use super::{essence, is_header_name, update_count, update_prefixed};
 
 /// Longest boundary (RFC 2046 §5.1.1).
 const MAX_BOUNDARY_CHARS: usize = 70;
@@ -21,13 +21,14 @@ pub(super) struct Part<'a> {
 }
 
 /// Whether the content type says that the body is in parts.
-pub(super) fn is_form_data(content_type: Option<&str>) -> bool {
-    content_type.is_some_and(|given| is_media_type(given, "multipart/form-data"))
+pub(super) fn is_multipart(content_type: Option<&str>) -> bool {
+    let is_multipart = |(kind, _): (&str, &str)| kind.eq_ignore_ascii_case("multipart");
+    content_type.is_some_and(|given| essence(given).split_once('/').is_some_and(is_multipart))
 }
 
 /// The parts of a body; `None` if it is not multipart or not written strictly.
 pub(super) fn parts<'a>(content_type: Option<&str>, body: &'a [u8]) -> Option<Vec<Part<'a>>> {
-    let content_type = content_type.filter(|given| is_form_data(Some(given)))?;
+    let content_type = content_type.filter(|given| is_multipart(Some(given)))?;
     let delimiter = format!("\r\n--{}", boundary(content_type)?).into_bytes();
     let mut rest = body.strip_prefix(&delimiter[2..])?;
     let mut parts = Vec::new();

@@ -266,7 +266,7 @@ fn a_multipart_body_that_is_not_strictly_written_is_compared_by_its_bytes() {
         ("multipart/form-data; boundary=x; boundary=x", "--x--"),
         ("multipart/form-data; boundary=\"x", "--x--"),
         ("multipart/form-data; boundary=x y", "--x--"),
-        ("multipart/mixed; boundary=x", "--x--"),
+        ("multipartly/mixed; boundary=x", "--x--"),
     ];
     for (content_type, body) in as_bytes {
         let parsed = body_print(&Recipe::raw(), Some(content_type), body);
@@ -347,7 +347,13 @@ fn explained(first: &Value, new: &Value) -> Explanation {
 
 fn all(changed: &[&str], added: &[&str], missing: usize) -> Explanation {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    Explanation { changed: owned(changed), added: owned(added), missing, complete: true }
+    Explanation {
+        changed: owned(changed),
+        added: owned(added),
+        missing,
+        complete: true,
+        ..Explanation::default()
+    }
 }
 
 #[test]
@@ -554,16 +560,118 @@ fn equal_values_in_different_places_have_different_hashes() {
 
 #[test]
 fn leaves_that_are_hashed_later_are_those_that_are_hashed_now_h10() {
+    struct Posted(&'static str, Vec<Pointer>);
+    impl Asked for Posted {
+        fn leaves(&self, key: &LeafKey) -> Leaves {
+            Leaves::of_request(&posted(self.0), key, &self.1)
+        }
+    }
     let later = |body: &'static str, ignored: &[Pointer]| {
-        LazyLeaves::of_json(body.into(), leaf_key().into(), ignored).get()
+        LazyLeaves::of(std::sync::Arc::new(Posted(body, ignored.to_vec())), leaf_key().into()).get()
     };
     let ignored = pointers(&["/sent_at"]);
     let body = r#"{"pin":"1234","sent_at":7}"#;
-    assert_eq!(later(body, &ignored), Leaves::of_json(body.as_bytes(), &leaf_key(), &ignored));
+    assert_eq!(later(body, &ignored), Leaves::of_request(&posted(body), &leaf_key(), &ignored));
     assert_ne!(later(body, &ignored), later(body, &[]));
-    assert_eq!(later("no JSON", &[]), None);
+    assert!(later("no JSON", &[]).is_empty());
     let made = Leaves::of_json(body.as_bytes(), &leaf_key(), &[]).unwrap();
-    assert_eq!(LazyLeaves::from(made.clone()).get(), Some(made));
+    assert_eq!(LazyLeaves::from(made.clone()).get(), made);
+}
+
+fn posted(body: &str) -> RequestParts<'_> {
+    RequestParts {
+        method: "POST",
+        path: "/orders/1",
+        query: "a=1",
+        body: body.as_bytes(),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn leaves_of_a_request_say_which_of_method_path_and_query_differ_h10() {
+    for body in [r#"{"a":1}"#, "no JSON", ""] {
+        let first = posted(body);
+        let leaves = Leaves::of_request(&first, &leaf_key(), &[]);
+        let differs = |new: RequestParts<'_>| leaves.explain_request(&new, &leaf_key(), &[]).request;
+        assert_eq!(differs(first), [""; 0]);
+        assert_eq!(differs(RequestParts { path: "/orders/2", ..first }), ["path"]);
+        assert_eq!(differs(RequestParts { method: "PUT", query: "", ..first }), ["method", "query"]);
+        assert!(leaves.is_to(&first, &leaf_key()));
+        assert!(
+            leaves.is_to(&RequestParts { body: b"another", ..first }, &leaf_key()),
+            "the body is not asked about"
+        );
+        assert!(!leaves.is_to(&RequestParts { path: "/orders/2", ..first }, &leaf_key()));
+        assert_eq!(Leaves::from_bytes(leaves.as_bytes().clone()).unwrap(), leaves);
+    }
+    let (first, new) = (posted(r#"{"a":1}"#), posted(r#"{"a":2}"#));
+    let leaves = Leaves::of_request(&first, &leaf_key(), &[]);
+    assert_eq!(leaves.explain_request(&new, &leaf_key(), &[]), all(&["/a"], &[], 0));
+    // Claims that were made before keep nothing of their target: nothing is said of it.
+    let old = Leaves::of_json(br#"{"a":1}"#, &leaf_key(), &[]).unwrap();
+    assert!(old.is_to(&new, &leaf_key()));
+    assert_eq!(
+        old.explain_request(&RequestParts { path: "/x", ..new }, &leaf_key(), &[]),
+        all(&["/a"], &[], 0)
+    );
+    for broken in [&[2, 2][..], &[2, 0, 1], &[2, 3], &[1, 2]] {
+        assert!(Leaves::from_bytes(broken.to_vec()).is_err(), "{broken:?}");
+    }
+    let mut wrong = Leaves::of_request(&posted(""), &leaf_key(), &[]).as_bytes().to_vec();
+    wrong.extend([0; 16]);
+    assert!(Leaves::from_bytes(wrong).is_err(), "a body without leaves has none");
+}
+
+/// A client that compresses anew for a retry sends other bytes.
+#[test]
+fn a_body_in_gzip_is_compared_by_its_content_k7() {
+    use std::io::Write as _;
+    let gzip = |content: &str, time| {
+        let mut encoder =
+            flate2::GzBuilder::new().mtime(time).write(Vec::new(), flate2::Compression::new(time % 10));
+        encoder.write_all(content.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let text = r#"{"amount": 10, "note": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#;
+    let (one, other, changed) = (gzip(text, 1), gzip(text, 9), gzip(&text.replace("10", "11"), 1));
+    assert_ne!(one, other);
+    for recipe in [Recipe::raw(), Recipe::json(), Recipe::form()] {
+        let print = |body: &[u8], max_content| {
+            let parts = RequestParts { content_encoding: Some("gzip"), max_content, body, ..posted("") };
+            recipe.fingerprint(&parts)
+        };
+        assert_eq!(print(&one, 100), print(&other, 100));
+        assert_ne!(print(&one, 100), print(&changed, 100));
+        assert_eq!(print(&one, 100), recipe.fingerprint(&posted(text)), "the content is what counts");
+        assert_ne!(print(&one, 10), print(&other, 10), "beyond the bound, the bytes count");
+        assert_ne!(print(b"no gzip", 100), print(b"no gzip!", 100));
+    }
+    let parts = RequestParts { content_encoding: Some("gzip"), max_content: 100, body: &one, ..posted("") };
+    assert_eq!(
+        Leaves::of_request(&parts, &leaf_key(), &[]),
+        Leaves::of_request(&posted(text), &leaf_key(), &[])
+    );
+    assert!(RawHasher::start(&Recipe::raw(), &parts).is_none());
+}
+
+#[test]
+fn every_kind_of_multipart_is_compared_by_its_parts_k7() {
+    let parts = [("Content-Type: application/json", "{}"), ("content-type: image/png", "png")];
+    for kind in ["related; type=\"application/json\"", "mixed", "Alternative", "x-other"] {
+        let of = |(content_type, body): (String, String)| (content_type.replace("form-data", kind), body);
+        let (one, other) = (of(multipart("x1", &parts)), of(multipart("y2", &parts)));
+        let changed = of(multipart("x1", &[parts[0], ("content-type: image/png", "gif")]));
+        let print =
+            |(content_type, body): &(String, String)| body_print(&Recipe::raw(), Some(content_type), body);
+        assert_eq!(print(&one), print(&other), "{kind}");
+        assert_ne!(print(&one), print(&changed), "{kind}");
+    }
+    let (_, body) = multipart("x1", &parts);
+    assert_ne!(
+        body_print(&Recipe::raw(), Some("multipartly/x; boundary=x1"), &body),
+        body_print(&Recipe::raw(), Some("multipart/x; boundary=x1"), &body)
+    );
 }
 
 /// Claims that were made before are explained by whoever comes later: what is stored must not change unnoticed.

@@ -13,7 +13,7 @@ use super::{Pointer, array_index, unescaped};
 /// Why a document does not say which text stands at a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotOneText {
-    /// The document is not JSON, or is nested too deeply.
+    /// The document is not JSON, or the pointer leads too deep.
     Unreadable,
     /// A member on the way stands twice.
     DuplicateName,
@@ -145,6 +145,8 @@ mod tests {
             found("k"),
             "beside the way"
         );
+        let deep = format!("{{\"a\": {}1{}, \"key\": \"k\"}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(at(&deep, "/key"), found("k"), "what is beside the way takes no stack");
         for nothing in ["{}", "[]", "5", "null", "\"key\"", r#"{"key2": "k"}"#, r#"{"a": {"key": "k"}}"#] {
             assert_eq!(at(nothing, "/key"), Ok(None), "{nothing}");
         }
@@ -160,11 +162,11 @@ mod tests {
         assert_eq!(at(r#"{"key": "k", "key": "k"}"#, "/key"), Err(DuplicateName));
         assert_eq!(at(r#"{"key": "k", "\u006bey": "k"}"#, "/key"), Err(DuplicateName));
         assert_eq!(at(r#"{"a": {"key": "k"}, "a": 1}"#, "/a/key"), Err(DuplicateName));
-        let deep = format!("{{\"a\": {}1{}, \"key\": \"k\"}}", "[".repeat(10_000), "]".repeat(10_000));
-        for broken in
-            ["", "key=k", "{\"key\": \"k\"", "{\"key\": \"k\"} x", "\u{feff}{\"key\": \"k\"}", &deep]
-        {
-            assert_eq!(at(broken, "/key"), Err(Unreadable), "{broken:.40}");
+        for broken in ["", "key=k", "{\"key\": \"k\"", "{\"key\": \"k\"} x", "\u{feff}{\"key\": \"k\"}"] {
+            assert_eq!(at(broken, "/key"), Err(Unreadable), "{broken}");
         }
+        let below = "/a".repeat(200);
+        let deep = format!("{}\"k\"{}", "{\"a\":".repeat(200), "}".repeat(200));
+        assert_eq!(at(&deep, &below), Err(Unreadable), "no pointer is followed so far down");
     }
 }

@@ -137,6 +137,18 @@ fn a_wider_scope_renders_what_it_drops_as_any() {
     assert!(Width::Subject < Width::Project && Width::Project < Width::Tenant);
 }
 
+/// What a key has beyond the plain grammar must not look like a separator, and must be fit for a header.
+#[test]
+fn the_namespaced_form_encodes_what_is_not_plain_in_a_key_k4() {
+    let at = |key: &str| namespaced(&scope().narrowed(Width::Subject), &Key::new(key).unwrap()).unwrap();
+    assert_eq!(at("a:b/c@d%e"), "t-acme:web:user:alice:a%3Ab%2Fc%40d%25e");
+    assert_eq!(at("ü"), "t-acme:web:user:alice:%C3%BC");
+    for other in ["a:b", "a%3ab", "%61", "a%", "a%FF", "a@b"] {
+        let text = format!("t-acme:web:user:alice:{other}");
+        assert!(parse_namespaced(&text).is_err(), "{text}: no second text means the same key");
+    }
+}
+
 #[test]
 fn keys_keep_their_colons_in_the_namespaced_form() {
     let key = Key::new("user:x:_any:t-y").unwrap();
@@ -222,7 +234,7 @@ proptest! {
 
     #[test]
     fn whatever_parses_is_what_rendering_gives(
-        text in "t-[ab]{1,2}:(_any|_tenant|[ab]):(_any|user:[a%20:]{1,6}|x):[a:]{0,3}",
+        text in "t-[ab]{1,2}:(_any|_tenant|[ab]):(_any|user:[a%20:]{1,6}|x):[a:%2340]{0,6}",
     ) {
         if let Ok((scope, width, key)) = parse_namespaced(&text) {
             prop_assert_eq!(namespaced(&scope.narrowed(width), &key).unwrap(), text);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
-use hapax_core::{ClaimId, Epoch, Outcome, Retention};
+use hapax_core::journal::{Append, Author, Birth, Chain, NewEvent, Runner, Salt, Status, Stream};
+use hapax_core::{AppendId, ClaimId, Epoch, Outcome, Retention, RunnerId, SessionId, Timestamp};
 
 /// What a file starts with.
 const MAGIC: &[u8; 8] = b"hpxspl01";
@@ -125,20 +125,53 @@ fn take_text(bytes: &[u8]) -> Option<String> {
 }
 
 fn put_append(content: &mut Vec<u8>, append: &Append) {
+    content.extend_from_slice(append.id.as_bytes());
     put(content, append.stream.as_str().as_bytes());
-    let expected = match append.expect {
-        Expect::Any => None,
-        Expect::Version(version) => Some(version.to_be_bytes()),
-    };
-    put_maybe(content, expected.as_ref().map(|version| &version[..]));
-    put_maybe(content, append.status.as_ref().map(|status| status.as_bytes()));
+    put_author(content, &append.author);
+    put_maybe(content, append.status.map(|status| status.as_str().as_bytes()));
     put_maybe(content, append.checkpoint.as_deref());
     content.extend_from_slice(&(append.events.len() as u64).to_be_bytes());
     for event in &append.events {
         put(content, event.kind.as_bytes());
         put(content, &event.payload);
-        content.push(event.chain.version() as u8);
+        content.extend_from_slice(&event.salt.0);
+        put_maybe(content, event.subject.as_ref().map(|subject| subject.as_bytes()));
+        put_maybe(content, event.at.map(|at| at.as_micros().to_be_bytes()).as_ref().map(|at| &at[..]));
     }
+}
+
+fn put_author(content: &mut Vec<u8>, author: &Author) {
+    match author {
+        Author::Creator(Birth { chain, agent, subject, runner }) => {
+            content.extend_from_slice(&[0, chain.version() as u8]);
+            put_maybe(content, agent.as_ref().map(|agent| agent.as_bytes()));
+            put_maybe(content, subject.as_ref().map(|subject| subject.as_bytes()));
+            put_maybe(content, runner.map(runner_bytes).as_ref().map(|runner| &runner[..]));
+        }
+        Author::Anyone { version } => {
+            content.push(1);
+            put_maybe(content, version.map(u64::to_be_bytes).as_ref().map(|version| &version[..]));
+        }
+        Author::Runner { id, version } => {
+            content.push(2);
+            content.extend_from_slice(id.as_bytes());
+            content.extend_from_slice(&version.to_be_bytes());
+        }
+        Author::Successor { runner, version, force } => {
+            content.push(3);
+            content.extend_from_slice(&runner_bytes(*runner));
+            content.extend_from_slice(&version.to_be_bytes());
+            content.push(u8::from(*force));
+        }
+        Author::Step => content.push(4),
+    }
+}
+
+fn runner_bytes(runner: Runner) -> [u8; 24] {
+    let mut bytes = [0; 24];
+    bytes[..16].copy_from_slice(runner.id.as_bytes());
+    bytes[16..].copy_from_slice(&runner.lease.0.to_be_bytes());
+    bytes
 }
 
 fn take_appends(mut rest: &[u8]) -> Option<Vec<Append>> {
@@ -150,26 +183,82 @@ fn take_appends(mut rest: &[u8]) -> Option<Vec<Append>> {
 }
 
 fn take_append(rest: &mut &[u8]) -> Option<Append> {
+    let id = AppendId::from_bytes(take_chunk(rest)?);
     let stream = Stream::new(take_text(take(rest)?)?).ok()?;
-    let expect = match take_maybe(rest)? {
-        None => Expect::Any,
-        Some(version) => Expect::Version(u64::from_be_bytes(version.try_into().ok()?)),
-    };
+    let author = take_author(rest)?;
     let status = match take_maybe(rest)? {
         None => None,
-        Some(status) => Some(take_text(status)?),
+        Some(status) => Some(Status::parse(std::str::from_utf8(status).ok()?)?),
     };
     let checkpoint = take_maybe(rest)?.map(Bytes::copy_from_slice);
-    let (number, after) = rest.split_first_chunk::<8>()?;
-    *rest = after;
+    let number = take_number(rest)?;
     let mut events = Vec::new();
-    for _ in 0..u64::from_be_bytes(*number) {
-        let kind = take_text(take(rest)?)?;
-        let payload = Bytes::copy_from_slice(take(rest)?);
-        let chain = Chain::from_version(u32::from(take_byte(rest)?)).ok()?;
-        events.push(NewEvent { kind, payload, chain });
+    for _ in 0..number {
+        events.push(take_event(rest)?);
     }
-    Some(Append { stream, expect, events, status, checkpoint })
+    Some(Append { id, stream, author, events, status, checkpoint })
+}
+
+fn take_event(rest: &mut &[u8]) -> Option<NewEvent> {
+    let kind = take_text(take(rest)?)?;
+    let payload = Bytes::copy_from_slice(take(rest)?);
+    let salt = Salt(take_chunk(rest)?);
+    let subject = take_maybe_text(rest)?;
+    let at = match take_maybe(rest)? {
+        None => None,
+        Some(at) => Some(Timestamp::from_micros(i64::from_be_bytes(at.try_into().ok()?))),
+    };
+    Some(NewEvent { kind, payload, salt, subject, at })
+}
+
+fn take_author(rest: &mut &[u8]) -> Option<Author> {
+    Some(match take_byte(rest)? {
+        0 => Author::Creator(Birth {
+            chain: Chain::from_version(u32::from(take_byte(rest)?)).ok()?,
+            agent: take_maybe_text(rest)?,
+            subject: take_maybe_text(rest)?,
+            runner: match take_maybe(rest)? {
+                None => None,
+                Some(mut runner) => Some(take_runner(&mut runner)?),
+            },
+        }),
+        1 => Author::Anyone {
+            version: match take_maybe(rest)? {
+                None => None,
+                Some(version) => Some(u64::from_be_bytes(version.try_into().ok()?)),
+            },
+        },
+        2 => Author::Runner { id: RunnerId::from_bytes(take_chunk(rest)?), version: take_number(rest)? },
+        3 => Author::Successor {
+            runner: take_runner(rest)?,
+            version: take_number(rest)?,
+            force: take_byte(rest)? != 0,
+        },
+        4 => Author::Step,
+        _ => return None,
+    })
+}
+
+fn take_runner(rest: &mut &[u8]) -> Option<Runner> {
+    let id = RunnerId::from_bytes(take_chunk(rest)?);
+    Some(Runner { id, lease: SessionId(take_number(rest)?) })
+}
+
+fn take_chunk<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (chunk, after) = rest.split_first_chunk::<N>()?;
+    *rest = after;
+    Some(*chunk)
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<u64> {
+    take_chunk(rest).map(u64::from_be_bytes)
+}
+
+fn take_maybe_text(rest: &mut &[u8]) -> Option<Option<String>> {
+    match take_maybe(rest)? {
+        None => Some(None),
+        Some(text) => Some(Some(take_text(text)?)),
+    }
 }
 
 #[cfg(test)]
@@ -177,18 +266,33 @@ mod tests {
     use super::*;
 
     fn events() -> Vec<Append> {
-        let event = |kind: &str, chain| NewEvent { kind: kind.into(), payload: "{}".into(), chain };
         let stream = || Stream::new("execution/e-42").unwrap();
-        vec![
-            Append {
-                stream: stream(),
-                expect: Expect::Version(7),
-                events: vec![event("TOOL_RESULT", Chain::V2), event("ITERATION_COMPLETE", Chain::V1)],
-                status: Some("RUNNING".into()),
-                checkpoint: Some(Bytes::new()),
-            },
-            Append { stream: stream(), expect: Expect::Any, events: vec![], status: None, checkpoint: None },
-        ]
+        let runner = Runner::fresh(SessionId(7));
+        let birth = Birth {
+            chain: Chain::V1,
+            agent: Some("a".into()),
+            subject: Some("user:alice".into()),
+            runner: Some(runner),
+        };
+        let authors = [
+            Author::Creator(birth),
+            Author::Creator(Birth::default()),
+            Author::Anyone { version: Some(7) },
+            Author::Anyone { version: None },
+            Author::Runner { id: runner.id, version: 3 },
+            Author::Successor { runner, version: 4, force: true },
+            Author::Step,
+        ];
+        let mut writes: Vec<Append> =
+            authors.into_iter().map(|author| Append::new(stream(), author)).collect();
+        let subject = Some("user:bob".into());
+        let at = Some(Timestamp::from_micros(5));
+        writes[0].events = vec![
+            NewEvent { subject, at, ..NewEvent::new("TOOL_RESULT", "{}") },
+            NewEvent::new("ITERATION_COMPLETE", "{}"),
+        ];
+        (writes[0].status, writes[0].checkpoint) = (Some(Status::Running), Some(Bytes::new()));
+        writes
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
+use hapax_core::journal::{Append, Author, NewEvent, Stream};
 use hapax_core::{
     ClaimRequest, Executed, Fingerprint, Inspect as _, Journal as _, Ledger as _, Outcome, Report, Retry,
     Verdict, View,
@@ -388,31 +388,26 @@ async fn what_is_owed_is_delivered_however_long_the_ledger_was_away() {
     .await;
 }
 
-pub(crate) fn an_event(expect: Expect) -> Append {
-    let event = NewEvent { kind: "PAID".into(), payload: "{}".into(), chain: Chain::V2 };
-    Append {
-        stream: Stream::new("receipts/local").unwrap(),
-        expect,
-        events: vec![event],
-        status: None,
-        checkpoint: None,
-    }
+pub(crate) fn an_event(version: Option<u64>) -> Append {
+    let stream = Stream::new("receipts/local").unwrap();
+    Append::new(stream, Author::Anyone { version }).with(vec![NewEvent::new("PAID", "{}")])
 }
 
 #[tokio::test]
 async fn an_outcome_is_kept_although_the_journal_has_moved_on() {
     // L5, L18: the events can no longer be written where they belong, but what they tell of is true.
     let (executor, ledger) = executor();
-    let ended = Ended::succeeded("paid").with(vec![an_event(Expect::Version(7))]);
+    let ended = Ended::succeeded("paid").with(vec![an_event(Some(7))]);
     let done = executor.once(call("moved"), |_| async { ended }).await.unwrap();
     assert_eq!((done.how, done.value), (How::Executed, Outcome::Succeeded("paid".into())));
+    assert!(!done.events_written);
     assert_eq!(ledger.inner().head(&Stream::new("receipts/local").unwrap()).await.unwrap(), None);
 
     // The same with nobody there to hear of the conflict: the call is gone when the ledger is back.
     let away = ledger.clone();
     let work = |_| async move {
         away.set_away(true);
-        Ended::succeeded("paid").with(vec![an_event(Expect::Version(7))])
+        Ended::succeeded("paid").with(vec![an_event(Some(7))])
     };
     executor.once(call("owed"), work).await.unwrap_err();
     ledger.set_away(false);

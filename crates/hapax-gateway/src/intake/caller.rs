@@ -1,18 +1,18 @@
 //! The intake of requests that callers send to a route.
 //!
 //! In this order: who asks → where the key stands → whose it is (a trusted peer's key names the scope) → is there room → the
-//! body → the key, where it is what is asked → the identity. Until the body is read, nothing is held for a caller.
+//! body → the key, where it stands in the body or is what is asked → the identity. Until the body is read, nothing is held for a
+//! caller.
 
 use std::sync::Arc;
 
 use hapax_core::{Ledger, Registry, Width};
 use hapax_http::listener;
-use hapax_tower::answer::IDEMPOTENCY_KEY;
-use hapax_tower::key::{self, Found};
-use hapax_tower::{Claimant, Code, KeyedRequest, Message, Problem, Wait, WireKey};
+use hapax_tower::key::{self, Found, Keys};
+use hapax_tower::{Claimant, Code, KeyedRequest, Message, Problem, Wait};
 use http::request;
 
-use super::{Arrival, Hop, Keyed, PlainRequest};
+use super::{Arrival, Hop, Keyed, PlainBody, PlainRequest};
 use crate::auth::caller::Caller;
 use crate::outlet::Outlet;
 use crate::outlet::forward::Forward;
@@ -31,18 +31,20 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     hop: Hop,
     seen: &mut Seen,
 ) -> Result<Arrival, Problem> {
+    seen.key_ignored = key::ignores(route.policy, route.lenient) && key::is_sent(&head.headers);
+
     // Who asks, on replays too (A6).
     let caller = Caller::identify(&plan.auth, &head, hop.peer, hop.trusted).await?;
     let own = caller.scope(route.level);
     seen.scope = own.as_ref().ok().cloned();
 
-    // Where the key stands: in a header, which is here already.
-    let found = key::find(&head.headers, route.policy, route.lenient, hop.trusted)
+    // Where the key stands: in a header, which is here already, or in the body.
+    let keys = route.rule.as_ref().map_or(Keys::plain(), |rule| &rule.keys);
+    let found = key::find(&head.headers, route.policy, route.lenient, keys, hop.trusted)
         .inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
-    seen.key_ignored = found == Found::Ignored;
 
     // Whose it is: a trusted peer's key names the scope (K3).
-    let (scope, width, key) = match found {
+    let (scope, width, mut wire_key) = match found {
         Found::Namespaced(scope, width, key) => {
             let scope = caller.speaks_for(scope, width, &route)?;
             seen.scope = Some(scope.clone());
@@ -51,31 +53,48 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
         Found::Key(key) => (own?, Width::Subject, Some(key)),
         Found::None | Found::Ignored => (own?, Width::Subject, None),
     };
-    seen.key = key.clone();
+    seen.key = wire_key.as_ref().map(|wire| wire.key.clone());
 
     // Is there room? A request without a key takes none.
-    let protected = route.rule.as_ref().filter(|rule| key.is_some() || rule.derived.is_some());
+    let reads_body = keys.reads_body();
+    let protected =
+        route.rule.as_ref().filter(|rule| wire_key.is_some() || rule.derived.is_some() || reads_body);
     let Some(rule) = protected.cloned() else {
         shared.count_unkeyed(seen);
         if shared.admission.is_draining() {
             return Err(Problem::new(Code::Draining));
         }
+        let body = PlainBody::Unread(body);
         return Ok(Arrival::Plain(PlainRequest { head, body, scope, route, hop }));
     };
-    shared.count_protected(seen);
+    if !reads_body {
+        shared.count_protected(seen);
+    }
     let edge = &plan.settings.edge;
     let mut room = shared.admission.enter(edge, shared.protect.calls())?;
 
     // The whole body.
     let body = read::whole(body, rule.max_request_body, edge, &mut room).await?;
 
+    // The key that stands in it.
+    if reads_body {
+        let found = rule.keys.in_body(route.policy, wire_key, &head.headers, &body, rule.max_request_body);
+        wire_key = found.inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
+        seen.key = wire_key.as_ref().map(|wire| wire.key.clone());
+        if wire_key.is_none() && rule.derived.is_none() {
+            shared.count_unkeyed(seen);
+            let body = PlainBody::Read(body, room);
+            return Ok(Arrival::Plain(PlainRequest { head, body, scope, route, hop }));
+        }
+        shared.count_protected(seen);
+    }
+
     // What makes this request the same as another one.
     let message = Message { method: head.method, uri: head.uri, headers: head.headers, body };
     let wait = Wait::preferred(&message.headers, Some(&edge.operations_prefix));
-    let fingerprint = message.fingerprint(&rule.recipe);
-    let wire_key = key.map(|key| WireKey::in_header(IDEMPOTENCY_KEY, key));
+    let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
     let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
-    let identity = shared.protect.identify(claimant, &rule).await?;
+    let identity = claimant.under(&rule);
     // Only now is it known what would be a new claim of this tenant.
     room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
     let request = Arc::new(KeyedRequest { identity, wire_key, fingerprint, rule, message, wait });

@@ -9,7 +9,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use hapax_core::{Fingerprint, Identity, Key, Ledger, Registry, Source, Width};
 use hapax_http::listener;
-use hapax_tower::{Answered, Body, Code, Event, KeyPlace, KeyedRequest, Message, Problem, Wait, WireKey};
+use hapax_tower::answer::IDEMPOTENCY_KEY;
+use hapax_tower::{Answered, Body, Code, Event, KeyedRequest, Message, Problem, Wait, WireKey};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Response, request};
@@ -111,7 +112,7 @@ fn wire_key(webhook: &Webhook, delivery: &Delivery<'_>) -> Result<WireKey, Refus
     }
     let key = Key::new(format!("{}-{text}", webhook.name));
     let key = key.map_err(|_| Refused::Identifier("the identifier cannot be a key"))?;
-    Ok(WireKey { key, place: KeyPlace::Transport })
+    Ok(WireKey::in_header(IDEMPOTENCY_KEY, key))
 }
 
 /// The key of the claim (W5): the identifier with the kind of event, or the digest of what is signed. A colon stands in no identifier,

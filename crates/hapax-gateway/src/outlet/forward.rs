@@ -30,6 +30,20 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
+    /// The headers that the service gets. Every header that the route reads a key from carries the key as the service is to see it,
+    /// wherever that stood (K1).
+    pub(super) fn headers(&self, request: &KeyedRequest) -> Result<HeaderMap, hapax_core::Error> {
+        let (identity, keys) = (&request.identity, &request.rule.keys);
+        let mut headers = headers::outgoing(&request.message.headers, &self.hop, identity.scope());
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        keys.remove_from(&mut headers);
+        if let Some(key) = upstream_key(&self.route.upstream, identity, request.shown_key())? {
+            keys.headers().for_each(|name| drop(headers.insert(name, key.clone())));
+            headers.insert(IDEMPOTENCY_KEY, key);
+        }
+        Ok(headers)
+    }
+
     /// The work, over the connections of this thread.
     pub(crate) fn over(self, pools: &Arc<Pools>) -> Forwarding {
         Forwarding { forward: self, pools: pools.clone() }
@@ -44,18 +58,16 @@ pub(crate) struct Forwarding {
 }
 
 impl Forwarding {
-    /// The request that goes on, and the connections it goes over. Every key that a header can carry has a form that one can.
+    /// The request that goes on, and the connections it goes over. Every key that a request can carry has a form that a header can.
     fn outbound(self, request: &KeyedRequest) -> Result<(Pool, Outbound), hapax_core::Error> {
-        let KeyedRequest { identity, rule, message, .. } = request;
-        let Forward { route, hop } = self.forward;
-        let upstream = &route.upstream;
+        let KeyedRequest { rule, message, .. } = request;
+        let upstream = &self.forward.route.upstream;
         let outbound = Outbound {
             uri: headers::target(&message.uri, upstream),
-            headers: headers::outgoing(&message.headers, &hop, identity.scope()),
+            headers: self.forward.headers(request)?,
             method: message.method.clone(),
             body: message.body.clone(),
             may_overlap: rule.rerun == Rerun::Safe && rule.quiet.is_zero(),
-            key: upstream_key(upstream, identity, request.shown_key())?,
         };
         Ok((self.pools.of(upstream)?, outbound))
     }
@@ -88,7 +100,7 @@ impl Work for Forwarding {
 }
 
 /// The key as this service is to see it (K4).
-pub(super) fn upstream_key(
+fn upstream_key(
     upstream: &Upstream,
     identity: &Identity,
     key: &Key,
@@ -111,7 +123,6 @@ struct Outbound {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
-    key: Option<HeaderValue>,
     body: Bytes,
     /// Whether it may be sent again while an earlier attempt may still be at work: a safe rerun allows that, `quiet` forbids
     /// it (L6).
@@ -119,14 +130,9 @@ struct Outbound {
 }
 
 impl Outbound {
-    /// The request of one attempt; the last one takes headers and key along.
+    /// The request of one attempt; the last one takes the headers along.
     fn request(&mut self, attempt: Attempt, is_last: bool) -> Request<Outgoing> {
         let mut headers = if is_last { std::mem::take(&mut self.headers) } else { self.headers.clone() };
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let key = if is_last { self.key.take() } else { self.key.clone() };
-        if let Some(key) = key {
-            headers.insert(IDEMPOTENCY_KEY, key);
-        }
         if let Some(id) = attempt.operation_id.and_then(operation_header) {
             headers.insert(OPERATION_ID, id);
         }

@@ -14,7 +14,7 @@ use hapax_tower::{Answered, Body, Code, Event, Problem};
 use http::{Method, Request, StatusCode};
 
 use super::{Pools, headers, tries};
-use crate::intake::PlainRequest;
+use crate::intake::{PlainBody, PlainRequest};
 use crate::settings::Edge;
 use crate::stack::Answer;
 use crate::upstream::{Connected, Failed, FailedKind, Outgoing, Reached};
@@ -28,19 +28,25 @@ enum Way {
 
 /// Passes a request on, and its answer back.
 pub(crate) async fn pass(edge: &Edge, plain: PlainRequest, pools: &Pools) -> Result<Answer, Problem> {
-    let PlainRequest { mut head, mut body, scope, route, hop } = plain;
+    let PlainRequest { mut head, body, scope, route, hop } = plain;
     let pool = pools.of(&route.upstream).map_err(|error| {
         Problem::new(Code::UpstreamUnreachable).with("executed", "no").because(format!("{error:#}"))
     })?;
     let upgrade = tunnel::Asked::of(&mut head);
     let mut headers = headers::outgoing(&head.headers, &hop, &scope);
+    if let Some(rule) = &route.rule {
+        rule.keys.remove_from(&mut headers);
+    }
     // Most bodies have come with their heads. What still comes is passed on as it does, and says how it goes on.
-    let (outgoing, pace) = match body.at_hand() {
-        Some(whole) => (Outgoing::from(whole), None),
-        None => {
-            let pace = Pace::new();
-            (Outgoing::stream(Upload::new(body, edge.pacing(), pace.clone())), Some(pace))
-        }
+    let (outgoing, pace, _room) = match body {
+        PlainBody::Read(whole, room) => (Outgoing::from(whole), None, Some(room)),
+        PlainBody::Unread(mut body) => match body.at_hand() {
+            Some(whole) => (Outgoing::from(whole), None, None),
+            None => {
+                let pace = Pace::new();
+                (Outgoing::stream(Upload::new(body, edge.pacing(), pace.clone())), Some(pace), None)
+            }
+        },
     };
     if let Some(upgrade) = &upgrade {
         upgrade.announce(&mut headers);

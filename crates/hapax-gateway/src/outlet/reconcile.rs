@@ -6,32 +6,27 @@
 use std::sync::Arc;
 
 use hapax_exec::Attempt;
-use hapax_tower::answer::IDEMPOTENCY_KEY;
 use hapax_tower::judge::{Said, said};
 use hapax_tower::problem::OPERATION_ID;
 use hapax_tower::protect::operation_header;
 use hapax_tower::{EarlierAttempt, KeyedRequest, Question};
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue};
+use http::header::CONTENT_TYPE;
 use http::uri::PathAndQuery;
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt as _;
 
-use super::forward::{Forwarding, upstream_key};
+use super::forward::Forwarding;
 use super::headers;
 use crate::limits;
 use crate::upstream::{Outgoing, Pool};
 
 /// The question about this request. What it takes to ask it is made when it is asked.
 pub(super) fn question(to: Forwarding, request: &Arc<KeyedRequest>) -> Question {
-    // The work that follows the answer holds what came; a caller that waits for another one's outcome does not (L9).
-    let request = Arc::downgrade(request);
+    let request = request.clone();
     Box::new(move |attempt| {
-        let request = request.upgrade().map(|request| asking(&to, &request, attempt));
-        let (pool, upstream) = (to.pools.clone(), to.forward.route.upstream.clone());
+        let (request, pool) = (asking(&to, &request, attempt), to.pools.of(&to.forward.route.upstream));
         Box::pin(async move {
-            let (Some(request), Ok(pool)) = (request, pool.of(&upstream)) else {
-                return EarlierAttempt::Unknown;
-            };
+            let (Ok(request), Ok(pool)) = (request, pool) else { return EarlierAttempt::Unknown };
             // The callers of this key wait for it, whatever part of the answer does not come.
             let told = tokio::time::timeout(limits::RECONCILE, ask(pool, request)).await;
             told.unwrap_or(EarlierAttempt::Unknown)
@@ -39,23 +34,23 @@ pub(super) fn question(to: Forwarding, request: &Arc<KeyedRequest>) -> Question 
     })
 }
 
-fn asking(to: &Forwarding, request: &KeyedRequest, attempt: Attempt) -> Request<Outgoing> {
-    let (route, identity) = (&to.forward.route, &request.identity);
+fn asking(
+    to: &Forwarding,
+    request: &KeyedRequest,
+    attempt: Attempt,
+) -> Result<Request<Outgoing>, hapax_core::Error> {
+    let route = &to.forward.route;
     let (upstream, path) = (&route.upstream, route.reconcile.as_deref().unwrap_or("/"));
     let path = PathAndQuery::try_from(path).map_or_else(|_| Uri::from_static("/"), Uri::from);
-    let mut headers = headers::outgoing(&request.message.headers, &to.forward.hop, identity.scope());
+    let mut headers = to.forward.headers(request)?;
     headers.remove(CONTENT_TYPE);
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    if let Some(key) = upstream_key(upstream, identity, request.shown_key()).unwrap_or_default() {
-        headers.insert(IDEMPOTENCY_KEY, key);
-    }
     if let Some(id) = attempt.operation_id.and_then(operation_header) {
         headers.insert(OPERATION_ID, id);
     }
     let mut request = Request::new(Outgoing::Empty);
     *request.uri_mut() = headers::target(&path, upstream);
     *request.headers_mut() = headers;
-    request
+    Ok(request)
 }
 
 /// What the service says about an earlier attempt.

@@ -64,8 +64,9 @@ impl Kv {
         if let Some(secrets) = self.remembered.get(&digest) {
             return Ok(secrets);
         }
+        let before = self.remembered.before();
         let secrets = self.ask(&path).await.map_err(|why| format!("the KV store: {path}: {why}"))?;
-        self.remembered.insert(digest, secrets.clone(), limits::KV_REMEMBERED);
+        self.remembered.insert(digest, secrets.clone(), limits::KV_REMEMBERED, before);
         Ok(secrets)
     }
 

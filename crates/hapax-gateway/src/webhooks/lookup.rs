@@ -80,8 +80,9 @@ impl<R: Registry> Webhooks<R> {
             if let Some(found) = self.remembered.get(&digest) {
                 return Ok(found);
             }
+            let before = self.remembered.before();
             let found = self.read(id).await?;
-            self.remembered.insert(digest, found.clone(), limits::WEBHOOK_REMEMBERED);
+            self.remembered.insert(digest, found.clone(), limits::WEBHOOK_REMEMBERED, before);
             Ok(found)
         });
         looked.await.unwrap_or_else(|_| Err(late()))

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::{Operation, Policy, Recipe, Width};
+use hapax_core::{Policy, Recipe, Width};
 use hapax_exec::Executor;
 use hapax_gateway::settings::{Level, Route, Settings};
 use hapax_store::{Options, Store};
 use hapax_testkit::faulty::Faulty;
-use hapax_tower::{Former, Rule};
+use hapax_tower::Rule;
 use http::{Method, Request};
 use http_body_util::Full;
 
@@ -237,19 +237,101 @@ async fn what_is_under_way_beside_a_doubt_is_waited_for_h7() {
     assert_eq!((got.status, got.is_replay(), got.text()), (201, true, post.text()));
 }
 
+/// What was asked of one order is not there under another one: the same answer as for a key that was never used, after as many reads.
 #[tokio::test]
-async fn a_recall_by_key_is_for_any_parameters_of_the_path_and_a_retry_is_not_h7_k7() {
+async fn a_key_is_recalled_only_under_the_path_and_query_that_it_was_used_with_h7() {
+    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let ledger = Faulty::new(store.clone());
+    let change = |settings: &mut Settings| change_rule(settings, "note", |rule| rule.recipe = Recipe::none());
+    let world = World::run(Service::start().await, store, Executor::new(ledger.clone()), change).await;
+    let post = async |line: &str, key: &str, told: &str| {
+        let headers = [("idempotency-key", key), ("x-do", told)];
+        world.ask(&format!("POST {line}"), &world.alice, &headers, "x").await
+    };
+    let first = post("/orders/1/notes?a=1", "k-1", "").await;
+    assert_eq!(first.status, 201);
+    let (doubt, failed) = (post("/orders/1/notes", "k-2", "status=502").await, ["k-2", "never"]);
+    assert_ne!(doubt.status, 201, "{}", doubt.text());
+    let recall = async |path: &str, key: &str, more: &str| {
+        let reads = ledger.peeks();
+        let line = format!("GET {path}/by-idempotency-key/{key}{more}");
+        let got = world.ask(&line, &world.alice, &[], "").await;
+        (got.without_marks(), ledger.peeks() - reads)
+    };
+    for tail in ["", "/output"] {
+        let (got, _) = recall("/orders/1/notes", "k-1", &format!("{tail}?a=1")).await;
+        assert_eq!((got.status, &got.body), (201, &first.body));
+        let absent = recall("/orders/2/notes", "never", tail).await;
+        assert_eq!(absent.0.status, 404);
+        for (path, key, query) in [
+            ("/orders/2/notes", "k-1", "?a=1"),
+            ("/orders/1/notes", "k-1", ""),
+            ("/orders/1/notes", "k-1", "?a=2"),
+            ("/orders/2/notes", failed[0], ""),
+            ("/orders/1/notes", failed[1], ""),
+        ] {
+            let got = recall(path, key, &format!("{tail}{query}")).await;
+            assert_eq!(got, absent, "{path} {key} {query}");
+        }
+    }
+    // What runs elsewhere is not waited for.
+    let held = [("idempotency-key", "k-3"), ("x-do", "hold")];
+    let running = world.request("POST /orders/1/notes", &world.alice, &held, "x");
+    let mut stream = world.connect().await;
+    hapax_testkit::raw::write(&mut stream, &running).await;
+    world.service.reached(3).await;
+    assert_eq!(recall("/orders/2/notes", "k-3", "").await.0.status, 404);
+    world.service.let_go();
+    assert_eq!(recall("/orders/1/notes", "k-3", "").await.0.status, 201);
+}
+
+#[tokio::test]
+async fn a_mismatch_says_which_of_method_path_and_query_differ_h10() {
     let world = World::start().await;
     let key = [("idempotency-key", "k-1")];
-    let first = world.ask("POST /orders/1/notes", &world.alice, &key, "x").await;
-    assert_eq!(first.status, 201);
-    assert_eq!(world.ask("POST /orders/2/notes", &world.alice, &key, "x").await.code(), "key-reused");
-    for order in ["1", "2"] {
-        let line = format!("GET /orders/{order}/notes/by-idempotency-key/k-1");
-        let got = world.ask(&line, &world.alice, &[], "").await;
-        assert_eq!((got.status, &got.body), (201, &first.body), "{line}");
-        assert_eq!(got.header("x-operation-id"), first.header("x-operation-id"), "{line}");
+    assert_eq!(world.ask("POST /orders/1/notes?a=1", &world.alice, &key, "not JSON").await.status, 201);
+    for (line, body, differs) in [
+        ("POST /orders/2/notes?a=1", "not JSON", &["path"][..]),
+        ("POST /orders/1/notes", "not JSON", &["query"]),
+        ("POST /orders/2/notes?a=2", "", &["path", "query"]),
+        ("POST /orders/1/notes?a=1", "another", &[]),
+    ] {
+        let got = world.ask(line, &world.alice, &key, body).await;
+        assert_eq!((got.status, got.code().as_str()), (422, "key-reused"), "{line}");
+        assert_eq!(got.json()["differences"]["request"], serde_json::json!(differs), "{line}");
     }
+}
+
+/// A client may compress again, and choose another boundary, for every attempt.
+#[tokio::test]
+async fn a_retry_in_gzip_or_in_parts_is_the_same_request_whatever_its_bytes_k7() {
+    let world = World::start().await;
+    // `{"a":1}`, compressed at two different times.
+    let one = b"\x1f\x8b\x08\x00\x01\x00\x00\x00\x02\xff\xab\x56\x4a\x54\xb2\x32\xac\x05\x00\xaf\xac\x1b\x56\x07\x00\x00\x00";
+    let other = b"\x1f\x8b\x08\x00\x07\x00\x00\x00\x02\xff\xab\x56\x4a\x54\xb2\x32\xac\x05\x00\xaf\xac\x1b\x56\x07\x00\x00\x00";
+    let ask = async |content: &str, body: Vec<u8>, key: &str| {
+        let head = format!(
+            "POST /raw HTTP/1.1\r\nhost: edge.example\r\nauthorization: Bearer {}\r\nidempotency-key: {key}\r\n{content}\r\n\
+             content-length: {}\r\n\r\n",
+            world.alice,
+            body.len()
+        );
+        world.send([head.as_bytes(), &body].concat()).await.unwrap()
+    };
+    let encoded = "content-encoding: gzip";
+    let first = ask(encoded, one.to_vec(), "k-0").await;
+    assert_eq!(first.status, 201, "{}", first.text());
+    assert_eq!(world.service.last().body, one, "what goes on is what came");
+    assert!(ask(encoded, other.to_vec(), "k-0").await.is_replay());
+    let cut = ask(encoded, one[..20].to_vec(), "k-0").await;
+    assert_eq!(cut.code(), "key-reused", "what cannot be read is compared by its bytes");
+    let parts = |boundary: &str| {
+        let text = format!("--{boundary}\r\ncontent-type: text/plain\r\n\r\nx\r\n--{boundary}--\r\n");
+        (format!("content-type: multipart/mixed; boundary={boundary}"), text.into_bytes())
+    };
+    let ((one, body), (other, again)) = (parts("b1"), parts("b2"));
+    assert_eq!(ask(&one, body, "k-1").await.status, 201);
+    assert!(ask(&other, again, "k-1").await.is_replay());
 }
 
 #[tokio::test]
@@ -332,11 +414,7 @@ async fn an_operation_of_another_level_is_as_absent_as_none_a6_h7() {
 async fn who_cannot_be_asked_for_an_outcome_does_not_say_that_nothing_was_done_h1_h7() {
     let store = Store::open("memory:", Options::default()).await.unwrap();
     let ledger = Faulty::new(store.clone());
-    let change = |settings: &mut Settings| {
-        let former = Former { operation: Operation::new("note.old").unwrap(), width: Width::Tenant };
-        change_rule(settings, "note", |rule| rule.formerly = vec![former.clone()]);
-    };
-    let world = World::run(Service::start().await, store, Executor::new(ledger.clone()), change).await;
+    let world = World::run(Service::start().await, store, Executor::new(ledger.clone()), |_| {}).await;
     let id = "op_00000000000000000000000000000000";
     ledger.set_away(true);
     for line in [

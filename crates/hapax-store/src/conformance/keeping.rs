@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::claim::audit::CONTRADICTED;
 use hapax_core::claim::{Terms, Verb};
-use hapax_core::journal::{self, Append, Chain, Expect, NewEvent, Stream};
+use hapax_core::journal::{Append, Author, NewEvent, Status, Stream, Walk};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
-    ClaimRequest, Decision, Doubt, Ending, Epoch, Inspect, Journal, Kind, Ledger, Operated, OperationId,
-    Outcome, Registry, Report, SetAnswer, Verdict, View,
+    ClaimRequest, Decision, Doubt, Ending, Epoch, Inspect, Journal, Kind, LeafKey, Leaves, Ledger, Operated,
+    OperationId, Outcome, Ran, Registry, Report, RequestParts, Rerun, SetAnswer, Verdict, View,
 };
 
 use super::{AllPorts, DAY, Harness, granted, ok, request};
@@ -58,6 +58,26 @@ pub async fn an_outcome_comes_back_byte_for_byte<H: Harness>(harness: &H) {
     }
 }
 
+/// What was asked stays with its claim, held or settled, and goes with it (H7, H10).
+pub async fn what_was_asked_is_read_back_with_its_claim<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let asked = RequestParts { method: "POST", path: "/orders/1", ..RequestParts::default() };
+    let leaves = Leaves::of_request(&asked, &LeafKey::new([7; 32]), &[]);
+    let plain = request("asked", "body", Terms::default());
+    let asking = ClaimRequest { leaves: Some(leaves.clone().into()), ..plain };
+    let id = asking.identity.claim_id();
+    assert_eq!(store.asked(id).await.expect("asked"), None, "there is no claim");
+    let grant = granted(&store, &asking).await;
+    assert_eq!(store.asked(id).await.expect("asked"), Some(leaves.clone()), "held");
+    let report = Report::Settle(ok("one"), DAY);
+    store.report(id, grant.epoch, report, Vec::new()).await.expect("settle");
+    assert_eq!(store.asked(id).await.expect("asked"), Some(leaves), "settled");
+    decide(&store, &asking, grant.epoch, Verb::Purge).await;
+    assert_eq!(store.asked(id).await.expect("asked"), None, "purged");
+    let (silent, _) = settled(&store, "silent", ok("two")).await;
+    assert_eq!(store.asked(silent.identity.claim_id()).await.expect("asked"), None, "nothing was kept");
+}
+
 /// E4.
 pub async fn an_outcome_is_set_only_where_nothing_is<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;
@@ -68,6 +88,33 @@ pub async fn an_outcome_is_set_only_where_nothing_is<H: Harness>(harness: &H) {
     granted(&store, &request("running", "body", Terms::default())).await;
     let held = store.set(request("running", "body", Terms::default()), ok("three"), DAY).await.expect("set");
     assert!(matches!(held, SetAnswer::Present(View::Held { .. })));
+}
+
+/// E6: a refusal alone does not say that nothing was done under its key.
+pub async fn an_outcome_tells_whether_an_attempt_before_it_may_have_run<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let safe = Terms { rerun: Rerun::Safe, ..Terms::default() };
+    for (key, first_ran, before) in
+        [("first", None, false), ("not-run", Some(Ran::No), false), ("perhaps", Some(Ran::Perhaps), true)]
+    {
+        let asked = || request(key, "body", safe.clone());
+        let claim = asked().identity.claim_id();
+        if let Some(ran) = first_ran {
+            let first = granted(&store, &asked()).await;
+            let ending = store.report(claim, first.epoch, Report::Release(ran), Vec::new()).await;
+            assert_eq!(ending.expect("release"), Ending::Released);
+        }
+        let grant = granted(&store, &asked()).await;
+        assert_eq!(grant.earlier_may_have_run, before, "{key}");
+        let refused = || Report::Settle(Outcome::NotKept { status: 402 }, DAY);
+        let ending = store.report(claim, grant.epoch, refused(), Vec::new()).await.expect("settle");
+        let Ending::Settled(kept) = ending else { panic!("{ending:?}") };
+        assert_eq!(kept.earlier_may_have_run, before, "{key}, settled");
+        let ending = store.report(claim, grant.epoch, refused(), Vec::new()).await.expect("settle again");
+        assert_eq!(ending, Ending::AlreadySettled(kept.clone()), "{key}");
+        assert_eq!(store.claim(asked()).await.expect("claim"), Verdict::Replay(kept.clone()), "{key}");
+        assert_eq!(store.peek(claim).await.expect("peek"), Some(View::Settled(kept)), "{key}");
+    }
 }
 
 /// L10.
@@ -247,13 +294,10 @@ pub async fn an_outcome_that_came_too_late_goes_with_its_claim<H: Harness>(harne
     assert_eq!(set_aside(&store, first.operation_id).await, [gone(), gone()], "told of, but not kept");
 }
 
-fn event(kind: &str) -> NewEvent {
-    NewEvent { kind: kind.into(), payload: Bytes::from_static(b"{}"), chain: Chain::V2 }
-}
-
-fn write(stream: &Stream, expect: Expect, kinds: &[&str]) -> Append {
-    let events = kinds.iter().map(|kind| event(kind)).collect();
-    Append { stream: stream.clone(), expect, events, status: Some("RUNNING".into()), checkpoint: None }
+fn write(stream: &Stream, version: Option<u64>, kinds: &[&str]) -> Append {
+    let events = kinds.iter().map(|kind| NewEvent::new(*kind, "{}")).collect();
+    let write = Append::new(stream.clone(), Author::Anyone { version }).with(events);
+    Append { status: Some(Status::Running), ..write }
 }
 
 /// L18, L13.
@@ -265,8 +309,7 @@ pub async fn journal_events_commit_with_the_report_or_not_at_all<H: Harness>(har
     let grant = granted(&store, &first).await;
     let settle = || Report::Settle(ok("done"), DAY);
 
-    let conflict =
-        store.report(id, grant.epoch, settle(), vec![write(&stream, Expect::Version(5), &["A"])]).await;
+    let conflict = store.report(id, grant.epoch, settle(), vec![write(&stream, Some(5), &["A"])]).await;
     assert_eq!(conflict.expect_err("a conflict").kind(), Kind::Conflict);
     assert!(
         matches!(store.peek(id).await.expect("peek"), Some(View::Held { .. })),
@@ -275,14 +318,12 @@ pub async fn journal_events_commit_with_the_report_or_not_at_all<H: Harness>(har
     assert_eq!(store.head(&stream).await.expect("head"), None);
 
     let stale = Epoch::from_packed(grant.epoch.packed() - 1);
-    let lost = store
-        .report(id, stale, settle(), vec![write(&stream, Expect::Version(0), &["A"])])
-        .await
-        .expect("report");
+    let lost =
+        store.report(id, stale, settle(), vec![write(&stream, Some(0), &["A"])]).await.expect("report");
     assert_eq!(lost, Ending::LostLease);
     assert_eq!(store.head(&stream).await.expect("head"), None, "a stale report writes no events");
 
-    let events = vec![write(&stream, Expect::Version(0), &["A", "B"])];
+    let events = vec![write(&stream, Some(0), &["A", "B"])];
     let done = store.report(id, grant.epoch, settle(), events.clone()).await.expect("report");
     assert!(matches!(done, Ending::Settled(_)));
     let again = store.report(id, grant.epoch, settle(), events).await.expect("sent again, it is no conflict");
@@ -291,9 +332,9 @@ pub async fn journal_events_commit_with_the_report_or_not_at_all<H: Harness>(har
 
     let second = request("journal-released", "body", Terms::default());
     let grant = granted(&store, &second).await;
+    let events = vec![write(&stream, None, &["RELEASED"])];
     for _ in 0..2 {
-        let events = vec![write(&stream, Expect::Any, &["RELEASED"])];
-        let release = Report::Release(hapax_core::Ran::No);
+        let (release, events) = (Report::Release(hapax_core::Ran::No), events.clone());
         let ending =
             store.report(second.identity.claim_id(), grant.epoch, release, events).await.expect("report");
         assert_eq!(ending, Ending::Released);
@@ -314,12 +355,12 @@ pub async fn journal_events_commit_with_the_decision_or_not_at_all<H: Harness>(h
     let epoch = granted(&store, &doubted).await.epoch;
     store.report(id, epoch, Report::Doubt(Doubt::Stated), Vec::new()).await.expect("doubt");
     let settle = || decision(epoch, Verb::Settle(ok("by hand"), DAY));
-    let conflict = store.decide_with(id, settle(), vec![write(&stream, Expect::Version(5), &["A"])]).await;
+    let conflict = store.decide_with(id, settle(), vec![write(&stream, Some(5), &["A"])]).await;
     assert_eq!(conflict.expect_err("a conflict").kind(), Kind::Conflict);
     assert!(matches!(store.peek(id).await.expect("peek"), Some(View::InDoubt { .. })), "nothing is decided");
     assert_eq!((length().await, store.audit(None, 10).await.expect("audit").items), (0, Vec::new()));
 
-    let events = || vec![write(&stream, Expect::Version(0), &["A", "B"])];
+    let events = || vec![write(&stream, Some(0), &["A", "B"])];
     let done = store.decide_with(id, settle(), events()).await.expect("decide");
     assert!(matches!(done, Operated::Done(Some(_))), "{done:?}");
     let late = store.decide_with(id, settle(), events()).await.expect("sent again, it is no conflict");
@@ -330,10 +371,10 @@ pub async fn journal_events_commit_with_the_decision_or_not_at_all<H: Harness>(h
     let (settled, epoch) = settled(&store, "purged", ok("done")).await;
     let id = settled.identity.claim_id();
     let purge = || decision(epoch, Verb::Purge);
-    let conflict = store.decide_with(id, purge(), vec![write(&stream, Expect::Version(9), &["C"])]).await;
+    let conflict = store.decide_with(id, purge(), vec![write(&stream, Some(9), &["C"])]).await;
     assert_eq!(conflict.expect_err("a conflict").kind(), Kind::Conflict);
     assert!(matches!(claim_again(&store, "purged").await, Verdict::Replay(_)));
-    let done = store.decide_with(id, purge(), vec![write(&stream, Expect::Version(1), &["C"])]).await;
+    let done = store.decide_with(id, purge(), vec![write(&stream, Some(1), &["C"])]).await;
     assert_eq!(done.expect("decide"), Operated::Done(None));
     assert_eq!(length().await, 3);
 }
@@ -357,25 +398,24 @@ pub async fn a_doubt_keeps_its_cause<H: Harness>(harness: &H) {
 pub async fn a_journal_is_chained_and_written_by_compare_and_set<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;
     let stream = Stream::new("execution/acme/prod/e-1").expect("a good name");
-    store.append(write(&stream, Expect::Version(0), &["A", "B"])).await.expect("append");
-    let late = store.append(write(&stream, Expect::Version(0), &["X"])).await;
+    store.append(write(&stream, Some(0), &["A", "B"])).await.expect("append");
+    let late = store.append(write(&stream, Some(0), &["X"])).await;
     assert_eq!(late.expect_err("a conflict").kind(), Kind::Conflict);
     let mut writers = tokio::task::JoinSet::new();
     for _ in 0..20 {
-        let (store, write) = (store.clone(), write(&stream, Expect::Any, &["C"]));
+        let (store, write) = (store.clone(), write(&stream, None, &["C"]));
         writers.spawn(async move { store.append(write).await.expect("append") });
     }
     writers.join_all().await;
     let head = store.head(&stream).await.expect("head").expect("it exists");
-    assert_eq!((head.length, head.version, head.status.as_str()), (22, 21, "RUNNING"));
-    let (mut previous, mut seq) = (None, 0);
-    while seq < head.length {
-        for event in store.read(&stream, seq, 5).await.expect("read") {
-            previous = Some(journal::verify(&stream, previous, seq, &event).expect("the chain holds"));
-            seq += 1;
+    assert_eq!((head.length, head.version, head.status), (22, 21, Some(Status::Running)));
+    let mut walk = Walk::new(&stream, head.chain);
+    while walk.next() < head.length {
+        for event in store.read(&stream, walk.next(), 5).await.expect("read") {
+            walk.step(&event).expect("the chain holds");
         }
     }
-    assert_eq!(previous, head.hash);
+    walk.finish(&head).expect("it ends as the head says");
     assert_eq!(store.read(&stream, 22, 5).await.expect("read"), []);
 }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hapax_core::claim::audit::{audit, forgotten};
-use hapax_core::journal::{Append, Head};
+use hapax_core::claim::is_lapsed_repeat;
+use hapax_core::journal::{Append, Erasure, Head, Stream};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, Change, Claim, ClaimId, Command, Decision, Epoch, Error, Identity, Lease, Now, OperationId,
@@ -22,9 +23,9 @@ use super::session::{Moment, Sessions};
 use super::shared::LanePlan;
 use super::shelf::Shelves;
 use super::space::Room;
-use super::streams::Plan;
-use super::{audit as notes, claims, shared};
+use super::{audit as notes, claims, shared, streams};
 use crate::limits;
+use crate::plan::{tells_of_before, written_without};
 
 /// What became of a claim, for the table and for those who watch it.
 #[derive(Debug)]
@@ -118,7 +119,10 @@ impl Batch<'_> {
                 }
                 Ok(Done::Lane(plan.answer))
             }
-            What::Append(write) => self.append(write).map(Done::Appended),
+            What::Append(write) => self.append(write).map(Box::new).map(Done::Appended),
+            What::Erase { stream, subject, from, limit } => {
+                self.erase(stream, subject, *from, *limit).map(Done::Erased)
+            }
             What::Put { id, expect, body } => self.put(id, *expect, body).map(Done::Version),
             What::Delete { id, expect } => self.delete(id, *expect).map(|()| Done::Nothing),
             What::Set { id, expect, body, setting } => {
@@ -129,18 +133,22 @@ impl Batch<'_> {
                 notes::write(self.conn, &setting.clone().event(self.moment.time))?;
                 Ok(Done::Nothing)
             }
-            What::OpenLease(term) => {
+            What::OpenLease(scope, term) => {
                 self.dirty = true;
-                self.sessions.open_lease(self.conn, self.moment.time, *term).map(Done::Lease)
+                self.sessions.open_lease(self.conn, self.moment.time, scope, *term).map(Done::Lease)
             }
-            What::RenewLease(lease) => {
+            What::RenewLease(scope, lease) => {
+                self.sessions.check_lease(*lease, scope, self.moment.time)?;
                 let renewed = self.sessions.renew_lease(self.conn, self.moment.time, *lease)?;
                 self.dirty |= renewed.is_some();
                 Ok(renewed.map(Done::Lease).ok_or_else(Lease::over)?)
             }
-            What::EndLease(lease) => {
-                self.dirty = true;
-                self.sessions.end_lease(self.conn, self.moment.time, *lease).map(|()| Done::Nothing)
+            What::EndLease(scope, lease) => {
+                if self.sessions.check_lease(*lease, scope, self.moment.time).is_ok() {
+                    self.dirty = true;
+                    self.sessions.end_lease(self.conn, self.moment.time, *lease)?;
+                }
+                Ok(Done::Nothing)
             }
             What::Renew => {
                 self.sessions.renew(self.moment);
@@ -204,17 +212,19 @@ impl Batch<'_> {
             self.sessions.renew(self.moment);
         }
         let before = self.load(id)?;
-        self.look_after_lease(command, before.as_deref())?;
+        self.look_after_lease(command, identity, before.as_deref())?;
         let now = self.now(before.as_deref())?;
         let present = before.as_ref().map(|stored| &stored.claim);
+        if let Command::Claim(ask) = command
+            && ask.session != self.sessions.own()
+            && is_lapsed_repeat(present, ask, &now)
+        {
+            return Err(Lease::over().into());
+        }
         let (change, answer) = step(present, command, &now);
         let note = audit(present, command, &change, &answer, now.time);
         let over = forgotten(present, command, &change, &answer);
-        let plan = if events.is_empty() || change == Change::None {
-            Plan::default()
-        } else {
-            Plan::new(self.conn, events, now.time)?
-        };
+        let plan = self.plan(events, &change, &answer)?;
         if grants(&answer) && !matches!(change, Change::None) {
             self.check_room()?;
         }
@@ -241,23 +251,49 @@ impl Batch<'_> {
             self.write();
             notes::write(self.conn, &note)?;
         }
-        if !plan.is_empty() {
+        if let Some(plan) = plan {
             self.write();
-            plan.write(self.conn)?;
+            streams::write(self.conn, plan)?;
         }
         Ok(answer)
     }
 
-    /// Refuses what can be done without while there is no room for the outcome of one more claim. A claim and whatever else asks
-    /// get the same answer: who cannot claim must not be told that all is well (M2).
-    /// A claim is asked for under a lease that is not over, and the renewal of a claim renews the lease that it hangs on.
-    fn look_after_lease(&mut self, command: &Command, before: Option<&Stored>) -> Result<(), Fault> {
+    /// What is written to journals with a command that makes this of a claim.
+    fn plan(
+        &self,
+        events: &[Append],
+        change: &Change,
+        answer: &Answer,
+    ) -> Result<Option<streams::Plan>, Fault> {
+        if events.is_empty() {
+            return Ok(None);
+        }
+        if *change == Change::None {
+            if tells_of_before(answer) && !streams::are_written(self.conn, events)? {
+                return Err(written_without().into());
+            }
+            return Ok(None);
+        }
+        Ok(Some(self.decide(events)?.0))
+    }
+
+    fn decide(&self, events: &[Append]) -> Result<(streams::Plan, Option<Head>), Fault> {
+        let (time, sessions) = (self.moment.time, self.sessions);
+        streams::decide(self.conn, events, time, |lease| time < sessions.sign(lease).until)
+    }
+
+    /// A claim is asked for under a lease of its own scope that is not over, and the renewal of a claim renews the lease that it
+    /// hangs on.
+    fn look_after_lease(
+        &mut self,
+        command: &Command,
+        identity: Option<&Identity>,
+        before: Option<&Stored>,
+    ) -> Result<(), Fault> {
         match command {
             Command::Claim(ask) if ask.session != self.sessions.own() => {
-                match self.moment.time < self.sessions.sign(ask.session).until {
-                    true => Ok(()),
-                    false => Err(Lease::over().into()),
-                }
+                let scope = identity.map(Identity::scope).ok_or_else(Lease::over)?;
+                Ok(self.sessions.check_lease(ask.session, scope, self.moment.time)?)
             }
             Command::Hold(epoch, Report::Renew) => {
                 let Some(held) = before.filter(|stored| stored.claim.epoch == *epoch) else { return Ok(()) };
@@ -270,6 +306,8 @@ impl Batch<'_> {
         }
     }
 
+    /// Refuses what can be done without while there is no room for the outcome of one more claim. A claim and whatever else asks
+    /// get the same answer: who cannot claim must not be told that all is well (M2).
     fn check_room(&self) -> Result<(), Fault> {
         self.room.check(self.memory.shelves.held() + 1).map_err(Fault::from)
     }
@@ -390,10 +428,25 @@ impl Batch<'_> {
 
     fn append(&mut self, write: &Append) -> Result<Head, Fault> {
         self.check_room()?;
-        let plan = Plan::new(self.conn, std::slice::from_ref(write), self.moment.time)?;
+        let (plan, head) = self.decide(std::slice::from_ref(write))?;
         self.write();
-        let head = plan.write(self.conn)?;
+        streams::write(self.conn, plan)?;
         head.ok_or_else(|| Error::internal("an append has no head").into())
+    }
+
+    fn erase(&mut self, stream: &Stream, subject: &str, from: u64, limit: usize) -> Result<Erasure, Fault> {
+        let Some(found) = streams::erasing(self.conn, stream, subject, from, limit)? else {
+            return Ok(Erasure::default());
+        };
+        if found.is_empty() {
+            return found.write(self.conn);
+        }
+        self.write();
+        self.wipe = true;
+        self.conn.execute_batch("PRAGMA secure_delete = ON")?;
+        let erased = found.write(self.conn);
+        self.conn.execute_batch("PRAGMA secure_delete = FAST")?;
+        erased
     }
 
     fn put(&mut self, id: &DocumentId, expect: u64, body: &bytes::Bytes) -> Result<u64, Fault> {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::Setting;
-use hapax_core::journal::{Append, Head};
+use hapax_core::journal::{Append, Erasure, Head, Stream};
 use hapax_core::lane::{LaneAnswer, LaneCommand, LaneId};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
-    Answer, ClaimId, Command, Epoch, Error, Identity, Lease, Outcome, Report, SessionId, SweepReport,
+    Answer, ClaimId, Command, Epoch, Error, Identity, Lease, Outcome, Report, Scope, SessionId, SweepReport,
 };
 
 use super::reply::Reply;
@@ -32,6 +32,8 @@ pub(super) enum What {
     Lane(LaneId, LaneCommand),
     /// A write to a journal.
     Append(Append),
+    /// The end of the payloads that have a subject's data.
+    Erase { stream: Stream, subject: String, from: u64, limit: usize },
     /// A document's new body.
     Put { id: DocumentId, expect: u64, body: Bytes },
     /// A document's end.
@@ -39,11 +41,11 @@ pub(super) enum What {
     /// A document's new body, or its end, as an operator wants it.
     Set { id: DocumentId, expect: u64, body: Option<Bytes>, setting: Setting },
     /// A lease that is not the process's own, for a term.
-    OpenLease(Duration),
+    OpenLease(Scope, Duration),
     /// Such a lease for another term.
-    RenewLease(SessionId),
+    RenewLease(Scope, SessionId),
     /// The end of such a lease.
-    EndLease(SessionId),
+    EndLease(Scope, SessionId),
     /// Renew the session.
     Renew,
     /// Write down that the session was renewed, and do what can be done when there is nothing else to do.
@@ -72,7 +74,8 @@ pub(super) enum Done {
     Step(Answer),
     Swept(SweepReport),
     Lane(LaneAnswer),
-    Appended(Head),
+    Appended(Box<Head>),
+    Erased(Erasure),
     Version(u64),
     Lease(Lease),
     Nothing,

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
-use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, ClaimId, ClaimRequest, Command, Counts, Decision, Ending, Epoch, Error, Filter,
-    Identity, Inspect, Journal, Lanes, Lease, Leases, Ledger, Operated, OperationId, Outcome, Page, Record,
-    Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
+    Identity, Inspect, Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome, Page,
+    Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
 };
 
 use super::job::{Done, What};
-use super::{Embedded, audit, list, shared, streams};
+use super::{Embedded, audit, events, list, shared, streams};
 use crate::hub::Watch;
 use crate::{filter, limits};
 
@@ -70,6 +70,7 @@ impl Ledger for Embedded {
         report: Report,
         events: Vec<Append>,
     ) -> Result<Ending, Error> {
+        report.check_events(&events)?;
         match self.step(claim, Command::Hold(epoch, report), None, events).await? {
             Answer::Ending(ending) => Ok(ending),
             _ => Err(confused()),
@@ -102,6 +103,12 @@ impl Ledger for Embedded {
         self.core.desk.read(move |reader| reader.peek(&claim)).await
     }
 
+    async fn asked(&self, claim: ClaimId) -> Result<Option<Leaves>, Error> {
+        self.core.state.check()?;
+        let stored = self.core.desk.read(move |reader| reader.load(&claim)).await?;
+        Ok(stored.and_then(|stored| stored.claim.leaves))
+    }
+
     async fn locate(&self, operation: OperationId, caller: &Scope) -> Result<Option<Identity>, Error> {
         let found = self.find(operation).await?.map(|record| record.identity);
         Ok(found.filter(|identity| identity.is_visible_to(caller)))
@@ -126,20 +133,23 @@ impl Embedded {
 }
 
 impl Leases for Embedded {
-    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
+    async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
         Lease::check_term(term)?;
-        self.lease(What::OpenLease(term)).await
+        self.lease(What::OpenLease(scope.clone(), term)).await
     }
 
-    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
-        self.lease(What::RenewLease(lease)).await
+    async fn renew_lease(&self, scope: &Scope, lease: SessionId) -> Result<Lease, Error> {
+        self.lease(What::RenewLease(scope.clone(), lease)).await
     }
 
-    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
-        self.send(What::EndLease(lease)).await.map(|_| ())
+    async fn end_lease(&self, scope: &Scope, lease: SessionId) -> Result<(), Error> {
+        self.send(What::EndLease(scope.clone(), lease)).await.map(|_| ())
     }
 
     async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
+        if lease == self.core.state.sessions.own() {
+            return Err(Lease::over());
+        }
         let (claim, ask) = (request.identity.claim_id(), request.ask(lease));
         match self.step(claim, Command::Claim(ask), Some(request.identity), Vec::new()).await? {
             Answer::Verdict(verdict) => Ok(verdict),
@@ -166,7 +176,7 @@ impl Lanes for Embedded {
 impl Journal for Embedded {
     async fn append(&self, write: Append) -> Result<Head, Error> {
         match self.send(What::Append(write)).await? {
-            Done::Appended(head) => Ok(head),
+            Done::Appended(head) => Ok(*head),
             _ => Err(confused()),
         }
     }
@@ -176,7 +186,7 @@ impl Journal for Embedded {
         let stream = stream.clone();
         self.core
             .desk
-            .read(move |reader| Ok(streams::find(&reader.conn, &stream)?.map(|(_, head)| head)))
+            .read(move |reader| Ok(events::find(&reader.conn, &stream)?.map(|(_, head)| head)))
             .await
     }
 
@@ -184,6 +194,23 @@ impl Journal for Embedded {
         self.core.state.check()?;
         let stream = stream.clone();
         self.core.archive.read(move |reader| streams::read(&reader.conn, &stream, from, limit)).await
+    }
+
+    async fn checkpoint(&self, stream: &Stream) -> Result<Option<Checkpoint>, Error> {
+        self.core.state.check()?;
+        let stream = stream.clone();
+        self.core.archive.read(move |reader| streams::checkpoint(&reader.conn, &stream)).await
+    }
+
+    async fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, Error> {
+        self.core.state.check()?;
+        let (filter, after) = (filter.clone(), after.map(str::to_owned));
+        self.core.archive.read(move |reader| reader.list_streams(&filter, after.as_deref(), limit)).await
     }
 }
 
@@ -281,6 +308,20 @@ impl Inspect for Embedded {
     async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
         self.core.state.check()?;
         self.core.archive.read(move |reader| audit::has_set_aside(&reader.conn, operation)).await
+    }
+
+    async fn erase_events(
+        &self,
+        stream: &Stream,
+        subject: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Erasure, Error> {
+        let (stream, subject) = (stream.clone(), subject.to_owned());
+        match self.send(What::Erase { stream, subject, from, limit }).await? {
+            Done::Erased(erasure) => Ok(erasure),
+            _ => Err(confused()),
+        }
     }
 
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hapax_core::claim::{current, view};
+use hapax_core::journal::{Listed, StreamFilter};
 use hapax_core::{
-    Claim, ClaimId, Epoch, Error, Now, OperationId, Record, SessionId, Sign, State as ClaimState, Timestamp,
-    View,
+    Claim, ClaimId, Epoch, Error, Now, OperationId, Page, Record, SessionId, Sign, State as ClaimState,
+    Timestamp, View,
 };
 use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +20,7 @@ use super::rows::Stored;
 use super::schema::{self, Meta};
 use super::session::{Guarded, stored_sign};
 use super::state::{State, closed};
+use super::streams;
 use crate::limits;
 
 /// Where a reader learns of sessions.
@@ -144,6 +146,17 @@ impl Reader {
             Ok(None)
         })?;
         found.map_or(Ok(None), |stored| self.standing(stored, self.clock.now()))
+    }
+
+    /// Streams in the order of their names, with whether their runners live.
+    pub(super) fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, Fault> {
+        let now = self.clock.now();
+        streams::list(&self.conn, filter, after, limit, |lease| Ok(now < self.sign(lease)?.until))
     }
 
     /// The record as it stands; `None` when time has made it absent.

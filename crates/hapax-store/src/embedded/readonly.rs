@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
-use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     ClaimId, Counts, Decision, Error, Filter, Inspect, Journal, Operated, OperationId, Page, Record,
@@ -17,7 +17,7 @@ use super::reader::{Desk, Reader, Signs};
 use super::schema;
 use super::session::Guarded;
 use super::verify::{self, Verification};
-use super::{audit, list, ports, shared, streams};
+use super::{audit, events, list, ports, shared, streams};
 use crate::clock::SystemClock;
 use crate::filter;
 
@@ -71,12 +71,27 @@ impl Journal for EmbeddedReader {
 
     async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
         let stream = stream.clone();
-        self.desk.read(move |reader| Ok(streams::find(&reader.conn, &stream)?.map(|(_, head)| head))).await
+        self.desk.read(move |reader| Ok(events::find(&reader.conn, &stream)?.map(|(_, head)| head))).await
     }
 
     async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
         let stream = stream.clone();
         self.desk.read(move |reader| streams::read(&reader.conn, &stream, from, limit)).await
+    }
+
+    async fn checkpoint(&self, stream: &Stream) -> Result<Option<Checkpoint>, Error> {
+        let stream = stream.clone();
+        self.desk.read(move |reader| streams::checkpoint(&reader.conn, &stream)).await
+    }
+
+    async fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, Error> {
+        let (filter, after) = (filter.clone(), after.map(str::to_owned));
+        self.desk.read(move |reader| reader.list_streams(&filter, after.as_deref(), limit)).await
     }
 }
 
@@ -145,6 +160,10 @@ impl Inspect for EmbeddedReader {
 
     async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
         self.desk.read(move |reader| audit::has_set_aside(&reader.conn, operation)).await
+    }
+
+    async fn erase_events(&self, _: &Stream, _: &str, _: u64, _: usize) -> Result<Erasure, Error> {
+        Err(read_only())
     }
 
     async fn audit(&self, after: Option<&str>, limit: usize) -> Result<Page<AuditEvent>, Error> {

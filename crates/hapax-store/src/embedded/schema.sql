@@ -19,7 +19,8 @@ CREATE TABLE store (
     crc INTEGER NOT NULL
 ) STRICT;
 
--- One row for each time the store was opened for writing, and for each lease that is not a process's own: those have a term.
+-- One row for each time the store was opened for writing, and for each lease that is not a process's own: those have a term,
+-- and the scope that they were opened for.
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY,
     started_at INTEGER NOT NULL,
@@ -27,6 +28,7 @@ CREATE TABLE sessions (
     until INTEGER NOT NULL,
     ended INTEGER NOT NULL,
     term INTEGER,
+    scope TEXT,
     crc INTEGER NOT NULL
 ) STRICT;
 
@@ -136,27 +138,64 @@ CREATE TABLE audit (
 -- The outcomes that are kept here until their claims go; 6 is an erased one.
 CREATE INDEX audit_set_aside ON audit (operation_id) WHERE outcome_kind <> 6;
 
+-- A stream's head. `checkpoint` is the place of the event that the latest checkpoint belongs to, `lease` the session of the runner.
 CREATE TABLE streams (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
     version INTEGER NOT NULL,
     length INTEGER NOT NULL,
     hash BLOB,
-    status TEXT NOT NULL,
-    checkpoint BLOB NOT NULL,
+    status TEXT,
+    runner BLOB,
+    lease INTEGER,
+    checkpoint INTEGER,
+    updated_at INTEGER NOT NULL,
+    chain INTEGER NOT NULL,
+    agent TEXT,
+    subject TEXT,
+    created_at INTEGER NOT NULL,
     crc INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX streams_name ON streams (name);
+CREATE INDEX streams_status ON streams (status, name) WHERE status IS NOT NULL;
 
--- An event's id is its stream (id >> 32) and its place there, so no two events can have the same place.
+-- The head that each write has made, by the write's id: a write that is sent again is answered with it.
+CREATE TABLE appends (
+    stream INTEGER NOT NULL,
+    id BLOB NOT NULL,
+    version INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    hash BLOB,
+    status TEXT,
+    runner BLOB,
+    lease INTEGER,
+    checkpoint INTEGER,
+    updated_at INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (stream, id)
+) STRICT, WITHOUT ROWID;
+
+-- An event's id is its stream (id >> 32) and its place there, so no two events can have the same place. `checkpoint` is the SHA-256
+-- of the checkpoint that belongs to it. A payload that was erased has no salt either, but the digest of both.
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
     kind TEXT NOT NULL,
     at INTEGER NOT NULL,
-    chain INTEGER NOT NULL,
+    salt BLOB,
+    payload BLOB,
+    digest BLOB,
+    subject TEXT,
+    checkpoint BLOB,
     hash BLOB NOT NULL,
-    payload BLOB NOT NULL,
     crc INTEGER NOT NULL
+) STRICT;
+
+-- The latest checkpoint of a stream; without bytes where it was erased.
+CREATE TABLE checkpoints (
+    stream INTEGER PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    bytes BLOB
 ) STRICT;
 
 CREATE TABLE documents (
@@ -205,3 +244,24 @@ CREATE VIEW hapax_events AS
 SELECT s.name AS stream, e.id & 0xffffffff AS seq, e.kind, datetime(e.at / 1000000, 'unixepoch') AS at,
     lower(hex(e.hash)) AS hash, e.payload
 FROM events e JOIN streams s ON s.id = e.id >> 32;
+
+-- Executions are the streams named execution/{tenant}/{project}/{execution id}; none of the parts has a slash in it.
+CREATE VIEW hapax_execution_streams AS
+SELECT id, substr(rest, instr(rest, '/') + 1) AS execution_id, tenant, substr(rest, 1, instr(rest, '/') - 1) AS project
+FROM (SELECT id, substr(name, 11, instr(substr(name, 11), '/') - 1) AS tenant,
+        substr(name, 11 + instr(substr(name, 11), '/')) AS rest
+    FROM streams WHERE name >= 'execution/' AND name < 'execution0');
+
+CREATE VIEW hapax_executions AS
+SELECT x.execution_id, s.agent AS agent_id, s.status, s.version,
+    datetime(s.created_at / 1000000, 'unixepoch') AS created_at,
+    datetime(s.updated_at / 1000000, 'unixepoch') AS updated_at,
+    x.tenant, x.project
+FROM hapax_execution_streams x JOIN streams s ON s.id = x.id;
+
+CREATE VIEW hapax_execution_events AS
+SELECT x.id || '.' || (e.id & 0xffffffff) AS event_id, x.execution_id, e.kind AS event_type, s.chain AS schema_version,
+    CAST(e.payload AS TEXT) AS payload_json, lower(hex(e.hash)) AS event_hash,
+    datetime(e.at / 1000000, 'unixepoch') AS created_at,
+    x.tenant, x.project
+FROM hapax_execution_streams x JOIN streams s ON s.id = x.id JOIN events e ON e.id >= (x.id << 32) AND e.id < ((x.id + 1) << 32);

@@ -1,79 +1,85 @@
-//! Journals in the database (J2).
+//! Journals in the database: writing what a plan has decided, and reading it back (J2).
 //!
-//! What to write is worked out before anything is written, so that a conflict leaves nothing behind.
+//! What to write is worked out before anything is written, so that a conflict leaves nothing behind. How rows are laid out is in
+//! `events`.
 
-use bytes::Bytes;
-use hapax_core::journal::{self, Append, Chain, Event, Hash, Head, Stream};
-use hapax_core::{Error, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use hapax_core::journal::{
+    Append, Checkpoint, Erasure, Event, Head, Listed, Payload, Stream, StreamFilter, Walk, check_checkpoint,
+};
+use hapax_core::{Damaged, Error, Kind, Page, SessionId, Timestamp, limits as core_limits};
+use rusqlite::{Connection, params};
 
+use super::events::{
+    self, MAX_STREAM, PLACE_BITS, find, made, read_checkpoint, read_event, read_head, write_append,
+    write_checkpoint, write_event, write_head,
+};
 use super::fault::{Fault, damaged};
-use super::rows::{fixed, unsigned};
-use super::sum::Sum;
+use crate::plan::{self, Planned, page_start};
 
-/// Bits of an event's row number that count its place in the stream.
-const PLACE_BITS: u32 = 32;
-/// The most streams there can be.
-const MAX_STREAM: i64 = (1 << (62 - PLACE_BITS)) - 1;
+/// What writes to streams come to; a stream is found by its row.
+pub(super) type Plan = plan::Plan<i64>;
 
-/// Appends that have been decided and not yet written.
-#[derive(Debug, Default)]
-pub(super) struct Plan(Vec<Planned>);
-
-#[derive(Debug)]
-struct Planned {
-    stream: Stream,
-    /// The stream's row; `None` where it does not exist yet.
-    row: Option<i64>,
-    head: Head,
-    events: Vec<Event>,
-}
-
-impl Plan {
-    /// Decides the appends of one command, in order; a conflict fails all of them.
-    pub(super) fn new(conn: &Connection, writes: &[Append], at: Timestamp) -> Result<Plan, Fault> {
-        let mut plan: Vec<Planned> = Vec::with_capacity(writes.len());
-        for write in writes {
-            match plan.iter_mut().find(|planned| planned.stream == write.stream) {
-                Some(planned) => {
-                    let (head, events) = journal::append(Some(&planned.head), write, at)?;
-                    planned.head = head;
-                    planned.events.extend(events);
-                }
-                None => {
-                    let (row, before) = find(conn, &write.stream)?.unzip();
-                    let (head, events) = journal::append(before.as_ref(), write, at)?;
-                    plan.push(Planned { stream: write.stream.clone(), row, head, events });
-                }
-            }
+/// Decides writes in order; one that is refused refuses all. Gives the head of the last one.
+pub(super) fn decide(
+    conn: &Connection,
+    writes: &[Append],
+    at: Timestamp,
+    lives: impl Fn(SessionId) -> bool,
+) -> Result<(Plan, Option<Head>), Fault> {
+    let (mut plan, mut last) = (Plan::default(), None);
+    for write in writes {
+        if plan.get_mut(&write.stream).is_none() {
+            let found = find(conn, &write.stream)?;
+            let runner = found.as_ref().and_then(|(_, head)| head.runner);
+            let alive = runner.is_some_and(|runner| lives(runner.lease));
+            plan.insert(write.stream.clone(), Planned::found(found, alive));
         }
-        if plan.iter().any(|planned| planned.head.length >= 1 << PLACE_BITS) {
+        if let Some(planned) = plan.get_mut(&write.stream)
+            && let (Some(row), Some(head)) = (planned.row, &planned.head)
+            && let Some(head) = made(conn, row, write.id, head)?
+        {
+            planned.known.push((write.id, head));
+        }
+        let head = plan.append(write, at)?;
+        if head.length >= 1 << PLACE_BITS {
             return Err(Error::invalid("a journal has as many events as it can have").into());
         }
-        Ok(Plan(plan))
+        last = Some(head);
     }
+    Ok((plan, last))
+}
 
-    /// Whether there is nothing to write.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Writes them, and returns the head of the last stream.
-    pub(super) fn write(self, conn: &Connection) -> Result<Option<Head>, Fault> {
-        let mut last = None;
-        for planned in self.0 {
-            let row = match planned.row {
-                Some(row) => row,
-                None => next_stream(conn)?,
-            };
-            write_head(conn, row, &planned.stream, &planned.head)?;
-            for event in &planned.events {
-                write_event(conn, row, event)?;
-            }
-            last = Some(planned.head);
+/// Whether all of these were written before.
+pub(super) fn are_written(conn: &Connection, writes: &[Append]) -> Result<bool, Fault> {
+    for write in writes {
+        let Some((row, head)) = find(conn, &write.stream)? else { return Ok(false) };
+        if made(conn, row, write.id, &head)?.is_none() {
+            return Ok(false);
         }
-        Ok(last)
     }
+    Ok(true)
+}
+
+/// Writes what was decided.
+pub(super) fn write(conn: &Connection, plan: Plan) -> Result<(), Fault> {
+    for (stream, planned) in plan.into_written() {
+        let row = match planned.row {
+            Some(row) => row,
+            None => next_stream(conn)?,
+        };
+        let Some(head) = &planned.head else { continue };
+        write_head(conn, row, &stream, head)?;
+        for event in &planned.events {
+            write_event(conn, row, event)?;
+        }
+        for (id, head) in &planned.made {
+            write_append(conn, row, *id, head)?;
+        }
+        if let (Some(bytes), Some(seq)) = (&planned.checkpoint, head.checkpoint) {
+            write_checkpoint(conn, row, &Checkpoint { seq, bytes: Some(bytes.clone()) })?;
+        }
+    }
+    Ok(())
 }
 
 fn next_stream(conn: &Connection) -> Result<i64, Fault> {
@@ -86,138 +92,199 @@ fn next_stream(conn: &Connection) -> Result<i64, Fault> {
     Ok(next)
 }
 
-fn head_sum(row: i64, name: &str, head: &Head) -> Sum {
-    Sum::of("streams")
-        .int(row)
-        .bytes(name.as_bytes())
-        .int(head.version.cast_signed())
-        .int(head.length.cast_signed())
-        .opt_bytes(head.hash.as_ref().map(|hash| &hash.0[..]))
-        .bytes(head.status.as_bytes())
-        .bytes(&head.checkpoint)
+/// One view of the store for several reads.
+fn in_view<T>(conn: &Connection, read: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    conn.prepare_cached("BEGIN")?.execute([])?;
+    let done = read();
+    conn.prepare_cached("COMMIT")?.execute([])?;
+    done
 }
 
-fn write_head(conn: &Connection, row: i64, stream: &Stream, head: &Head) -> Result<(), Fault> {
-    let sql = "INSERT INTO streams (id, name, version, length, hash, status, checkpoint, crc) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO UPDATE SET version = excluded.version, \
-               length = excluded.length, hash = excluded.hash, status = excluded.status, \
-               checkpoint = excluded.checkpoint, crc = excluded.crc";
-    conn.prepare_cached(sql)?.execute(params![
-        row,
-        stream.as_str(),
-        head.version.cast_signed(),
-        head.length.cast_signed(),
-        head.hash.as_ref().map(|hash| &hash.0[..]),
-        head.status,
-        &head.checkpoint[..],
-        head_sum(row, stream.as_str(), head).value(),
-    ])?;
-    Ok(())
-}
-
-/// The row and the head of a stream.
-pub(super) fn find(conn: &Connection, stream: &Stream) -> Result<Option<(i64, Head)>, Fault> {
-    let sql = "SELECT id, name, version, length, hash, status, checkpoint, crc FROM streams WHERE name = ?1";
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query([stream.as_str()])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let (row, _, head) = read_head(row)?;
-    Ok(Some((row, head)))
-}
-
-/// Reads a row `id, name, version, length, hash, status, checkpoint, crc`.
-pub(super) fn read_head(row: &Row<'_>) -> Result<(i64, String, Head), Fault> {
-    let (id, name): (i64, String) = (row.get(0)?, row.get(1)?);
-    let hash: Option<Vec<u8>> = row.get(4)?;
-    let head = Head {
-        version: unsigned(row, 2)?,
-        length: unsigned(row, 3)?,
-        hash: hash.map(|hash| fixed(&hash)).transpose()?.map(Hash),
-        status: row.get(5)?,
-        checkpoint: Bytes::from(row.get::<_, Vec<u8>>(6)?),
-    };
-    head_sum(id, &name, &head).check(row.get(7)?, || format!("journal {name:?}"))?;
-    Ok((id, name, head))
-}
-
-fn event_row(stream: i64, seq: u64) -> i64 {
-    (stream << PLACE_BITS) | seq.cast_signed()
-}
-
-fn event_sum(row: i64, event: &Event) -> Sum {
-    Sum::of("events")
-        .int(row)
-        .bytes(event.kind.as_bytes())
-        .int(event.at.as_micros())
-        .int(i64::from(event.chain.version()))
-        .bytes(&event.hash.0)
-        .bytes(&event.payload)
-}
-
-fn write_event(conn: &Connection, stream: i64, event: &Event) -> Result<(), Fault> {
-    let row = event_row(stream, event.seq);
-    let sql =
-        "INSERT INTO events (id, kind, at, chain, hash, payload, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    conn.prepare_cached(sql)?.execute(params![
-        row,
-        event.kind,
-        event.at.as_micros(),
-        event.chain.version(),
-        &event.hash.0[..],
-        &event.payload[..],
-        event_sum(row, event).value(),
-    ])?;
-    Ok(())
+/// A record of a chain that is not what was written breaks the chain there.
+fn broken<T>(walk: &Walk, read: Result<T, Fault>) -> Result<T, Fault> {
+    read.map_err(|fault| match fault {
+        Fault::Command(error) if error.kind() == Kind::Corrupt => {
+            walk.broken(error.detail().unwrap_or(error.message())).into()
+        }
+        other => other,
+    })
 }
 
 /// Reads events of a stream and checks that each follows the one before it.
 pub(super) fn read(conn: &Connection, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Fault> {
+    in_view(conn, || read_within(conn, stream, from, limit.min(core_limits::MAX_PAGE)))
+}
+
+fn read_within(conn: &Connection, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Fault> {
     let Some((row, head)) = find(conn, stream)? else { return Ok(Vec::new()) };
-    let limit = head.length.saturating_sub(from).min(limit as u64);
-    if limit == 0 {
+    if from > head.length {
         return Ok(Vec::new());
     }
-    let mut previous = match from.checked_sub(1) {
-        Some(before) => Some(hash_at(conn, event_row(row, before))?),
-        None => None,
-    };
-    let sql =
-        "SELECT id, kind, at, chain, hash, payload, crc FROM events WHERE id >= ?1 AND id < ?2 ORDER BY id";
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query([event_row(row, from), event_row(row, from + limit)])?;
-    let mut events = Vec::new();
-    while let Some(row) = rows.next()? {
-        let event = read_event(row)?;
-        previous = Some(journal::verify(stream, previous, from + events.len() as u64, &event)?);
+    let mut walk = walk_from(conn, stream, row, &head, from)?;
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    let mut statement = conn.prepare_cached(events::FROM)?;
+    let mut rows = statement.query([events::row(row, from), events::row(row + 1, 0)])?;
+    while events.len() < limit {
+        let Some(row) = broken(&walk, rows.next().map_err(Fault::from))? else {
+            walk.finish(&head)?;
+            break;
+        };
+        let event = broken(&walk, read_event(row))?;
+        bytes += event.payload.bytes().map_or(0, |payload| payload.len());
+        if !events.is_empty() && bytes > core_limits::MAX_READ_BYTES {
+            break;
+        }
+        if walk.next() >= head.length {
+            return Err(walk.broken("the stream goes on after its end").into());
+        }
+        walk.step(&event)?;
         events.push(event);
     }
-    let whole = events.len() as u64 == limit;
-    let ends = from + limit < head.length || previous == head.hash;
-    if whole && ends {
-        return Ok(events);
-    }
-    Err(damaged(format_args!("journal {:?} does not end as its head says", stream.as_str())).into())
+    Ok(events)
 }
 
-fn hash_at(conn: &Connection, row: i64) -> Result<Hash, Fault> {
-    let sql = "SELECT id, kind, at, chain, hash, payload, crc FROM events WHERE id = ?1";
-    let event = conn.prepare_cached(sql)?.query_row([row], |row| Ok(read_event(row))).optional()?;
-    match event {
-        Some(event) => Ok(event?.hash),
-        None => Err(damaged(format_args!("journal event {row} is missing")).into()),
-    }
+/// Begins at an event, whose predecessor's hash is taken as it is.
+fn walk_from(conn: &Connection, stream: &Stream, row: i64, head: &Head, from: u64) -> Result<Walk, Fault> {
+    let Some(before) = from.checked_sub(1) else { return Ok(Walk::new(stream, head.chain)) };
+    let event = event_at(conn, stream, row, before)?;
+    Ok(Walk::after(stream, head.chain, before, event.hash))
 }
 
-fn read_event(row: &Row<'_>) -> Result<Event, Fault> {
-    let id: i64 = row.get(0)?;
-    let event = Event {
-        seq: (id & ((1 << PLACE_BITS) - 1)).cast_unsigned(),
-        kind: row.get(1)?,
-        at: Timestamp::from_micros(row.get(2)?),
-        chain: Chain::from_version(row.get(3)?)?,
-        hash: Hash(fixed(&row.get::<_, Vec<u8>>(4)?)?),
-        payload: Bytes::from(row.get::<_, Vec<u8>>(5)?),
+fn event_at(conn: &Connection, stream: &Stream, row: i64, seq: u64) -> Result<Event, Fault> {
+    let missing = |what: &str| Error::broken_chain(stream.as_str(), seq, what);
+    let mut statement = conn.prepare_cached(events::FROM)?;
+    let mut rows = statement.query([events::row(row, seq), events::row(row, seq) + 1])?;
+    let Some(row) = rows.next()? else { return Err(missing("the event is missing").into()) };
+    read_event(row).map_err(|fault| match fault {
+        Fault::Command(error) if error.kind() == Kind::Corrupt => {
+            missing(error.detail().unwrap_or(error.message())).into()
+        }
+        other => other,
+    })
+}
+
+/// A stream's latest checkpoint.
+pub(super) fn checkpoint(conn: &Connection, stream: &Stream) -> Result<Option<Checkpoint>, Fault> {
+    in_view(conn, || {
+        let Some((row, head)) = find(conn, stream)? else { return Ok(None) };
+        let Some(seq) = head.checkpoint else { return Ok(None) };
+        let broken = |what: &dyn std::fmt::Display| Error::broken_chain(stream.as_str(), seq, what);
+        let event = event_at(conn, stream, row, seq)?;
+        let checkpoint = match read_checkpoint(conn, row) {
+            Ok(Some(checkpoint)) if checkpoint.seq == seq => checkpoint,
+            Ok(_) => return Err(broken(&"the checkpoint is missing").into()),
+            Err(Fault::Command(error)) if error.kind() == Kind::Corrupt => {
+                return Err(broken(&error.detail().unwrap_or(error.message())).into());
+            }
+            Err(fault) => return Err(fault),
+        };
+        check_checkpoint(stream, &checkpoint, event.checkpoint)?;
+        Ok(Some(checkpoint))
+    })
+}
+
+/// Streams in the order of their names.
+pub(super) fn list(
+    conn: &Connection,
+    filter: &StreamFilter,
+    after: Option<&str>,
+    limit: usize,
+    lives: impl Fn(SessionId) -> Result<bool, Fault>,
+) -> Result<Page<Listed>, Fault> {
+    let limit = limit.min(core_limits::MAX_PAGE);
+    let (start, most) = (page_start(&filter.prefix, after), i64::try_from(limit).unwrap_or(i64::MAX));
+    let mut statement = conn.prepare_cached(match filter.status {
+        Some(_) => events::LIST_STATUS,
+        None => events::LIST,
+    })?;
+    let mut rows = match filter.status {
+        Some(status) => statement.query(params![start, most + 1, status.as_str()])?,
+        None => statement.query(params![start, most + 1])?,
     };
-    event_sum(id, &event).check(row.get(6)?, || format!("journal event {id}"))?;
-    Ok(event)
+    let (mut page, mut last) = (Page::new(Vec::new(), None), None);
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(1)?;
+        if !name.starts_with(&filter.prefix) {
+            return Ok(page);
+        }
+        if page.items.len() + page.damaged.len() == limit {
+            page.next = last;
+            return Ok(page);
+        }
+        match read_head(row).and_then(|(_, name, head)| Ok((Stream::new(name).map_err(damaged)?, head))) {
+            Ok((stream, head)) => {
+                let lives = head.runner.map_or(Ok(false), |runner| lives(runner.lease))?;
+                page.items.push(Listed { stream, head, lives });
+            }
+            Err(Fault::Command(error)) => {
+                let told = error.detail().unwrap_or(error.message()).to_owned();
+                page.damaged.push(Damaged { id: name.clone(), error: told });
+            }
+            Err(fault) => return Err(fault),
+        }
+        last = Some(name);
+    }
+    Ok(page)
+}
+
+/// Which of a stream's events are to be erased, as they are to be kept.
+pub(super) struct Erasing {
+    row: i64,
+    erased: Vec<Event>,
+    /// Whether the checkpoint belongs to one of them.
+    checkpoint: Option<u64>,
+    next: Option<u64>,
+}
+
+/// Looks for the events of a subject.
+pub(super) fn erasing(
+    conn: &Connection,
+    stream: &Stream,
+    subject: &str,
+    from: u64,
+    limit: usize,
+) -> Result<Option<Erasing>, Fault> {
+    let Some((row, head)) = find(conn, stream)? else { return Ok(None) };
+    let limit = limit.min(core_limits::MAX_PAGE) as u64;
+    let until = from.saturating_add(limit).min(head.length);
+    let mut found = Erasing {
+        row,
+        erased: Vec::new(),
+        checkpoint: None,
+        next: Some(until).filter(|at| *at < head.length),
+    };
+    if from >= until {
+        return Ok(Some(found));
+    }
+    let mut statement = conn.prepare_cached(events::FROM)?;
+    let mut rows = statement.query([events::row(row, from), events::row(row, until)])?;
+    while let Some(row) = rows.next()? {
+        let mut event = read_event(row)?;
+        let whose = event.subject.as_ref().or(head.subject.as_ref());
+        if whose.is_none_or(|whose| whose != subject) || event.payload.bytes().is_none() {
+            continue;
+        }
+        event.payload = Payload::Erased { digest: event.payload.digest() };
+        found.checkpoint = found.checkpoint.or(head.checkpoint.filter(|seq| *seq == event.seq));
+        found.erased.push(event);
+    }
+    Ok(Some(found))
+}
+
+impl Erasing {
+    /// Whether there is anything to write.
+    pub(super) fn is_empty(&self) -> bool {
+        self.erased.is_empty()
+    }
+
+    /// Destroys the payloads.
+    pub(super) fn write(self, conn: &Connection) -> Result<Erasure, Fault> {
+        for event in &self.erased {
+            write_event(conn, self.row, event)?;
+        }
+        if let Some(seq) = self.checkpoint {
+            write_checkpoint(conn, self.row, &Checkpoint { seq, bytes: None })?;
+        }
+        Ok(Erasure { erased: self.erased.len() as u64, next: self.next })
+    }
 }

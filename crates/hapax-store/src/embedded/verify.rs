@@ -164,7 +164,7 @@ fn verify_stream(conn: &Connection, name: &str) -> Result<(), Fault> {
     loop {
         let events = streams::read(conn, &stream, from, 1_000)?;
         if events.is_empty() {
-            return Ok(());
+            return streams::checkpoint(conn, &stream).map(|_| ());
         }
         from += events.len() as u64;
     }

@@ -7,17 +7,19 @@ use bytes::Bytes;
 use foldhash::HashMap;
 use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
-use hapax_core::journal::{self, Append, Event, Head, Stream};
+use hapax_core::journal::{Append, Head, Stream};
 use hapax_core::lane::{Lane, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Lease, Now, OperationId,
-    Outcome, Page, Record, SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
+    Outcome, Page, Record, Scope, SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
 };
 
+use super::journals::Journaled;
 use crate::filter;
 use crate::limits;
 use crate::options::Options;
+use crate::plan::{Plan, Planned, tells_of_before, written_without};
 
 #[derive(Debug)]
 struct Entry {
@@ -26,13 +28,13 @@ struct Entry {
     claim: Claim,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Life {
     sign: Sign,
     /// Renews itself as long as it has not ended.
     beating: bool,
-    /// How long one renewal lasts, of a lease that is not a process's own.
-    lease: Option<Duration>,
+    /// Of a lease that is not a process's own: whose it is, and how long one renewal lasts.
+    lease: Option<(Scope, Duration)>,
 }
 
 /// Whether a command changed the claim: only then is anybody woken.
@@ -52,7 +54,7 @@ pub(super) struct World {
     events: Vec<AuditEvent>,
     /// Where in `events` the outcomes of an operation are kept.
     set_aside: HashMap<OperationId, Vec<usize>>,
-    pub(super) journals: HashMap<Stream, (Head, Vec<Event>)>,
+    pub(super) journals: BTreeMap<Stream, Journaled>,
     pub(super) documents: BTreeMap<DocumentId, Document>,
     pub(super) lanes: HashMap<LaneId, Lane>,
 }
@@ -70,25 +72,31 @@ impl World {
         id
     }
 
-    pub(super) fn open_lease(&mut self, term: Duration, now: Timestamp) -> Result<Lease, Error> {
+    pub(super) fn open_lease(
+        &mut self,
+        scope: &Scope,
+        term: Duration,
+        now: Timestamp,
+    ) -> Result<Lease, Error> {
         self.sessions
             .retain(|_, life| life.lease.is_none() || now < life.sign.until.after(limits::LEASE_KEPT));
         if self.sessions.values().filter(|life| life.lease.is_some()).count() >= limits::LEASES {
             return Err(Error::unavailable("too many leases are open"));
         }
         let until = now.after(term);
-        let life = Life { sign: Sign { last: now, until }, beating: false, lease: Some(term) };
+        let life =
+            Life { sign: Sign { last: now, until }, beating: false, lease: Some((scope.clone(), term)) };
         Ok(Lease { id: self.add_session(life), until })
     }
 
     /// A lease that is not over.
-    pub(super) fn lease(&mut self, id: SessionId, now: Timestamp) -> Option<&mut Life> {
+    fn lease(&mut self, id: SessionId, now: Timestamp) -> Option<&mut Life> {
         self.sessions.get_mut(&id).filter(|life| life.lease.is_some() && now < life.sign.until)
     }
 
     pub(super) fn renew_lease(&mut self, id: SessionId, now: Timestamp) -> Option<Lease> {
         let life = self.lease(id, now)?;
-        let until = now.after(life.lease?);
+        let until = now.after(life.lease.as_ref()?.1);
         life.sign = Sign { last: now, until };
         Some(Lease { id, until })
     }
@@ -105,6 +113,14 @@ impl World {
     pub(super) fn end_lease(&mut self, id: SessionId, now: Timestamp) {
         if let Some(life) = self.lease(id, now) {
             life.sign = Sign { last: now, until: now };
+        }
+    }
+
+    /// Refuses a lease that is over or of another scope.
+    pub(super) fn check_lease(&mut self, id: SessionId, scope: &Scope, now: Timestamp) -> Result<(), Error> {
+        match self.lease(id, now) {
+            Some(Life { lease: Some((owner, _)), .. }) if owner == scope => Ok(()),
+            _ => Err(Lease::over()),
         }
     }
 
@@ -188,35 +204,64 @@ impl World {
         events: &[Append],
         time: Timestamp,
     ) -> Result<(Answer, Changed), Error> {
-        let before = self.claim(&id);
-        // A report that changes nothing was perhaps sent before, and its events are there already.
-        if events.is_empty() || step(before, command, &self.moment(before, time)).0 == Change::None {
+        if events.is_empty() {
             return self.apply(id, command, None, time);
         }
-        let mut heads: Vec<(Stream, Head, Vec<Event>)> = Vec::with_capacity(events.len());
+        let before = self.claim(&id);
+        let (change, answer) = step(before, command, &self.moment(before, time));
+        if change == Change::None {
+            if tells_of_before(&answer) && !events.iter().all(|write| self.has_written(write)) {
+                return Err(written_without());
+            }
+            return self.apply(id, command, None, time);
+        }
+        let mut plan = self.plan(events, time);
         for write in events {
-            let earlier = heads.iter().rev().find(|(stream, ..)| *stream == write.stream);
-            let head =
-                earlier.map(|(_, head, _)| head).or(self.journals.get(&write.stream).map(|(head, _)| head));
-            let (head, kept) = journal::append(head, write, time)?;
-            heads.push((write.stream.clone(), head, kept));
+            plan.append(write, time)?;
         }
         let applied = self.apply(id, command, None, time)?;
-        heads.into_iter().for_each(|(stream, head, kept)| self.keep_events(stream, head, kept));
+        self.keep_events(plan);
         Ok(applied)
     }
 
     pub(super) fn append(&mut self, write: &Append, time: Timestamp) -> Result<Head, Error> {
-        let head = self.journals.get(&write.stream).map(|(head, _)| head);
-        let (head, kept) = journal::append(head, write, time)?;
-        self.keep_events(write.stream.clone(), head.clone(), kept);
+        let mut plan = self.plan(std::slice::from_ref(write), time);
+        let head = plan.append(write, time)?;
+        self.keep_events(plan);
         Ok(head)
     }
 
-    fn keep_events(&mut self, stream: Stream, head: Head, kept: Vec<Event>) {
-        let journal = self.journals.entry(stream).or_insert_with(|| (head.clone(), Vec::new()));
-        journal.0 = head;
-        journal.1.extend(kept);
+    fn has_written(&self, write: &Append) -> bool {
+        self.journals.get(&write.stream).is_some_and(|journal| journal.made.contains_key(&write.id))
+    }
+
+    fn plan(&self, writes: &[Append], time: Timestamp) -> Plan<()> {
+        let mut plan = Plan::default();
+        for write in writes {
+            let kept = self.journals.get(&write.stream);
+            if plan.get_mut(&write.stream).is_none() {
+                let lives = kept.is_some_and(|kept| self.lives(&kept.head, time));
+                let found = Planned::found(kept.map(|kept| ((), kept.head.clone())), lives);
+                plan.insert(write.stream.clone(), found);
+            }
+            let made = kept.and_then(|kept| kept.made.get(&write.id));
+            if let (Some(made), Some(planned)) = (made, plan.get_mut(&write.stream)) {
+                planned.known.push((write.id, made.clone()));
+            }
+        }
+        plan
+    }
+
+    /// Whether the lease of a stream's runner runs.
+    pub(super) fn lives(&self, head: &Head, time: Timestamp) -> bool {
+        head.runner.is_some_and(|runner| time < self.sign(runner.lease, time).until)
+    }
+
+    fn keep_events(&mut self, plan: Plan<()>) {
+        for (stream, planned) in plan.into_written() {
+            let Some(head) = planned.head.clone() else { continue };
+            self.journals.entry(stream).or_insert_with(|| Journaled::new(head)).keep(planned);
+        }
     }
 
     fn put(

@@ -68,7 +68,7 @@ pub async fn guard_with<C: GenericClient + Sync>(
     let (Change::Put(after), Answer::Ending(Ending::Settled(kept))) = step(before, &command, &now) else {
         return Err(Error::lost_lease("the claim has another holder by now, or is settled: roll back"));
     };
-    journal::append_all(&mut Theirs(tx), events, now.time).await.map_err(Failure::into_error)?;
+    journal::append_all(&mut Theirs(tx), events, now.time, None).await.map_err(Failure::into_error)?;
     let put = Put::new(now.time, claim, before, &after, None, None);
     let row = tx.query_opt(PUT, &put.params()).await.map_err(told)?;
     let watched: bool = get(&row.ok_or_else(confused)?, 0)?;

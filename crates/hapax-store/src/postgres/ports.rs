@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
-use hapax_core::journal::{Append, Event, Head, Stream};
+use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
@@ -53,12 +53,7 @@ impl Lanes for Postgres {
 
 impl Journal for Postgres {
     async fn append(&self, write: Append) -> Result<Head, Error> {
-        let shared = self.shared.clone();
-        self.shared
-            .ask(Resend::BeforeCommit, async move |link: &mut Link| {
-                journal::append_one(link, &write, shared.session.given_time()).await
-            })
-            .await
+        self.shared.append(write).await
     }
 
     async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
@@ -70,6 +65,26 @@ impl Journal for Postgres {
         let stream = stream.clone();
         self.shared
             .ask(Resend::Always, async move |link: &mut Link| journal::read(link, &stream, from, limit).await)
+            .await
+    }
+
+    async fn checkpoint(&self, stream: &Stream) -> Result<Option<Checkpoint>, Error> {
+        let stream = stream.clone();
+        let read = async move |link: &mut Link| journal::checkpoint(link, &stream).await;
+        self.shared.ask(Resend::Always, read).await
+    }
+
+    async fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, Error> {
+        let (shared, filter, after) = (self.shared.clone(), filter.clone(), after.map(str::to_owned));
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| {
+                journal::list(link, &filter, after.as_deref(), limit, &shared.session).await
+            })
             .await
     }
 }
@@ -199,6 +214,21 @@ impl Inspect for Postgres {
     async fn has_set_aside(&self, operation: OperationId) -> Result<bool, Error> {
         self.shared
             .ask(Resend::Always, async move |link: &mut Link| list::has_set_aside(link, operation).await)
+            .await
+    }
+
+    async fn erase_events(
+        &self,
+        stream: &Stream,
+        subject: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Erasure, Error> {
+        let (shared, stream, subject) = (self.shared.clone(), stream.clone(), subject.to_owned());
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| {
+                journal::erase(link, &stream, &subject, from, limit, &shared.session).await
+            })
             .await
     }
 

@@ -37,6 +37,8 @@ pub(super) struct Known {
     /// Boot time, read before the latest renewal was sent, and the database's time when it was carried out.
     renewed: Duration,
     renewed_at: Timestamp,
+    /// How often it was renewed, or replaced, after it may have lapsed.
+    lapses: u64,
     /// How far the memory table has followed the invalidations.
     acked: i64,
     /// Real boot time until which the table may answer.
@@ -67,7 +69,7 @@ impl Standing {
     pub(super) fn session(&self) -> Session {
         let known = self.known();
         let left = (known.renewed + self.term).saturating_sub(self.boot());
-        Session { id: known.id, term: self.term, left }
+        Session { id: known.id, term: self.term, left, lapses: known.lapses }
     }
 
     /// The database's time or later, for asking the memory table: the time of the latest renewal, what has
@@ -121,6 +123,11 @@ impl Standing {
 }
 
 impl Known {
+    /// Whether the session may have been over before it was renewed now: by the own clock, or by the server's.
+    fn has_lapsed(&self, boot: Duration, now: Timestamp, term: Duration) -> bool {
+        boot >= self.renewed + term || now >= self.renewed_at.after(term)
+    }
+
     /// Who only reads has no session: there is none with this number. Nor does it know what the server's clock should show, which
     /// is never ahead of this.
     pub(super) fn nobody() -> Known {
@@ -129,6 +136,7 @@ impl Known {
             token: Uuid([0; 16]),
             renewed: Duration::ZERO,
             renewed_at: Timestamp::NEVER,
+            lapses: 0,
             acked: 0,
             table_until: Duration::ZERO,
         }
@@ -153,6 +161,7 @@ pub(super) async fn open(
         token,
         renewed,
         renewed_at: Timestamp::from_micros(get(&row, 1)?),
+        lapses: 0,
         acked: get(&row, 2)?,
         table_until: Duration::ZERO,
     })
@@ -242,7 +251,7 @@ async fn beat_once(shared: &Shared, link: &mut Link, renew: bool) -> Result<bool
         // The row is gone: whatever it held has lapsed. A new session starts with nothing.
         let fresh = open(link, shared.options.term, shared.options.clock.as_ref()).await?;
         shared.table.clear();
-        shared.session.set(fresh);
+        shared.session.set(Known { lapses: known.lapses + 1, ..fresh });
         return Ok(true);
     };
     let acked: i64 = get(&row, 1)?;
@@ -260,7 +269,9 @@ async fn beat_once(shared: &Shared, link: &mut Link, renew: bool) -> Result<bool
     }
     if renew {
         let renewed_at = Timestamp::from_micros(get(&row, 0)?);
-        shared.session.set(Known { renewed: boot, renewed_at, acked, table_until: sent + validity, ..known });
+        let lapses = known.lapses + u64::from(known.has_lapsed(boot, renewed_at, shared.options.term));
+        let table_until = sent + validity;
+        shared.session.set(Known { renewed: boot, renewed_at, lapses, acked, table_until, ..known });
         shared.table.valid_for(sent, validity);
     } else {
         shared.session.set(Known { acked, ..known });

@@ -8,6 +8,7 @@ use hapax_core::{Claim, ClaimId, Epoch, Error, SessionId};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::appends::Appending;
 use super::batch::Item;
 use super::clock::Quiet;
 use super::desk::Job;
@@ -31,6 +32,7 @@ pub(super) struct Shared {
     pub(super) batches: Queue<Item>,
     /// Connections that have served a batch, of those that are there.
     pub(super) batch_lines: AtomicUsize,
+    pub(super) appends: Queue<Appending>,
     pub(super) reads: Queue<Read>,
     pub(super) desk: Queue<Job>,
     pub(super) heart: mpsc::Sender<Beat>,
@@ -56,6 +58,7 @@ impl Shared {
             watchers: Watchers::new(options.notify),
             batches: Queue::new(limits::BATCHES_IN_FLIGHT),
             batch_lines: AtomicUsize::new(0),
+            appends: Queue::new(1),
             reads: Queue::new(1),
             desk: Queue::new(limits::DESK_CONNECTIONS),
             ahead: Mutex::default(),
@@ -128,6 +131,7 @@ impl Shared {
     /// Stops everything: nothing more is taken, and what waits is told so.
     pub(super) fn close(&self) {
         self.batches.close();
+        self.appends.close();
         self.reads.close();
         self.desk.close();
         self.stop.notify_one();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hapax_core::claim::Verb;
-use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
+use hapax_core::journal::{Append, Author, NewEvent, Stream};
 use hapax_core::{
     ClaimRequest, Decision, Ending, Filter, Fingerprint, Inspect as _, Journal as _, Kind, LeafKey, Leaves,
     Ledger as _, Operated, Outcome, Report, StateName, Verdict, View,
@@ -412,18 +412,11 @@ async fn a_report_whose_events_cannot_be_written_changes_nothing() {
     // An event that no head knows of is in the way. Nobody but the writer may write, so this one is quick.
     let database = rusqlite::Connection::open(folder.path().join("hapax.db")).unwrap();
     database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
-    let rogue =
-        "INSERT INTO events (id, kind, at, chain, hash, payload, crc) VALUES (1 << 32, 'X', 0, 2, '', '', 0)";
+    let rogue = "INSERT INTO events (id, kind, at, hash, payload, crc) VALUES (1 << 32, 'X', 0, '', '', 0)";
     database.execute(&rogue.replace("''", "x''"), []).unwrap();
     drop(database);
-    let event = NewEvent { kind: "PAID".into(), payload: "{}".into(), chain: Chain::V2 };
-    let write = Append {
-        stream: Stream::new("receipts/acme").unwrap(),
-        expect: Expect::Any,
-        events: vec![event],
-        status: None,
-        checkpoint: None,
-    };
+    let write = Append::new(Stream::new("receipts/acme").unwrap(), Author::Anyone { version: None })
+        .with(vec![NewEvent::new("PAID", "{}")]);
     let (id, settle) = (ask("both").identity.claim_id(), Report::Settle(ok("done"), DAY));
     let error = store.report(id, grant.epoch, settle.clone(), vec![write]).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hapax_core::claim::Verb;
-use hapax_core::journal::{Append, Expect, Stream};
+use hapax_core::journal::{Append, Author, Stream};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
     Counts, Decision, Epoch, Filter, Inspect as _, Journal as _, Kind, Ledger as _, Outcome, Registry as _,
@@ -43,7 +43,7 @@ async fn a_reader_beside_the_writer_sees_what_was_committed_and_changes_nothing(
     let document = DocumentId::new("api-key", "k1").unwrap();
     assert_eq!(reader.put(&document, 1, Bytes::new()).await.unwrap_err().kind(), Kind::Invalid);
     let stream = Stream::new("s").unwrap();
-    let append = Append { stream, expect: Expect::Any, events: Vec::new(), status: None, checkpoint: None };
+    let append = Append::new(stream, Author::Anyone { version: None });
     assert_eq!(reader.append(append).await.unwrap_err().kind(), Kind::Invalid);
     fill(&store, 20..25).await;
 }

@@ -31,6 +31,8 @@ mod postgres_operators;
 #[cfg(feature = "postgres")]
 mod postgres_outage;
 #[cfg(feature = "postgres")]
+mod postgres_streams;
+#[cfg(feature = "postgres")]
 mod postgres_sweeping;
 #[cfg(feature = "postgres")]
 mod postgres_waking;
@@ -38,3 +40,4 @@ mod scenarios;
 #[cfg(feature = "postgres")]
 mod server;
 mod sessions;
+mod streams;

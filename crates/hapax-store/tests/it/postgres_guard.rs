@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_core::journal::{Append, Chain, Expect, NewEvent, Stream};
+use hapax_core::journal::{Append, Author, NewEvent, Stream};
 use hapax_core::{
     Ending, Epoch, Inspect as _, Journal as _, Kind, Ledger as _, Ran, Report, Rerun, Retention, Terms,
     Verdict, View, Watch as _,
@@ -44,10 +44,9 @@ async fn the_payment_and_its_outcome_commit_together_l16() {
     assert_eq!(told, Ending::AlreadySettled(kept), "`once` answers from the ledger (L5)");
 }
 
-fn paid(expect: Expect) -> Vec<Append> {
-    let event = NewEvent { kind: "PAID".into(), payload: "{}".into(), chain: Chain::V2 };
+fn paid() -> Vec<Append> {
     let stream = Stream::new("receipts/acme").unwrap();
-    vec![Append { stream, expect, events: vec![event], status: None, checkpoint: None }]
+    vec![Append::new(stream, Author::Anyone { version: Some(0) }).with(vec![NewEvent::new("PAID", "{}")])]
 }
 
 #[tokio::test]
@@ -59,7 +58,7 @@ async fn the_events_of_a_guarded_outcome_commit_with_it_or_not_at_all_l16_l18() 
     let written = async || store.read(&stream, 0, 10).await.unwrap().len();
     for (commits, events) in [(false, 0), (true, 1)] {
         let tx = client.transaction().await.unwrap();
-        guard_with(&tx, id, epoch, &ok("paid"), DAY, &paid(Expect::Version(0))).await.unwrap();
+        guard_with(&tx, id, epoch, &ok("paid"), DAY, &paid()).await.unwrap();
         match commits {
             true => tx.commit().await.unwrap(),
             false => tx.rollback().await.unwrap(),
@@ -70,7 +69,7 @@ async fn the_events_of_a_guarded_outcome_commit_with_it_or_not_at_all_l16_l18() 
     // The stream has moved on: the application has to roll back, and can do without the events then.
     let (other, epoch) = hold(&store, "other").await;
     let tx = client.transaction().await.unwrap();
-    let told = guard_with(&tx, other, epoch, &ok("paid"), DAY, &paid(Expect::Version(0))).await;
+    let told = guard_with(&tx, other, epoch, &ok("paid"), DAY, &paid()).await;
     assert_eq!(told.unwrap_err().kind(), Kind::Conflict);
     tx.rollback().await.unwrap();
     assert_eq!(written().await, 1);

@@ -44,10 +44,10 @@ fn request(rule: Rule) -> Arc<KeyedRequest> {
         body: Bytes::new(),
     };
     let wire_key = Some(WireKey::in_header(IDEMPOTENCY_KEY, Key::new("k").unwrap()));
-    let fingerprint = message.fingerprint(&rule.recipe);
+    let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
     let claimant = Claimant::new(Scope::local(), Width::Subject, wire_key.as_ref(), &fingerprint);
     Arc::new(KeyedRequest {
-        identity: claimant.under(&rule.operation, rule.width),
+        identity: claimant.under(&rule),
         wire_key,
         fingerprint,
         rule: Arc::new(rule),

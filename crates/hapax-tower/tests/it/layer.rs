@@ -6,12 +6,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Path;
 use axum::routing::post;
+use hapax_core::json::Pointer;
 use hapax_core::{LeafKey, Policy, Recipe, Rerun, Scope, Width};
 use hapax_exec::{Attach, Executor};
 use hapax_store::{Options, memory::Memory};
 use hapax_testkit::clock::VirtualClock;
 use hapax_testkit::lines::Lines;
-use hapax_tower::{IdempotencyLayer, Keep, On5xx, Protect, Rule};
+use hapax_tower::{IdempotencyLayer, Keep, KeyPlace, Keys, On5xx, Protect, Rule};
 use http_body_util::{BodyExt as _, Limited};
 use tower::ServiceExt as _;
 
@@ -128,6 +129,33 @@ async fn another_body_is_a_mismatch_that_explains_itself_at_rest_and_in_flight_h
     let same = app.post("k-1", " { \"to\":\"b\", \"amount\":5.0 }", &[]).await;
     assert!(same.is_replay(), "member order and white space do not matter");
     assert_eq!(app.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_mismatch_under_a_recipe_that_is_not_known_may_be_a_true_retry_e6() {
+    let theirs = app(Rule { recipe: Recipe::raw().with_headers(["x-kind"]).unwrap(), ..rule() });
+    assert_eq!(theirs.post("k-1", "x", &[]).await.status, 201);
+    let ours = app_with(rule(), |layer| layer, |_| theirs.protect.clone());
+    let got = ours.post("k-1", "x", &[]).await;
+    assert_eq!((got.code().as_str(), &got.json()["executed"]), ("key-reused", &"unknown".into()));
+    assert_eq!(ours.effects.count(), 0);
+}
+
+#[tokio::test]
+async fn a_layer_reads_keys_where_its_rule_says_k1() {
+    let place = KeyPlace::Json(Pointer::new("/key").unwrap());
+    let keys = Keys { places: vec![place], ..Keys::default() };
+    let app = app(Rule { keys, policy: Policy::Accepted, ..rule() });
+    let first = app.post("", "{\"key\":\"k-1\"}", &[]).await;
+    assert_eq!((first.status, first.is_replay()), (201, false));
+    for key in ["", "k-1"] {
+        assert!(app.post(key, "{\"key\":\"k-1\"}", &[]).await.is_replay(), "{key:?}");
+    }
+    let differs = app.post("k-2", "{\"key\":\"k-1\"}", &[]).await;
+    assert_eq!((differs.status, differs.code().as_str()), (400, "key-duplicated"));
+    assert_eq!(app.effects.count(), 1);
+    let plain = app.post("", "{}", &[]).await;
+    assert_eq!((plain.status, plain.header("x-operation-id")), (201, None), "no key is demanded");
 }
 
 #[tokio::test]

@@ -5,13 +5,16 @@
 
 use hapax_api::{Claim, Claims, ClaimsQuery, Counts, CountsQuery, Role, operations as op};
 use hapax_core::limits::MAX_PAGE;
-use hapax_core::{Error, Filter, Inspect, Operation, OperationId, Project, Record, Subject, Tenant};
+use hapax_core::{
+    Error, Filter, Inspect, Operation, OperationId, Project, Record, Registry, Subject, Tenant,
+};
 
 use super::access::Operator;
 use super::{AdminState, view};
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
+use crate::operations::first_name;
 use crate::when::{now, parse_span, parse_utc};
 
 fn filter(query: &ClaimsQuery) -> Result<Filter, Error> {
@@ -66,17 +69,27 @@ pub(super) fn page_size(limit: Option<usize>) -> Result<usize, Error> {
     }
 }
 
+/// Claims are kept under the first name of their operation; they are found by every name that it had (K6).
+async fn by_first_name(store: &impl Registry, mut filter: Filter) -> Result<Filter, Error> {
+    if let Some(name) = &filter.operation {
+        filter.operation = Some(first_name(store, name).await?);
+    }
+    Ok(filter)
+}
+
 /// One page of claims.
-pub(crate) async fn list(store: &impl Inspect, query: &ClaimsQuery) -> Result<Claims, Error> {
-    let page = store.list(&filter(query)?, query.after.as_deref(), page_size(query.limit)?).await?;
+pub(crate) async fn list(store: &(impl Inspect + Registry), query: &ClaimsQuery) -> Result<Claims, Error> {
+    let filter = by_first_name(store, filter(query)?).await?;
+    let page = store.list(&filter, query.after.as_deref(), page_size(query.limit)?).await?;
     let damaged = view::damaged(&page.damaged);
     Ok(Claims { claims: page.items.iter().map(view::claim).collect(), next: page.next, damaged })
 }
 
 /// How many claims there are in each state.
-pub(crate) async fn count(store: &impl Inspect, query: &CountsQuery) -> Result<Counts, Error> {
+pub(crate) async fn count(store: &(impl Inspect + Registry), query: &CountsQuery) -> Result<Counts, Error> {
     let CountsQuery { tenant, project, operation } = query.clone();
     let filter = filter(&ClaimsQuery { tenant, project, operation, ..ClaimsQuery::default() })?;
+    let filter = by_first_name(store, filter).await?;
     Ok(view::counts(&store.count(&filter).await?))
 }
 

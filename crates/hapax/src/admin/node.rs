@@ -48,7 +48,8 @@ pub(super) async fn routes(state: AdminState, _: Operator, _: Asked<op::Routes>)
             path: route.path.to_string(),
             policy: route.policy.as_str().to_owned(),
             upstream: route.upstream.name.to_string(),
-            operation: rule.map(|rule| rule.operation.as_str().to_owned()),
+            operation: rule.map(|rule| rule.name().as_str().to_owned()),
+            first_name: rule.map(|rule| rule.operation.as_str().to_owned()),
             scope: rule.map(|rule| rule.width.as_str().to_owned()),
         }
     });

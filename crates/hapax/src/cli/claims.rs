@@ -63,7 +63,7 @@ struct Shelf {
     /// Only of this project.
     #[arg(long)]
     project: Option<String>,
-    /// Only on this operation.
+    /// Only on this operation, by any name that it had.
     #[arg(long)]
     operation: Option<String>,
 }

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args as ClapArgs;
+use hapax_core::json::Pointer;
+use hapax_tower::KeyPlace;
+use hapax_tower::answer::IDEMPOTENCY_KEY;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::{Certificate, Url};
 
 use super::{Failed, say};
 use crate::config::units;
 use crate::limits;
-use crate::probe::body::Bodies;
+use crate::probe::body::{Bodies, with_keys};
 use crate::probe::client::{self, Client};
 use crate::probe::report::{Report, Target};
 use crate::probe::row::{Level, Row};
@@ -49,6 +52,12 @@ pub(crate) struct Args {
     /// Another path that takes the same request, to see whether keys are told apart.
     #[arg(long, value_name = "PATH")]
     other_path: Option<String>,
+    /// The header that carries keys, where that is not Idempotency-Key; such as PayPal-Request-Id.
+    #[arg(long, value_name = "NAME", conflicts_with = "key_json")]
+    key_header: Option<String>,
+    /// The member of the JSON body that carries keys; such as /idempotency_key.
+    #[arg(long, value_name = "POINTER")]
+    key_json: Option<String>,
     /// Certificates to trust instead of the system's, PEM; for https.
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
@@ -110,7 +119,18 @@ fn prepare(args: &Args, url: &Url) -> Result<(Client, Options, usize), Failed> {
         Some(text) => Some(json("--other-body-json", text)?),
         None => None,
     };
-    let bodies = Bodies::of(body(args)?, other);
+    let mut bodies = Bodies::of(body(args)?, other);
+    let key = key_place(args)?;
+    if let KeyPlace::Json(pointer) = &key {
+        let has_room = |body: &Bytes| with_keys(body, pointer, &[]).is_some();
+        if ![&bodies.one, &bodies.other].into_iter().all(has_room) {
+            return Err(Failed::misuse(
+                "--key-json needs a JSON body with an object where the key is to stand",
+            ));
+        }
+        // Without its key, a body that is broken would say nothing about keys.
+        bodies.broken = Bytes::from_static(b"{}");
+    }
     let other_url = match &args.other_path {
         Some(path) => Some(other_url(url, path)?),
         None => None,
@@ -118,6 +138,7 @@ fn prepare(args: &Args, url: &Url) -> Result<(Client, Options, usize), Failed> {
     let media_type = bodies.media_type;
     let options = Options {
         bodies,
+        as_drafted: key == KeyPlace::Header(IDEMPOTENCY_KEY),
         race: args.race,
         other_headers: headers("--other-header", &args.other_header)?,
         other_url,
@@ -128,6 +149,7 @@ fn prepare(args: &Args, url: &Url) -> Result<(Client, Options, usize), Failed> {
         method: method(&args.method)?,
         headers: headers("--header", &args.header)?,
         media_type,
+        key,
         trusted: args.cacert.as_deref().map(|file| certificates(url, file)).transpose()?,
         timeout: timeout(&args.timeout)?,
         at_most,
@@ -146,6 +168,18 @@ fn url(text: &str) -> Result<Url, Failed> {
         return Err(bad("credentials go into --header 'Authorization: …', not into the URL"));
     }
     Ok(url)
+}
+
+fn key_place(args: &Args) -> Result<KeyPlace, Failed> {
+    if let Some(text) = &args.key_json {
+        let pointer = Pointer::new(text.as_str());
+        return pointer
+            .map(KeyPlace::Json)
+            .map_err(|error| Failed::misuse(format!("--key-json: {}", error.message())));
+    }
+    let Some(name) = &args.key_header else { return Ok(KeyPlace::Header(IDEMPOTENCY_KEY)) };
+    let name = HeaderName::try_from(name.as_str());
+    name.map(KeyPlace::Header).map_err(|_| Failed::misuse("--key-header is the name of a header"))
 }
 
 /// The other path is on the same host: nothing is sent to anybody who was not named.

@@ -4,16 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use hapax_core::registry::Elsewhere;
 use hapax_exec::Seal;
 use hapax_store::{Lifecycle as _, Options, Store};
 
 use crate::admin::{AdminTokens, Role};
 use crate::cli::{Failed, say, store};
-use crate::config::recipes::check_recipes;
 use crate::config::{self, Config};
 use crate::log;
 use crate::node::{Classes, Node, Parts};
+use crate::operations::{Moment, Operations, Standing, agree};
 use crate::signals::{Signals, Told};
 
 /// What `hapax serve` can be told.
@@ -41,8 +40,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let opening = store::open(&config.store.url, options);
     let Some(store) = unless_told_to_end(&mut signals, opening).await.transpose()? else { return Ok(()) };
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());
-    let node = match unless_told_to_end(&mut signals, start(&store, &mut config)).await {
-        Some(Ok(node)) => node,
+    let (node, standing) = match Box::pin(unless_told_to_end(&mut signals, start(&store, &mut config))).await
+    {
+        Some(Ok(started)) => started,
         not_started => {
             // Nobody is to take this for a process that serves. Told again, it does not wait for a store that is away either.
             tokio::select! {
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     while signals.next().await == Told::Reload {
         // To end goes before a store or a service that lets a reload wait.
         tokio::select! {
-            () = reload(&args, &store, &node, &config) => {}
+            () = reload(&args, &store, &node, &standing, &config) => {}
             () = signals.end() => break,
         }
     }
@@ -85,10 +85,14 @@ async fn unless_told_to_end<T>(signals: &mut Signals, doing: impl Future<Output 
     }
 }
 
-async fn start(store: &Store, config: &mut Config) -> Result<Node, Failed> {
-    let elsewhere = if store.is_shared().await? { Elsewhere::Processes } else { Elsewhere::Nothing };
-    tell(&check_recipes(store, store, elsewhere, config).await?);
-    Node::start(store.clone(), parts(config)?).await
+async fn start(store: &Store, config: &mut Config) -> Result<(Node, Arc<Standing>), Failed> {
+    let operations = Operations::of(config);
+    let agreed = agree(store, store, &Moment::Start(store), &operations).await?;
+    tell(&agreed.notices);
+    agreed.apply(config);
+    let standing = Arc::new(Standing::new(store.clone(), operations, agreed.firsts));
+    let node = Node::start(store.clone(), parts(config, standing.clone())?).await?;
+    Ok((node, standing))
 }
 
 fn load(args: &Args) -> Result<Config, Failed> {
@@ -110,7 +114,7 @@ fn admin_tokens(config: &Config) -> Result<AdminTokens, hapax_core::Error> {
     }
 }
 
-fn parts(config: &Config) -> Result<Parts, Failed> {
+fn parts(config: &Config, standing: Arc<Standing>) -> Result<Parts, Failed> {
     let seal = match config.seal.is_empty() {
         true => None,
         false => Some(Arc::new(Seal::new(config.seal.iter().map(|key| key.0).collect())?)),
@@ -118,9 +122,11 @@ fn parts(config: &Config) -> Result<Parts, Failed> {
     Ok(Parts {
         spool: spool(config),
         seal,
+        installation: Some(standing),
         settings: config.settings.clone(),
         classes: Classes::from(config),
         admin: (config.admin.listen, admin_tokens(config)?),
+        admin_hosts: config.admin.hosts.clone(),
     })
 }
 
@@ -138,7 +144,7 @@ fn spool(config: &Config) -> PathBuf {
 
 /// Reads the configuration again. With any mistake everything stays as it is; what cannot change while the process runs is told
 /// (P5).
-async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
+async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, started: &Config) {
     let reading = args.clone();
     // A file may take as long as whoever writes it, or the disk it is on; who is told to end meanwhile hears it.
     let loaded = tokio::task::spawn_blocking(move || load(&reading)).await;
@@ -149,13 +155,15 @@ async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
             return;
         }
     };
-    let noticed = match check_recipes(store, store, Elsewhere::Requests, &mut config).await {
-        Ok(noticed) => noticed,
+    let (operations, served) = (Operations::of(&config), standing.firsts());
+    let agreed = match agree(store, store, &Moment::<Store>::Reload(&served), &operations).await {
+        Ok(agreed) => agreed,
         Err(error) => {
             tracing::error!("the configuration was not reloaded: {error}");
             return;
         }
     };
+    agreed.apply(&mut config);
     let reloaded = match admin_tokens(&config) {
         Ok(tokens) => node.reload(config.settings.clone(), Classes::from(&config), &tokens).await,
         Err(error) => Err(error),
@@ -164,8 +172,9 @@ async fn reload(args: &Args, store: &Store, node: &Node, started: &Config) {
         tracing::error!("the configuration was not reloaded: {error:#}");
         return;
     }
+    standing.serve(operations, agreed.firsts);
     tell(&config.notices);
-    tell(&noticed);
+    tell(&agreed.notices);
     let fixed = config.fixed_since(started);
     if !fixed.is_empty() {
         tracing::warn!("{}: the change takes effect after a restart", fixed.join(", "));

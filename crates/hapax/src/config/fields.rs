@@ -30,12 +30,12 @@ sections! {
     /// The top of the file.
     ROOT = "" [
         "edge", "admin", "api", "store", "retention", "auth", "seal", "log", "tenants", "upstreams", "routes", "openapi",
-        "webhooks",
+        "retired", "webhooks",
     ] later ["schedules", "actions", "connectors", "trust"];
     /// The listener and what holds for every route.
     EDGE = "edge" [
         "listen", "threads", "tls", "drain_timeout", "header_timeout", "body_rate", "idle_timeout", "max_connections",
-        "max_buffered", "max_detached", "operations_prefix", "docs", "cors", "max_request_body", "max_kept_response",
+        "max_connections_per_address", "max_buffered", "max_detached", "operations_prefix", "docs", "cors", "max_request_body", "max_kept_response",
         "attach", "attach_timeout", "mismatch_status",
     ];
     /// Certificate and key.
@@ -43,7 +43,7 @@ sections! {
     /// What browsers of other origins may do.
     CORS = "edge.cors" ["origins", "headers", "credentials", "max_age"];
     /// The operators' listener.
-    ADMIN = "admin" ["listen", "token_env", "token_file"];
+    ADMIN = "admin" ["listen", "hosts", "token_env", "token_file"];
     /// The applications' listener.
     API = "api" ["listen"];
     /// Where claims are kept.
@@ -76,7 +76,7 @@ sections! {
     /// A service behind.
     UPSTREAM = "upstreams.<name>" [
         "kind", "url", "timeout", "give_up", "connect_timeout", "upstream_key", "digest_chars", "retry",
-        "max_connections", "idle_timeout", "ca",
+        "max_connections", "idle_timeout", "reuse", "ca",
     ];
     /// What is tried again.
     RETRY = "upstreams.<name>.retry" ["max_attempts", "backoff", "on_exhausted"];
@@ -85,8 +85,10 @@ sections! {
         "method", "path", "operation", "was", "policy", "lenient", "level", "upstream", "retention", "rerun", "quiet",
         "reconcile", "scope", "fingerprint", "ignore", "fingerprint_headers", "timeout", "give_up", "max_run", "doubt",
         "attach", "attach_timeout", "keep", "on_5xx", "mismatch_status", "max_request_body", "max_kept_response",
-        "key_from", "window",
+        "key", "key_grammar", "key_from", "window",
     ] later ["restate"];
+    /// Where a key may stand.
+    KEY = "routes.key" ["header", "json"];
     /// What becomes of a doubt that nobody resolves.
     DOUBT = "routes.doubt" ["after", "then"];
     /// Where deliveries of providers come in, and where they go.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use hapax_core::Operation;
 use http::Method;
 
 use super::mistakes::Place;
@@ -80,12 +81,14 @@ fn names(reader: &Reader<'_>, routes: &[RouteFound]) {
     }
 }
 
-/// A former name must be nobody's present one, and have one heir.
+/// A former name is the present name of no route, and has one heir.
 fn former_names(reader: &Reader<'_>, routes: &[RouteFound]) {
     let mut heirs: HashMap<&str, &Place> = HashMap::new();
-    for was in routes.iter().filter_map(|route| route.was.as_ref()) {
-        let present = routes.iter().filter_map(|route| route.operation.as_ref());
-        if let Some(present) = present.into_iter().find(|operation| operation.value == was.value) {
+    let present = routes.iter().filter_map(|route| route.operation.as_ref());
+    let present: HashMap<&str, &Spot<Operation>> =
+        present.map(|operation| (operation.value.as_str(), operation)).collect();
+    for was in routes.iter().filter_map(|route| route.was.as_ref()).flatten() {
+        if let Some(present) = present.get(was.value.as_str()) {
             let what = format!(
                 "`was`: the operation {:?} is still there, at {}",
                 was.value.as_str(),
@@ -96,6 +99,21 @@ fn former_names(reader: &Reader<'_>, routes: &[RouteFound]) {
             let what =
                 format!("`was`: {:?} has a new name already, at {}", was.value.as_str(), earlier.short());
             reader.mistake(&was.at, what, "an operation has one new name");
+        }
+    }
+}
+
+/// What is retired has no route any more, under whichever name.
+pub(crate) fn retired(reader: &Reader<'_>, retired: &[Spot<Operation>], routes: &[RouteFound]) {
+    for name in retired {
+        let routes = routes.iter().flat_map(|route| route.operation.iter().chain(route.was.iter().flatten()));
+        if let Some(route) = routes.into_iter().find(|operation| operation.value == name.value) {
+            let what = format!(
+                "`retired`: the operation {:?} has a route, at {}",
+                name.value.as_str(),
+                route.at.short()
+            );
+            reader.mistake(&name.at, what, "remove the name here, or the route");
         }
     }
 }

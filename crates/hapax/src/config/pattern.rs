@@ -55,10 +55,13 @@ impl Pattern {
 
     /// The same for a path that requests come to: what the edge refuses in each of them cannot be in it.
     pub(crate) fn of_requests(text: &str) -> Result<Self, String> {
-        match text.contains(';') {
-            true => Err("`;` is refused in every request: write a path without it".into()),
-            false => Pattern::parse(text),
+        if text.contains(';') {
+            return Err("`;` is refused in every request: write a path without it".into());
         }
+        if let Some(meant) = text.split('/').find_map(parameter_elsewhere) {
+            return Err(meant);
+        }
+        Pattern::parse(text)
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -133,6 +136,20 @@ impl Pattern {
     }
 }
 
+/// What to write instead of a segment that is a parameter to other routers, and would be matched as it stands here.
+fn parameter_elsewhere(segment: &str) -> Option<String> {
+    match segment.strip_prefix(':') {
+        Some(name) => {
+            let name = if name.is_empty() { "name" } else { name };
+            Some(format!("a parameter is written in braces: write {{{name}}} instead of {segment}"))
+        }
+        None if !segment.is_empty() && segment.bytes().all(|byte| byte == b'*') => {
+            Some(format!("a parameter is written in braces, with a name: write {{id}} instead of {segment}"))
+        }
+        None => None,
+    }
+}
+
 impl Segment {
     fn parse(part: &str) -> Result<Self, String> {
         if let Some(name) = part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
@@ -199,7 +216,17 @@ mod tests {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }
         assert!(Pattern::parse("/a;b").is_ok() && Pattern::of_requests("/a;b").is_err());
-        for text in ["/", "/a", "/a/", "/a/{b}/c", "/v1.2/a~b/{c_1}", "/a:b"] {
+        for (text, meant) in [
+            ("/pay/:id", "write {id} instead of :id"),
+            ("/:", "write {name} instead of :"),
+            ("/a/:b/c", "write {b}"),
+            ("/files/*", "write {id} instead of *"),
+            ("/a/**/b", "write {id} instead of **"),
+        ] {
+            let told = Pattern::of_requests(text).expect_err(text);
+            assert!(told.contains(meant), "{text}: {told}");
+        }
+        for text in ["/", "/a", "/a/", "/a/{b}/c", "/v1.2/a~b/{c_1}", "/a:b", "/a/b:cancel", "/a*"] {
             assert_eq!(Pattern::of_requests(text), Pattern::parse(text));
             assert_eq!(pattern(text).as_str(), text);
         }

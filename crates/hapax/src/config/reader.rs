@@ -62,6 +62,11 @@ impl<'e> Reader<'e> {
         self.notices.borrow_mut().push(format!("{at}: {text}"));
     }
 
+    /// Whether anything is wrong so far.
+    pub(crate) fn has_mistakes(&self) -> bool {
+        !self.mistakes.borrow().is_empty()
+    }
+
     /// Everything that was told.
     pub(crate) fn finish(self) -> (Vec<Mistake>, Vec<String>) {
         (self.mistakes.into_inner(), self.notices.into_inner())

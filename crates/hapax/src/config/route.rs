@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hapax_core::registry::IdentityRecipe;
 use hapax_core::{Operation, Policy};
 use hapax_gateway::settings::{Level, Route};
 use http::Method;
@@ -17,6 +16,7 @@ use super::pattern::Pattern;
 use super::rule;
 use super::section::{Section, Spot};
 use super::upstream::{Behind, Ready};
+use crate::limits;
 
 /// What is known of a route beside what the gateway needs.
 #[derive(Clone, Debug)]
@@ -25,10 +25,8 @@ pub struct Declared {
     pub place: Place,
     /// Its name; every keyed route has one (K6).
     pub operation: Option<Operation>,
-    /// What its claims are identified by; only for keyed routes (K6).
-    pub recipe: Option<IdentityRecipe>,
-    /// The operation's former name, under which its claims were identified otherwise (K6).
-    pub was: Option<Operation>,
+    /// The names that the operation had before, the newest first; none of them where its keys are new (K6).
+    pub was: Option<Vec<Operation>>,
     /// The retention class that it names, or that holds because it names nothing.
     pub retention_class: Option<String>,
     /// The fields that it states; all others have what holds where nothing is said.
@@ -50,13 +48,13 @@ pub(crate) struct Found {
     pub(crate) method: Option<Spot<Method>>,
     pub(crate) path: Option<Spot<Pattern>>,
     pub(crate) operation: Option<Spot<Operation>>,
-    pub(crate) was: Option<Spot<Operation>>,
+    pub(crate) was: Option<Vec<Spot<Operation>>>,
     pub(crate) keyed: bool,
     pub(crate) meant: Option<(Route, Declared)>,
 }
 
 /// Fields that mean something only where there are keys.
-const KEYED_ONLY: [&str; 22] = [
+const KEYED_ONLY: [&str; 24] = [
     "was",
     "retention",
     "rerun",
@@ -77,6 +75,8 @@ const KEYED_ONLY: [&str; 22] = [
     "mismatch_status",
     "max_request_body",
     "max_kept_response",
+    "key",
+    "key_grammar",
     "key_from",
     "window",
 ];
@@ -115,7 +115,7 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>) -> Found {
     };
     if found.keyed {
         section.require("operation", "name the operation of every keyed route, such as \"payments.create\"");
-        found.was = section.parsed("was", self::operation);
+        found.was = former_names(section);
     } else if policy.is_some() {
         without_effect(section);
     }
@@ -139,8 +139,7 @@ fn meant(
     let mut declared = Declared {
         place: section.at(),
         operation: operation.clone(),
-        recipe: None,
-        was: found.was.as_ref().map(|was| was.value.clone()),
+        was: found.was.as_ref().map(|names| names.iter().map(|name| name.value.clone()).collect()),
         retention_class: None,
         stated: fields::ROUTE.names.iter().copied().filter(|field| section.has(field)).collect(),
     };
@@ -148,9 +147,9 @@ fn meant(
     let rule = match rule {
         Some(protection) => {
             let mut rule = protection.rule;
-            rule.operation = operation?;
+            let first = declared.was.as_ref().and_then(|names| names.last().cloned());
+            rule.call(operation?, first);
             rule.policy = policy;
-            declared.recipe = Some(IdentityRecipe { width: rule.width, fingerprint: rule.recipe.id() });
             declared.retention_class = protection.retention_class;
             reconcile = protection.reconcile;
             Some(Arc::new(rule))
@@ -185,6 +184,34 @@ fn method(text: &str) -> Result<Method, String> {
 
 fn operation(text: &str) -> Result<Operation, String> {
     Operation::new(text).map_err(|error| error.message().to_owned())
+}
+
+/// One name, or several, the newest first.
+fn former_names(section: &Section<'_>) -> Option<Vec<Spot<Operation>>> {
+    let texts = section.one_or_more("was")?;
+    if texts.len() > limits::FORMER_NAMES {
+        let what = format!("`was` has {} names", texts.len());
+        section.reader().mistake(
+            &section.place("was"),
+            what,
+            format!("use at most {}", limits::FORMER_NAMES),
+        );
+    }
+    Some(names(section, "was", texts))
+}
+
+/// Names of operations; those that are none are told.
+pub(crate) fn names(section: &Section<'_>, field: &str, texts: Vec<Spot<&str>>) -> Vec<Spot<Operation>> {
+    let mut names = Vec::with_capacity(texts.len());
+    for text in texts {
+        match operation(text.value) {
+            Ok(name) => names.push(Spot::new(name, &text.at)),
+            Err(remedy) => {
+                section.reader().mistake(&text.at, format!("`{field}` cannot be {:?}", text.value), remedy);
+            }
+        }
+    }
+    names
 }
 
 /// Every route declares one; those of a tenant or of the platform prohibit keys unless they say otherwise (P1).

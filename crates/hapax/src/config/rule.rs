@@ -6,10 +6,8 @@ use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::json::Pointer;
 use hapax_core::{Recipe, Rerun, Retention, Width};
 use hapax_exec::Attach;
-use hapax_gateway::auth::trusted;
 use hapax_gateway::settings::Upstream;
-use hapax_tower::answer::{IDEMPOTENCY_KEY, is_hop_by_hop, is_ours};
-use hapax_tower::{Keep, On5xx, Rule};
+use hapax_tower::{Keep, Keys, On5xx, Rule};
 use http::HeaderName;
 use http::header::ACCEPT_ENCODING;
 
@@ -19,7 +17,7 @@ use super::mistakes::Place;
 use super::route::Context;
 use super::section::{Section, Spot};
 use super::upstream::Ready;
-use super::{fields, units};
+use super::{fields, keys, units};
 use crate::limits::{self, range};
 
 /// How a route is protected, but for its names.
@@ -52,15 +50,14 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>, behind: Option<
     rule.width = section.word("scope", &WIDTHS).map_or(rule.width, |width| width.value);
     rule.keep = section.word("keep", &KEEPS).map_or(rule.keep, |keep| keep.value);
     rule.on_5xx = section.word("on_5xx", &ON_5XX).map(|on_5xx| on_5xx.value);
-    rule.recipe = recipe(section);
+    rule.keys = keys::read(section);
+    rule.recipe = recipe(section, &rule.keys);
     rule.quiet = quiet(section, rule.rerun);
     rule.doubt = doubt(&section.section("doubt", &fields::DOUBT));
     rule.mismatch_status = edge::mismatch_status(section).unwrap_or(context.defaults.mismatch_status);
-    rule.max_request_body =
-        edge::body_size(section, "max_request_body").unwrap_or(context.defaults.max_request_body);
+    rule.max_request_body = edge::max_request_body(section).unwrap_or(context.defaults.max_request_body);
     edge::fits_memory(section, rule.max_request_body, context.max_buffered);
-    rule.max_kept_response =
-        edge::body_size(section, "max_kept_response").unwrap_or(context.defaults.max_kept_response);
+    rule.max_kept_response = edge::max_kept_response(section).unwrap_or(context.defaults.max_kept_response);
     rule.attach = attach(section, context);
     times(section, behind, &mut rule);
     let (retention, retention_class) = retention(section, context);
@@ -70,7 +67,7 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>, behind: Option<
 }
 
 /// What makes two requests the same (K7).
-fn recipe(section: &Section<'_>) -> Recipe {
+fn recipe(section: &Section<'_>, keys: &Keys) -> Recipe {
     let words = [("raw", 'r'), ("json", 'j'), ("form", 'f'), ("none", 'n')];
     let stated = section.word("fingerprint", &words);
     let reader = section.reader();
@@ -110,7 +107,7 @@ fn recipe(section: &Section<'_>) -> Recipe {
     });
     let names = section.texts("fingerprint_headers").unwrap_or_default();
     // Two ways to write one key would be two requests, and what a caller says there has no effect on the work.
-    for name in names.iter().filter(|name| stays_at_the_edge(name.value)) {
+    for name in names.iter().filter(|name| stays_at_the_edge(name.value, keys)) {
         let what =
             format!("`fingerprint_headers`: what callers send as {:?} never reaches the service", name.value);
         reader.mistake(&name.at, what, "remove it: it cannot make two requests different");
@@ -130,17 +127,11 @@ fn recipe(section: &Section<'_>) -> Recipe {
     })
 }
 
-/// Whether a header of a caller is for hapax alone (A5), or is overwritten for every keyed request (H3).
-fn stays_at_the_edge(name: &str) -> bool {
-    let own = [
-        ACCEPT_ENCODING,
-        IDEMPOTENCY_KEY,
-        trusted::TENANT,
-        trusted::PROJECT,
-        trusted::SUBJECT,
-        trusted::LEVEL,
-    ];
-    HeaderName::try_from(name).is_ok_and(|name| own.contains(&name) || is_ours(&name) || is_hop_by_hop(&name))
+/// Whether a header of a caller does not go on as it came: it is for hapax alone (A5), or is overwritten for every keyed request
+/// (H3, K1).
+fn stays_at_the_edge(name: &str, keys: &Keys) -> bool {
+    let overwritten = |name: &HeaderName| *name == ACCEPT_ENCODING || keys.headers().any(|key| key == name);
+    HeaderName::try_from(name).is_ok_and(|name| overwritten(&name) || keys::is_for_hapax(&name))
 }
 
 fn quiet(section: &Section<'_>, rerun: Rerun) -> Duration {

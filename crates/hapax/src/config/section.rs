@@ -243,6 +243,15 @@ impl<'a> Section<'a> {
         sections
     }
 
+    /// One section or an array of them.
+    pub(crate) fn one_or_more_sections(&self, field: &str, fields: &'static Fields) -> Vec<Section<'a>> {
+        match self.node(field).map(|node| &node.value) {
+            Some(Value::List(_)) => self.sections(field, fields),
+            Some(_) => Some(self.section(field, fields)).into_iter().filter(Section::exists).collect(),
+            None => Vec::new(),
+        }
+    }
+
     fn node(&self, field: &str) -> Option<&'a Node> {
         debug_assert!(self.fields.names.contains(&field), "{field} is not listed in fields.rs");
         self.table?.get(field).map(|entry| &entry.node)

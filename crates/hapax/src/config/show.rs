@@ -6,10 +6,11 @@ use hapax_core::fingerprint::BodyRecipe;
 use hapax_core::{Rerun, Retention};
 use hapax_exec::Attach;
 use hapax_gateway::settings::{Auth, Edge, Jwt, JwtKeys, OnExhausted, Route, Upstream, UpstreamKey};
-use hapax_tower::Rule;
+use hapax_tower::{KeyPlace, Rule};
 use serde_json::{Map, Value as Json};
 
 use super::auth::ALGORITHMS;
+use super::keys::GRAMMARS;
 use super::route::level_word;
 use super::rule::{ENDS, KEEPS, ON_5XX, RERUNS};
 use super::units::{show_duration, show_size};
@@ -92,9 +93,12 @@ impl Config {
 
     fn shown(&self) -> Entries {
         let mut root = Section::default();
+        if !self.retired.is_empty() {
+            root.texts("retired", &self.retired);
+        }
         root.table("edge", self.shown_edge());
         let mut admin = Section::default();
-        admin.text("listen", self.admin.listen.to_string());
+        admin.text("listen", self.admin.listen.to_string()).texts("hosts", &self.admin.hosts);
         admin.maybe(self.admin.token.as_ref(), |admin, _| _ = admin.text("token", SET));
         let mut api = Section::default();
         api.text("listen", self.api.listen.to_string());
@@ -140,7 +144,9 @@ impl Config {
         section.text("listen", edge.listen.to_string()).number("threads", edge.threads);
         section.duration("drain_timeout", edge.drain_timeout).duration("header_timeout", edge.header_timeout);
         section.size("body_rate", edge.body_rate).duration("idle_timeout", edge.idle_timeout);
-        section.number("max_connections", edge.max_connections).size("max_buffered", edge.max_buffered);
+        section.number("max_connections", edge.max_connections);
+        section.number("max_connections_per_address", edge.listener().per_address());
+        section.size("max_buffered", edge.max_buffered);
         section.number("max_detached", edge.max_detached);
         section.text("operations_prefix", &*edge.operations_prefix).text("docs", &edge.docs);
         section.size("max_request_body", defaults.max_request_body);
@@ -212,9 +218,10 @@ fn shown_upstream(upstream: &Upstream) -> Section {
         UpstreamKey::None => section.text("upstream_key", "none"),
         UpstreamKey::Digest(chars) => section.text("upstream_key", "digest").number("digest_chars", chars),
     };
-    section
-        .number("max_connections", upstream.max_connections)
-        .duration("idle_timeout", upstream.idle_timeout);
+    section.number("max_connections", upstream.max_connections).flag("reuse", upstream.reuse);
+    if upstream.reuse {
+        section.duration("idle_timeout", upstream.idle_timeout);
+    }
     section.maybe(upstream.ca.as_ref(), |section, ca| _ = section.text("ca", ca.display().to_string()));
     let mut retry = Section::default();
     retry.number("max_attempts", upstream.retry.max_attempts).duration("backoff", upstream.retry.backoff);
@@ -234,7 +241,10 @@ fn shown_route(route: &Route, declared: &Declared) -> Section {
     let mut section = Section::default();
     section.text("method", route.method.as_str()).text("path", &*route.path);
     section.maybe(declared.operation.as_ref(), |section, name| _ = section.text("operation", name.as_str()));
-    section.maybe(declared.was.as_ref(), |section, was| _ = section.text("was", was.as_str()));
+    section.maybe(declared.was.as_deref(), |section, was| match was {
+        [was] => _ = section.text("was", was.as_str()),
+        names => _ = section.texts("was", names),
+    });
     section.text("policy", route.policy.as_str());
     if route.policy == hapax_core::Policy::Prohibited {
         section.flag("lenient", route.lenient);
@@ -277,9 +287,22 @@ fn shown_rule(section: &mut Section, rule: &Rule, declared: &Declared) {
     section.maybe(rule.on_5xx, |section, on_5xx| _ = section.text("on_5xx", word(&ON_5XX, &on_5xx)));
     section.number("mismatch_status", rule.mismatch_status);
     section.size("max_request_body", rule.max_request_body).size("max_kept_response", rule.max_kept_response);
+    if let places @ [_, ..] = &rule.keys.places[..] {
+        section.put("key", Shown::Tables(places.iter().map(|place| shown_place(place).0).collect()));
+    }
+    section.text("key_grammar", word(&GRAMMARS, &rule.keys.grammar));
     section.maybe(rule.derived, |section, window| {
         section.text("key_from", "fingerprint").duration("window", window);
     });
+}
+
+fn shown_place(place: &KeyPlace) -> Section {
+    let mut section = Section::default();
+    match place {
+        KeyPlace::Header(name) => section.text("header", name.as_str()),
+        KeyPlace::Json(pointer) => section.text("json", pointer.as_str()),
+    };
+    section
 }
 
 /// The word of a fingerprint recipe.
@@ -322,8 +345,10 @@ fn json(shown: &Shown) -> Json {
 /// Writes a section and those below it. Tables within an array are written in one line.
 fn toml_section(text: &mut String, path: &str, entries: &Entries) {
     let is_line = |value: &Shown| !matches!(value, Shown::Table(_) | Shown::Tables(_));
-    if !path.is_empty() && entries.iter().any(|(_, value)| is_line(value)) {
-        text.push_str(&format!("[{path}]\n"));
+    if entries.iter().any(|(_, value)| is_line(value)) {
+        if !path.is_empty() {
+            text.push_str(&format!("[{path}]\n"));
+        }
         toml_lines(text, entries.iter().filter(|(_, value)| is_line(value)));
         text.push('\n');
     }
@@ -359,11 +384,15 @@ fn toml_value(shown: &Shown) -> String {
                 texts.iter().map(|text| toml::Value::from(text.as_str()).to_string()).collect();
             format!("[{}]", items.join(", "))
         }
-        Shown::Table(entries) => {
-            let items: Vec<_> =
-                entries.iter().map(|(name, value)| format!("{name} = {}", toml_value(value))).collect();
-            format!("{{ {} }}", items.join(", "))
+        Shown::Table(entries) => toml_table(entries),
+        Shown::Tables(tables) => {
+            format!("[{}]", tables.iter().map(toml_table).collect::<Vec<_>>().join(", "))
         }
-        Shown::Tables(_) => "[]".into(),
     }
+}
+
+fn toml_table(entries: &Entries) -> String {
+    let items: Vec<_> =
+        entries.iter().map(|(name, value)| format!("{name} = {}", toml_value(value))).collect();
+    format!("{{ {} }}", items.join(", "))
 }

@@ -3,16 +3,18 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hapax_core::{Policy, Recipe, Rerun, Retention, Width};
+use hapax_core::json::Pointer;
+use hapax_core::{Grammar, Policy, Recipe, Rerun, Retention, Width};
 use hapax_exec::Attach;
 use hapax_gateway::settings::{JwtAlgorithm, JwtKeys, Level, OnExhausted, UpstreamKey};
+use hapax_tower::{KeyPlace, Keys};
+use http::HeaderName;
 
 use super::fields::{self, Fields};
 use super::*;
 
 mod mistakes;
 mod page;
-mod recipes;
 
 /// Environment variables of the tests.
 fn environment(name: &str) -> Option<String> {
@@ -51,12 +53,24 @@ impl Folder {
         Folder(folder)
     }
 
+    /// Loads a configuration; one that is about something else than routes gets one of those behind it.
     fn load(&self, text: &str) -> Result<Config, Mistakes> {
+        match ["routes", "openapi"].iter().any(|section| text.contains(section)) {
+            true => self.load_as_is(text),
+            false => self.load_as_is(&format!("{text}\n{PLAIN_ROUTE}")),
+        }
+    }
+
+    fn load_as_is(&self, text: &str) -> Result<Config, Mistakes> {
         let path = self.0.path().join("hapax.toml");
         std::fs::write(&path, text).unwrap();
         load(&path, &environment)
     }
 }
+
+/// A route that takes no keys.
+const PLAIN_ROUTE: &str = "[[routes]]\nmethod = \"GET\"\npath = \"/of-the-tests\"\npolicy = \"PROHIBITED\"\n\
+                           upstream = \"of-the-tests\"\n[upstreams.of-the-tests]\nurl = \"http://127.0.0.1:9\"\n";
 
 fn loaded(text: &str) -> Config {
     Folder::new(&[]).load(text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
@@ -87,7 +101,7 @@ fn example() -> String {
 #[test]
 fn the_example_loads_and_means_what_it_says_p5() {
     let config = loaded(&example());
-    let Settings { edge, routes, auth, upstreams, tenants } = &config.settings;
+    let Settings { edge, routes, auth, upstreams, tenants, webhooks: _ } = &config.settings;
     assert_eq!(edge.listen.to_string(), "127.0.0.1:8080");
     assert_eq!((routes.len(), upstreams.len(), tenants.held), (4, 1, 1000));
     let jwt = auth.jwt.as_ref().unwrap();
@@ -111,7 +125,7 @@ fn the_example_loads_and_means_what_it_says_p5() {
 }
 
 #[test]
-fn an_empty_file_is_a_configuration_that_lets_nobody_in() {
+fn a_configuration_that_says_nothing_else_lets_nobody_in() {
     let config = loaded("");
     assert_eq!(config.settings.edge.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8081");
@@ -192,6 +206,29 @@ fn routes_of_a_tenant_or_of_the_platform_prohibit_keys_unless_they_say_otherwise
 }
 
 #[test]
+fn a_route_says_where_its_keys_stand_k1_k2() {
+    let keys = |more: &str| {
+        let route = &loaded(&with_route(&format!("policy = \"REQUIRED_A\"\n{more}"))).settings.routes[0];
+        route.rule.as_ref().unwrap().keys.clone()
+    };
+    let header = |name| KeyPlace::Header(HeaderName::from_static(name));
+    let json = |text: &str| KeyPlace::Json(Pointer::new(text).unwrap());
+    assert_eq!(keys(""), Keys::default());
+    assert_eq!(keys("key = { header = \"X-Idempotency-Key\" }").places, [header("x-idempotency-key")]);
+    assert_eq!(keys("key = { json = \"/idempotency_key\" }").places, [json("/idempotency_key")]);
+    let several = keys(
+        "key = [{ header = \"PayPal-Request-Id\" }, { header = \"Idempotency-Key\" }, { json = \"/a/key\" }]\n\
+         key_grammar = \"printable\"",
+    );
+    assert_eq!(
+        several.places,
+        [header("paypal-request-id"), json("/a/key")],
+        "its own header is read anyway"
+    );
+    assert_eq!(several.grammar, Grammar::Printable);
+}
+
+#[test]
 fn an_upstream_says_how_it_is_called_k4_p6() {
     let config = loaded(
         "[upstreams.a]\nkind = \"http\"\nurl = \"https://pay.example/v1/\"\nupstream_key = \"digest\"\ndigest_chars = 40\n\
@@ -202,6 +239,10 @@ fn an_upstream_says_how_it_is_called_k4_p6() {
     assert_eq!((upstream.host.as_str(), upstream.port, upstream.base.as_str()), ("pay.example", 443, "/v1"));
     assert_eq!((upstream.key, upstream.max_connections), (UpstreamKey::Digest(40), 7));
     assert_eq!((upstream.retry.max_attempts, upstream.retry.on_exhausted), (3, OnExhausted::Pause));
+    assert!(upstream.reuse);
+    let alone = loaded("[upstreams.a]\nurl = \"http://pay.example\"\nreuse = false\n");
+    assert!(!alone.settings.upstreams["a"].reuse);
+    assert!(alone.to_toml().contains("\nreuse = false\n"), "{}", alone.to_toml());
 }
 
 #[test]
@@ -232,7 +273,8 @@ fn secrets_come_from_variables_and_files_and_are_not_shown_b9() {
 fn the_environment_names_the_store_before_the_file_does_b1() {
     let folder = Folder::new(&[]);
     let path = folder.0.path().join("hapax.toml");
-    std::fs::write(&path, "[store]\nurl = \"embedded:./data\"\nlease = \"5s\"\n").unwrap();
+    let text = format!("[store]\nurl = \"embedded:./data\"\nlease = \"5s\"\n{PLAIN_ROUTE}");
+    std::fs::write(&path, text).unwrap();
     let env = |name: &str| (name == "HAPAX_STORE").then(|| "postgres://u:p@h/d".to_owned());
     let config = load(&path, &env).unwrap();
     assert_eq!((config.store.url.as_str(), config.store.lease), ("postgres://u:p@h/d", seconds(5)));
@@ -246,10 +288,11 @@ fn the_environment_names_the_store_before_the_file_does_b1() {
 fn what_is_shown_reads_back_as_the_same() {
     let folder = Folder::new(&[("ca.pem", ""), ("c", ""), ("k", "")]);
     let text = format!(
-        "[store]\nurl = \"memory:\"\n[admin]\ntoken_env = \"SHORT\"\n[edge]\nthreads = 3\ncors = {{ origins = [\"https://a.example\"], credentials = true }}\n{}",
+        "retired = [\"gone\"]\n[store]\nurl = \"memory:\"\n[admin]\ntoken_env = \"SHORT\"\n[edge]\nthreads = 3\ncors = {{ origins = [\"https://a.example\"], credentials = true }}\n{}",
         with_route(
-            "policy = \"REQUIRED_A\"\nrerun = \"ask\"\nreconcile = \"/r\"\nretention = \"90m\"\nwas = \"old\"\n\
+            "policy = \"REQUIRED_A\"\nrerun = \"ask\"\nreconcile = \"/r\"\nretention = \"90m\"\nwas = [\"newer\", \"old\"]\n\
              doubt = { after = \"1d\", then = \"release\" }\nfingerprint_headers = [\"b\", \"a\"]\n\
+             key = [{ header = \"X-Key\" }, { json = \"/key\" }]\nkey_grammar = \"printable\"\n\
              [[routes]]\nmethod = \"GET\"\npath = \"/x\"\npolicy = \"PROHIBITED\"\nlenient = true\nupstream = \"pay\"\n\
              [upstreams.more]\nurl = \"http://[::1]/b\"\nupstream_key = \"digest\"\n\
              [auth.api_keys]\n[auth.trusted_headers]\nfrom = [\"127.0.0.1\"]"
@@ -261,7 +304,12 @@ fn what_is_shown_reads_back_as_the_same() {
     assert_eq!(first.to_toml(), again.to_toml());
     assert_eq!(first.to_json(), again.to_json());
     assert!(again.settings.edge.cors.as_ref().unwrap().credentials);
-    assert_eq!(again.declared[0].recipe, first.declared[0].recipe);
+    let identity = |config: &Config| {
+        let rule = config.settings.routes[0].rule.as_ref().unwrap();
+        (rule.operation.clone(), rule.width, rule.recipe.id())
+    };
+    assert_eq!(identity(&again), identity(&first));
+    assert_eq!((again.retired[0].as_str(), identity(&again).0.as_str()), ("gone", "old"));
 }
 
 #[test]
@@ -280,8 +328,10 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
             "[edge]\nheader_timeout = \"7s\"\nidle_timeout = \"7s\"\ndocs = \"https://d.example/\"",
             "edge.header_timeout, edge.idle_timeout, edge.docs",
         ),
+        ("[edge]\nmax_connections_per_address = 7", "edge.max_connections_per_address"),
         ("[edge.tls]\ncert = \"c\"\nkey = \"k\"", "edge.tls"),
         ("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_env = \"SHORT\"", "admin.listen"),
+        ("[admin]\nhosts = [\"hapax.internal\"]\ntoken_env = \"SHORT\"", "admin.hosts"),
         ("[store]\nurl = \"memory:\"\nlease = \"7s\"", "store.url, store.lease"),
         ("[seal]\nkey_file = \"seal\"", "seal"),
         ("[log]\nformat = \"text\"\nlevel = \"warn\"", "log.format, log.level"),
@@ -324,7 +374,7 @@ fn every_known_field_is_read() {
     for section in fields::ALL {
         for field in section.names.iter().filter(|name| !name.starts_with('<')) {
             let text = document_with(section, field);
-            let mistakes = Folder::new(&[]).load(&text).expect_err(&text);
+            let mistakes = Folder::new(&[]).load_as_is(&text).expect_err(&text);
             let told = mistakes.iter().any(|mistake| {
                 mistake.what.contains(&format!("`{field}`")) && mistake.what.contains("a date or time")
             });
@@ -342,6 +392,7 @@ fn document_with(section: &Fields, field: &str) -> String {
         "routes" => format!("[[routes]]\npolicy = \"ACCEPTED\"\n{field} = {value}\n")
             .replace(if field == "policy" { "policy = \"ACCEPTED\"\n" } else { "never" }, ""),
         "routes.doubt" => format!("[[routes]]\npolicy = \"ACCEPTED\"\ndoubt = {{ {field} = {value} }}\n"),
+        "routes.key" => format!("[[routes]]\npolicy = \"ACCEPTED\"\nkey = {{ {field} = {value} }}\n"),
         "openapi" => format!("[[openapi]]\n{field} = {value}\n"),
         _ if parent.is_empty() => format!("[{name}]\n{field} = {value}\n"),
         _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),

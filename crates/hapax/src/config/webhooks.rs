@@ -105,11 +105,9 @@ fn protection(
     // A sender repeats a delivery until it is taken: what it sends must be safe to run again, unless the service says otherwise.
     rule.rerun = section.word("rerun", &RERUNS[..2]).map_or(Rerun::Safe, |rerun| rerun.value);
     rule.keep = section.word("keep", &KEEPS).map_or(rule.keep, |keep| keep.value);
-    rule.max_request_body =
-        edge::body_size(section, "max_request_body").unwrap_or(context.defaults.max_request_body);
+    rule.max_request_body = edge::max_request_body(section).unwrap_or(context.defaults.max_request_body);
     edge::fits_memory(section, rule.max_request_body, context.max_buffered);
-    rule.max_kept_response =
-        edge::body_size(section, "max_kept_response").unwrap_or(context.defaults.max_kept_response);
+    rule.max_kept_response = edge::max_kept_response(section).unwrap_or(context.defaults.max_kept_response);
     let stated = section.duration("give_up", &range::GIVE_UP).map(|give_up| give_up.value);
     let inherited = behind.and_then(|upstream| upstream.give_up);
     rule.give_up = stated.or(inherited).unwrap_or(rule.give_up);

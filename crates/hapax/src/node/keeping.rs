@@ -149,15 +149,13 @@ impl Keeping {
         &self.settings
     }
 
-    /// How long what an operator states about a claim is kept: as the service's own answer would be, also where the claim was
-    /// opened under a former name of its operation (K6).
+    /// How long what an operator states about a claim is kept: as the service's own answer would be.
     pub(crate) fn retention_of(&self, identity: &Identity) -> Retention {
         let settings = self.settings.borrow();
         let operation = identity.operation().as_str();
-        let rules = || settings.routes.iter().filter_map(|route| route.rule.as_ref());
-        let present = rules().find(|rule| rule.operation.as_str() == operation);
-        present
-            .or_else(|| rules().find(|rule| rule.width_under(operation).is_some()))
+        let mut rules = settings.routes.iter().filter_map(|route| route.rule.as_ref());
+        rules
+            .find(|rule| rule.operation.as_str() == operation)
             .map_or(Retention::For(limits::SETTLED_RETENTION), |rule| rule.retention_of(identity.source()))
     }
 

@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use hapax_core::{Policy, Retention};
+use hapax_core::{Grammar, Policy, Retention};
 use hapax_gateway::settings::Route;
+use hapax_tower::Keys;
 use serde_json::{Map, Value as Json, json};
 
 use super::{OURS, Source, extension_of, field_named, field_of, responses, token};
@@ -206,8 +207,8 @@ fn parameters(
         None => Vec::new(),
     };
     let reads_key = matches!(route.policy, Policy::RequiredA | Policy::Accepted);
-    parameters
-        .retain(|parameter| !(is_key(common.parameter(parameter)) && (reads_key || is_ours(parameter))));
+    let names = if reads_key { key_headers(route) } else { Vec::new() };
+    parameters.retain(|parameter| !(is_ours(parameter) || is_header(common.parameter(parameter), &names)));
     let shared = shared.and_then(Json::as_array).into_iter().flatten();
     let declared = parameters.iter().chain(shared).map(|parameter| common.parameter(parameter));
     let declared: Vec<String> = declared.filter_map(path_parameter).collect();
@@ -219,9 +220,7 @@ fn parameters(
     {
         parameters.push(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
     }
-    if reads_key {
-        parameters.push(key_parameter(route));
-    }
+    parameters.extend(names.iter().map(|name| key_parameter(route, name)));
     if parameters.is_empty() {
         operation.members.remove("parameters");
     } else {
@@ -230,10 +229,20 @@ fn parameters(
     Ok(())
 }
 
-fn is_key(parameter: &Json) -> bool {
+/// The headers that callers are told to send their keys in. A key in a body is described with the body, by who described that.
+fn key_headers(route: &Route) -> Vec<String> {
+    match route.rule.as_ref().map(|rule| &rule.keys) {
+        Some(keys) if !keys.places.is_empty() => {
+            keys.headers().map(|name| name.as_str().to_owned()).collect()
+        }
+        _ => vec!["Idempotency-Key".to_owned()],
+    }
+}
+
+fn is_header(parameter: &Json, names: &[String]) -> bool {
     let name = parameter.get("name").and_then(Json::as_str).unwrap_or_default();
-    parameter.get("in").and_then(Json::as_str) == Some("header")
-        && name.eq_ignore_ascii_case("idempotency-key")
+    let is_header = parameter.get("in").and_then(Json::as_str) == Some("header");
+    is_header && names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 fn path_parameter(parameter: &Json) -> Option<String> {
@@ -242,23 +251,29 @@ fn path_parameter(parameter: &Json) -> Option<String> {
 }
 
 /// What callers must know of the key: how long it counts, too, which the route may leave to its retention class.
-fn key_parameter(route: &Route) -> Json {
+fn key_parameter(route: &Route, name: &str) -> Json {
     let kept = route.rule.as_ref().map(|rule| match rule.retention {
         Retention::Forever => ", for ever".to_owned(),
         retention => format!(", for {}", retention_text(retention)),
     });
+    let keys = route.rule.as_ref().map_or(Keys::plain(), |rule| &rule.keys);
+    let pattern = match keys.grammar {
+        Grammar::Plain => "^(?:[A-Za-z0-9._~\\-]{1,255}|\"[A-Za-z0-9._~\\-]{1,255}\")$",
+        Grammar::Printable => "^(?:[!#-+\\--~]{1,255}|\"[!#-+\\--~]{1,255}\")$",
+    };
     let meaning = "Names one intent: the same request with the same key is done once and answered alike";
     json!({
         OURS: "key",
-        "name": "Idempotency-Key",
+        "name": name,
         "in": "header",
-        "required": route.policy == Policy::RequiredA,
+        // Where there are several places, each of them will do.
+        "required": route.policy == Policy::RequiredA && keys.places.len() <= 1,
         "description": format!("{meaning}{}.", kept.unwrap_or_default()),
         "schema": {
             "type": "string",
             "minLength": 1,
             "maxLength": 257,
-            "pattern": "^(?:[A-Za-z0-9._~\\-]{1,255}|\"[A-Za-z0-9._~\\-]{1,255}\")$",
+            "pattern": pattern,
         },
     })
 }

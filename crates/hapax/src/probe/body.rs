@@ -1,6 +1,8 @@
-//! The bodies of a probe: the one that was given, another one that the API would take as well, and one that it refuses.
+//! The bodies of a probe: the one that was given, another one that the API would take as well, and one that it refuses; and how a key
+//! gets into a body.
 
 use bytes::Bytes;
+use hapax_core::json::Pointer;
 use serde_json::Value;
 
 /// What requests carry.
@@ -37,6 +39,24 @@ impl Bodies {
         Bodies { one, other, broken, media_type }
     }
 }
+
+/// A JSON object with these keys at a pointer: none, one, or the same member twice. `None` where the body has no such place.
+pub(crate) fn with_keys(body: &Bytes, pointer: &Pointer, keys: &[String]) -> Option<Bytes> {
+    let mut json: Value = serde_json::from_slice(body).ok()?;
+    let (parent, last) = pointer.as_str().rsplit_once('/')?;
+    let name = last.replace("~1", "/").replace("~0", "~");
+    let Value::Object(members) = json.pointer_mut(parent)? else { return None };
+    members.remove(&name);
+    let Some((first, more)) = keys.split_first() else { return Some(json.to_string().into()) };
+    members.insert(name.clone(), PLACEHOLDER.into());
+    let name = Value::from(name);
+    let again: String = more.iter().map(|key| format!(",{name}:{}", Value::from(key.as_str()))).collect();
+    let value = format!("{}{again}", Value::from(first.as_str()));
+    Some(json.to_string().replacen(&Value::from(PLACEHOLDER).to_string(), &value, 1).into())
+}
+
+/// Stands for the key while the body is written: no map of members can hold one twice.
+const PLACEHOLDER: &str = "hapax-probe: the key stands here";
 
 /// Adds one to the first number: an amount stays an amount.
 fn change_number(json: &mut Value) -> bool {
@@ -79,6 +99,25 @@ fn add_member(json: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_gets_into_a_body_once_twice_or_not_at_all_m5() {
+        let with = |body: &'static str, pointer: &str, keys: &[&str]| {
+            let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+            let body =
+                with_keys(&Bytes::from_static(body.as_bytes()), &Pointer::new(pointer).unwrap(), &keys);
+            body.map(|body| String::from_utf8(body.to_vec()).unwrap())
+        };
+        let one = with(r#"{"a": 1, "key": "old"}"#, "/key", &["k"]).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&one).unwrap(), serde_json::json!({"a": 1, "key": "k"}));
+        assert_eq!(with(r#"{"key": "old"}"#, "/key", &[]).as_deref(), Some("{}"));
+        assert_eq!(
+            with(r#"{"m": {}}"#, "/m/a~1b", &["k", "j"]).as_deref(),
+            Some(r#"{"m":{"a/b":"k","a/b":"j"}}"#)
+        );
+        assert_eq!(with("[]", "/key", &["k"]), None);
+        assert_eq!(with("{", "/key", &["k"]), None);
+    }
 
     #[test]
     fn another_body_is_of_the_same_kind_m5() {

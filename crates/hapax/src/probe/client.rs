@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use hapax_tower::KeyPlace;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use reqwest::{Certificate, Request, Url, redirect, retry};
 
 use super::answer::Answer;
+use super::body;
 use crate::{clock, limits};
-
-/// The header that is probed.
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Why there is no answer.
 #[derive(Clone, Debug)]
@@ -46,6 +45,7 @@ pub(crate) struct Client {
     url: Url,
     method: Method,
     media_type: &'static str,
+    key: KeyPlace,
     headers: HeaderMap,
     timeout: Duration,
     ends: Instant,
@@ -56,7 +56,7 @@ pub(crate) struct Client {
 /// What one request differs in from the others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent {
-    /// One line for each.
+    /// One header line for each, or one member of the body.
     pub(crate) keys: Vec<String>,
     pub(crate) body: Bytes,
     /// Instead of those of the same name.
@@ -70,6 +70,8 @@ pub(crate) struct Options {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) media_type: &'static str,
+    /// Where keys stand.
+    pub(crate) key: KeyPlace,
     /// Instead of the system's.
     pub(crate) trusted: Option<Vec<Certificate>>,
     pub(crate) timeout: Duration,
@@ -79,7 +81,7 @@ pub(crate) struct Options {
 impl Client {
     /// Nothing is sent yet.
     pub(crate) fn new(options: Options) -> Result<Client, String> {
-        let Options { url, method, headers, media_type, trusted, timeout, at_most } = options;
+        let Options { url, method, headers, media_type, key, trusted, timeout, at_most } = options;
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("hapax-probe/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
@@ -105,6 +107,7 @@ impl Client {
             url,
             method,
             media_type,
+            key,
             headers,
             timeout,
             ends,
@@ -136,12 +139,18 @@ impl Client {
             headers.append(name, value.clone());
         }
         headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(self.media_type));
-        headers.remove(KEY);
-        for key in &what.keys {
-            let value = HeaderValue::from_bytes(key.as_bytes()).map_err(|error| lost(&error.to_string()))?;
-            headers.append(KEY, value);
+        let mut sent = what.body.clone();
+        match &self.key {
+            KeyPlace::Header(name) => {
+                headers.remove(name);
+                for key in &what.keys {
+                    let value = HeaderValue::from_bytes(key.as_bytes());
+                    headers.append(name, value.map_err(|error| lost(&error.to_string()))?);
+                }
+            }
+            KeyPlace::Json(pointer) => sent = body::with_keys(&sent, pointer, &what.keys).unwrap_or(sent),
         }
-        *request.body_mut() = Some(what.body.clone().into());
+        *request.body_mut() = Some(sent.into());
         self.exchange(request).await
     }
 

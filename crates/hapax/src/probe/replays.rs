@@ -18,6 +18,9 @@ impl Probe {
             self.first = Some((key, quoted));
             return Ok(Finding::pass(seen));
         }
+        if self.form == Form::Bare {
+            return Ok(Finding::fail(format!("{}: {}", quoted.status, remedy(quoted.status))));
+        }
         // Some APIs take nothing but letters and digits.
         self.form = Form::Bare;
         let key = fresh()?;

@@ -1,5 +1,5 @@
 //! Clients that nobody here wrote, against the edge, over a network that cuts connections: the official Stripe clients for
-//! Node and Python, httpx, and curl.
+//! Node and Python, Square's for Python, whose key is in the body, httpx with several headers, and curl.
 //!
 //! Each of them charges at a service that counts. However often a call is cut off, it is one charge, and the client has its
 //! answer. The control, without hapax, is two.
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::claims_cli::told;
 use crate::rig::cutter::{Cut, Cutter};
-use crate::rig::service::STRIPE_CHARGES;
+use crate::rig::service::{SQUARE_PAYMENTS, STRIPE_CHARGES};
 use crate::rig::{Ground, Hapax, Kind};
 
 /// Who calls.
@@ -19,6 +19,11 @@ enum Client {
     StripeNode,
     StripePython,
     Httpx,
+    /// httpx with the header of PayPal's API.
+    PayPal,
+    /// httpx with the header of many others.
+    XKey,
+    Square,
     Curl,
 }
 
@@ -63,12 +68,29 @@ impl Client {
         came
     }
 
+    /// What its route says beyond the usual.
+    fn route(self) -> (&'static str, &'static str) {
+        match self {
+            Client::Square => {
+                (SQUARE_PAYMENTS, "fingerprint = \"json\"\nkey = { json = \"/idempotency_key\" }")
+            }
+            Client::PayPal => {
+                (STRIPE_CHARGES, "fingerprint = \"form\"\nkey = { header = \"PayPal-Request-Id\" }")
+            }
+            Client::XKey => {
+                (STRIPE_CHARGES, "fingerprint = \"form\"\nkey = { header = \"X-Idempotency-Key\" }")
+            }
+            _ => (STRIPE_CHARGES, "fingerprint = \"form\""),
+        }
+    }
+
     async fn program(self, cutter: &Cutter, api_key: &str, calls: &[Call]) -> Vec<Value> {
         let python = || format!("{}/bin/python", needed("HAPAX_TEST_PYTHON"));
         let (program, script) = match self {
             Client::StripeNode => ("node".to_owned(), "stripe.js"),
             Client::StripePython => (python(), "stripe_client.py"),
-            Client::Httpx => (python(), "httpx_client.py"),
+            Client::Httpx | Client::PayPal | Client::XKey => (python(), "httpx_client.py"),
+            Client::Square => (python(), "square_client.py"),
             Client::Curl => unreachable!("its script makes one call"),
         };
         if self == Client::StripeNode {
@@ -82,6 +104,11 @@ impl Client {
             api_key.to_owned(),
             Value::from_iter(said).to_string(),
         ]);
+        match self {
+            Client::PayPal => drop(command.arg("PayPal-Request-Id")),
+            Client::XKey => drop(command.arg("X-Idempotency-Key")),
+            _ => {}
+        }
         let told = told(command).await;
         assert_eq!(told.code, 0, "{}", told.err);
         told.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -125,11 +152,12 @@ struct Shop {
 }
 
 impl Shop {
-    async fn open() -> Shop {
+    async fn open(client: Client) -> Shop {
         let mut ground = Ground::new(Kind::Embedded).await;
+        let (path, more) = client.route();
         ground.routes = format!(
-            "[[routes]]\nmethod = \"POST\"\npath = \"{STRIPE_CHARGES}\"\noperation = \"stripe.charge\"\n\
-             policy = \"REQUIRED_A\"\nupstream = \"service\"\nfingerprint = \"form\"\n"
+            "[[routes]]\nmethod = \"POST\"\npath = \"{path}\"\noperation = \"stripe.charge\"\n\
+             policy = \"REQUIRED_A\"\nupstream = \"service\"\n{more}\n"
         );
         let edge = ground.serve().await;
         let admin = format!("http://{}", edge.admin);
@@ -162,7 +190,7 @@ fn ids(came: &[Value]) -> Vec<&str> {
 
 /// Cut off before, while and after it is done: what clients try again by themselves.
 async fn a_call_that_is_cut_off_is_one_charge(client: Client) {
-    let shop = Shop::open().await;
+    let shop = Shop::open(client).await;
     let calls = [
         call(&[]),
         call(&[Cut::Request]),
@@ -179,7 +207,7 @@ async fn a_call_that_is_cut_off_is_one_charge(client: Client) {
 
 /// Cut off in the midst of the answer: not every client tries again, and a program that has its own key can.
 async fn an_answer_that_is_cut_in_the_midst_is_had_with_the_same_key(client: Client) {
-    let shop = Shop::open().await;
+    let shop = Shop::open(client).await;
     let came = shop
         .calls(
             client,
@@ -197,7 +225,7 @@ async fn an_answer_that_is_cut_in_the_midst_is_had_with_the_same_key(client: Cli
 
 /// The same key again is the same charge; with another amount it is refused, and the client says so.
 async fn a_key_is_one_charge_and_another_amount_is_refused(client: Client, error: &str) {
-    let shop = Shop::open().await;
+    let shop = Shop::open(client).await;
     let calls =
         [keyed("order-1", 1000), keyed("order-1", 1000), keyed("order-1", 9900), keyed("order-2", 1000)];
     let mut came = shop.calls(client, &calls).await;
@@ -210,7 +238,7 @@ async fn a_key_is_one_charge_and_another_amount_is_refused(client: Client, error
 
 /// hapax is killed while the charge is being made: nobody knows, nothing is charged again, and the client says so.
 async fn a_kill_of_the_edge_is_an_error_and_no_second_charge(client: Client, error: &str) {
-    let mut shop = Shop::open().await;
+    let mut shop = Shop::open(client).await;
     shop.ground.service.hold();
     let (cutter, api_key) = (shop.cutter.clone(), shop.api_key.clone());
     let calling =
@@ -276,6 +304,18 @@ mod python_stripe {
 
 mod python_httpx {
     against_the_edge!(Httpx, mismatch: "HTTPStatusError", unknown: "HTTPStatusError");
+}
+
+mod python_paypal_header {
+    against_the_edge!(PayPal, mismatch: "HTTPStatusError", unknown: "HTTPStatusError");
+}
+
+mod python_x_idempotency_key {
+    against_the_edge!(XKey, mismatch: "HTTPStatusError", unknown: "HTTPStatusError");
+}
+
+mod python_square {
+    against_the_edge!(Square, mismatch: "ApiError", unknown: "ApiError");
 }
 
 mod curl {

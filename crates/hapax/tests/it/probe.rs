@@ -86,6 +86,48 @@ fn a_sound_server_passes_and_gets_no_more_requests_than_was_said_m5() {
 }
 
 #[test]
+fn keys_are_probed_in_another_header_and_in_a_body_m5() {
+    let places = [
+        (Fault::OtherHeader, "--key-header", "PayPal-Request-Id"),
+        (Fault::InBody, "--key-json", "/request_id"),
+    ];
+    for (planted, option, place) in places {
+        let body = ["--body-json", r#"{"amount": 10}"#, "--race", "10", option, place];
+        let (code, report) = steadily(|| {
+            let server = Planted::start(planted);
+            probed(&[&[server.url("/charges").as_str()], &body[..]].concat())
+        });
+        assert_eq!((code, rows(&report, "fail")), (Some(0), Vec::new()), "{report:#}");
+        let not_tested = rows(&report, "not-tested");
+        assert!(
+            not_tested.contains(&"forms".into()) && not_tested.contains(&"malformed".into()),
+            "{report:#}"
+        );
+        for row in ["replay", "other-body", "missing", "duplicated", "empty", "too-long", "race"] {
+            assert!(rows(&report, "pass").contains(&row.to_owned()), "{row}: {report:#}");
+        }
+    }
+    let server = Planted::start(Fault::InBodyLastWins);
+    let body = ["--body-json", r#"{"amount": 10}"#, "--race", "2", "--key-json", "/request_id"];
+    let (_, report) = probed(&[&[server.url("/charges").as_str()], &body[..]].concat());
+    assert_eq!(rows(&report, "fail"), ["duplicated"], "{report:#}");
+}
+
+#[test]
+fn a_place_for_keys_that_there_is_not_is_misuse_m5() {
+    for (option, place, body) in [
+        ("--key-header", "a b", "{}"),
+        ("--key-json", "key", "{}"),
+        ("--key-json", "/key", "[]"),
+        ("--key-json", "/a/key", "{}"),
+    ] {
+        let done = probe(&["http://127.0.0.1:1/charges", "--body-json", body, option, place]);
+        assert_eq!(done.status.code(), Some(2), "{option} {place} {body}");
+        assert!(String::from_utf8_lossy(&done.stderr).contains(option), "{option} is named");
+    }
+}
+
+#[test]
 fn each_planted_fault_fails_on_its_own_row_m5() {
     for (fault, row) in [
         (Fault::OldAnswer, "other-body"),

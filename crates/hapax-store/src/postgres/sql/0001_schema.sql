@@ -20,7 +20,8 @@ CREATE TABLE hapax.meta (
 -- Packed epochs: the incarnation in the bits above the 48th, the counter below.
 CREATE SEQUENCE hapax.epochs AS bigint MINVALUE 0 START 0;
 
--- One row per process (L4), and one per lease that is not a process's own: those have a term, and no memory table. The token
+-- One row per process (L4), and one per lease that is not a process's own: those have a term, the scope that
+-- they were opened for, and no memory table. The token
 -- keeps a process from renewing a row that only has the number it once had.
 CREATE TABLE hapax.sessions (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -32,7 +33,8 @@ CREATE TABLE hapax.sessions (
     -- latter is always on the server's clock, because the table counts real time.
     acked       bigint NOT NULL,
     table_until bigint NOT NULL,
-    term        bigint
+    term        bigint,
+    scope       text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- Tenant, project and operation of a claim, as one number, with how many of its claims stand where.
@@ -157,26 +159,84 @@ INSERT INTO hapax.sweeper (session, until) VALUES (0, 0);
 
 -- Journals (J2), lanes (X3) and the registry. None of them has to be fast.
 
+-- A stream's head. `checkpoint` is the place of the event that the latest checkpoint belongs to, `lease` the session of the runner.
 CREATE TABLE hapax.streams (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name       text NOT NULL UNIQUE,
+    name       text COLLATE "C" NOT NULL UNIQUE,
     version    bigint NOT NULL,
     length     bigint NOT NULL,
     hash       bytea,
-    status     text NOT NULL,
-    checkpoint bytea NOT NULL
+    status     text,
+    runner     uuid,
+    lease      bigint,
+    checkpoint bigint,
+    updated_at bigint NOT NULL,
+    chain      integer NOT NULL,
+    agent      text,
+    subject    text,
+    created_at bigint NOT NULL
+) WITH (fillfactor = 70);
+CREATE INDEX streams_status ON hapax.streams (status, name) WHERE status IS NOT NULL;
+
+-- The head that each write has made, by the write's id: a write that is sent again is answered with it.
+CREATE TABLE hapax.appends (
+    stream     bigint NOT NULL,
+    id         uuid NOT NULL,
+    version    bigint NOT NULL,
+    length     bigint NOT NULL,
+    hash       bytea,
+    status     text,
+    runner     uuid,
+    lease      bigint,
+    checkpoint bigint,
+    updated_at bigint NOT NULL,
+    PRIMARY KEY (stream, id)
 );
 
+-- `checkpoint` is the SHA-256 of the checkpoint that belongs to the event. A payload that was erased has no salt either, but the
+-- digest of both.
 CREATE TABLE hapax.events (
-    stream  bigint NOT NULL,
-    seq     bigint NOT NULL,
-    kind    text NOT NULL,
-    at      bigint NOT NULL,
-    payload bytea NOT NULL,
-    hash    bytea NOT NULL,
-    chain   integer NOT NULL,
+    stream     bigint NOT NULL,
+    seq        bigint NOT NULL,
+    kind       text NOT NULL,
+    at         bigint NOT NULL,
+    salt       bytea,
+    payload    bytea,
+    digest     bytea,
+    subject    text,
+    checkpoint bytea,
+    hash       bytea NOT NULL,
     PRIMARY KEY (stream, seq)
 );
+
+-- The latest checkpoint of a stream; without bytes where it was erased.
+CREATE TABLE hapax.checkpoints (
+    stream bigint PRIMARY KEY,
+    seq    bigint NOT NULL,
+    bytes  bytea
+);
+
+-- Bytes that are no text, such as a sealed payload, are none.
+CREATE FUNCTION hapax.as_text(bytes bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN convert_from(bytes, 'UTF8');
+EXCEPTION WHEN OTHERS THEN
+    RETURN NULL;
+END $$;
+
+-- Executions are the streams named execution/{tenant}/{project}/{execution id}; none of the parts has a slash in it.
+CREATE VIEW hapax.hapax_executions AS
+SELECT split_part(s.name, '/', 4) AS execution_id, s.agent AS agent_id, s.status, s.version,
+    to_timestamp(s.created_at / 1000000.0) AS created_at, to_timestamp(s.updated_at / 1000000.0) AS updated_at,
+    split_part(s.name, '/', 2) AS tenant, split_part(s.name, '/', 3) AS project
+FROM hapax.streams s WHERE s.name >= 'execution/' AND s.name < 'execution0';
+
+CREATE VIEW hapax.hapax_execution_events AS
+SELECT s.id || '.' || e.seq AS event_id, split_part(s.name, '/', 4) AS execution_id, e.kind AS event_type,
+    s.chain AS schema_version, hapax.as_text(e.payload) AS payload_json, encode(e.hash, 'hex') AS event_hash,
+    to_timestamp(e.at / 1000000.0) AS created_at,
+    split_part(s.name, '/', 2) AS tenant, split_part(s.name, '/', 3) AS project
+FROM hapax.streams s JOIN hapax.events e ON e.stream = s.id WHERE s.name >= 'execution/' AND s.name < 'execution0';
 
 CREATE TABLE hapax.lanes (
     tenant    text NOT NULL,
@@ -246,14 +306,15 @@ DECLARE
 BEGIN
     now := moment;
     IF cardinality(s_digest) > 0 THEN
-        -- A row without xmax was neither locked nor changed since it was written: nobody can make this wait.
+        -- A row without xmax was neither locked nor changed since it was written: nobody can make this wait. An earlier
+        -- attempt that may have run is told of with the outcome, and may be what is asked about: that is decided in the slow way.
         WITH done AS (
             UPDATE hapax.claims c
             SET state = 'S', note = 'h', since = moment,
                 until = hapax.later(CASE WHEN a.since_grant THEN c.granted_at ELSE moment END, a.keep)
             FROM unnest(s_digest, s_epoch, s_since_grant, s_keep, s_kind, s_status, s_checksum, s_bytes)
                  AS a (digest, epoch, since_grant, keep, kind, status, checksum, bytes)
-            WHERE c.digest = a.digest AND c.epoch = a.epoch AND c.state = 'H' AND c.xmax = 0
+            WHERE c.digest = a.digest AND c.epoch = a.epoch AND c.state = 'H' AND c.earlier = 'n' AND c.xmax = 0
             RETURNING c.digest, c.epoch, c.until, c.shelf, c.watched, c.attempt, c.operation_id,
                       a.kind, a.status, a.checksum, a.bytes
         ), kept AS (

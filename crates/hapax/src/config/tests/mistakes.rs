@@ -73,6 +73,15 @@ fn a_file_that_is_not_there_or_no_toml_is_told() {
 }
 
 #[test]
+fn connections_that_are_not_reused_are_not_kept_either_l7() {
+    one(
+        "[upstreams.a]\nurl = \"http://a.example\"\nidle_timeout = \"9s\"\nreuse = false\n",
+        "3:16",
+        &["`idle_timeout` has no effect with `reuse = false`"],
+    );
+}
+
+#[test]
 fn an_unknown_field_is_refused_with_what_was_probably_meant() {
     one(
         "[edge]\nlisten_on = \"127.0.0.1:1\"\n",
@@ -97,7 +106,9 @@ fn a_value_of_another_type_is_refused() {
     one("[edge]\nmax_detached = 0\n", "2:16", &["`max_detached` cannot be 0", "use 1 to"]);
     one("[tenants]\nheld = -1\n", "2:8", &["`held` cannot be -1", "use 0 to"]);
     one("[tenants]\nheld = 99999999999999999999\n", "2:8", &["beyond 64 bits"]);
-    one("upstreams = { a = \"http://h\" }\n", "1:19", &["`a` cannot be a string", "[upstreams.a]"]);
+    let inline = "upstreams = { a = \"http://h\", of-the-tests = { url = \"http://h\" } }\n[[routes]]\nmethod = \"GET\"\n\
+                  path = \"/a\"\npolicy = \"PROHIBITED\"\nupstream = \"of-the-tests\"\n";
+    one(inline, "1:19", &["`a` cannot be a string", "[upstreams.a]"]);
     one("[store]\nurl = \"\"\n", "2:7", &["`url` is empty"]);
 }
 
@@ -107,12 +118,47 @@ fn durations_and_sizes_have_units_and_bounds() {
     one("[edge]\nheader_timeout = \"0s\"\n", "2:18", &["use 1ms to 1h"]);
     one("[edge]\nmax_request_body = \"1MB\"\n", "2:20", &["\"64KiB\""]);
     one("[edge]\nmax_request_body = \"2GiB\"\n", "2:20", &["use 0B to 1GiB"]);
+    one("[edge]\nmax_kept_response = \"129MiB\"\n", "2:21", &["use 0B to 128MiB"]);
+    in_route("max_kept_response = \"1GiB\"", 1, &["use 0B to 128MiB"]);
     one("[edge]\nmax_request_body = \"300MiB\"\n", "2:20", &["`max_buffered`"]);
     one("[edge]\nmax_request_body = \"2MiB\"\nmax_buffered = \"1MiB\"\n", "2:20", &["`max_buffered`"]);
     in_route("max_request_body = \"257MiB\"", 1, &["`edge.max_buffered`"]);
     one("[store]\nlease = \"1ms\"\n", "2:9", &["use 500ms to 10m"]);
     one("[retention]\ninteractive = \"1 day\"\n", "2:15", &["\"forever\""]);
     in_route("retention = \"9999999d\"", 1, &["there is no retention \"9999999d\"", "use 1s to"]);
+}
+
+#[test]
+fn a_place_for_keys_that_cannot_be_one_is_refused_k1() {
+    in_route("key = \"X-Key\"", 1, &["`key` cannot be a string", "a table"]);
+    in_route("key = {}", 1, &["one header or one member"]);
+    in_route("key = { header = \"X-Key\", json = \"/key\" }", 1, &["one header or one member"]);
+    in_route("key = { heder = \"X-Key\", json = \"/key\" }", 1, &["did you mean `header`?"]);
+    in_route("key = { header = \"x key\" }", 1, &["the name of a header"]);
+    in_route("key = { json = \"key\" }", 1, &["JSON pointer"]);
+    for taken in
+        ["Authorization", "Content-Type", "Connection", "X-Tenant-Id", "X-Operation-Id", "X-Forwarded-For"]
+    {
+        in_route(&format!("key = {{ header = \"{taken}\" }}"), 1, &["another meaning"]);
+    }
+    in_route("key = [{ header = \"X-Key\" }, { header = \"x-key\" }]", 1, &["a place twice"]);
+    in_route("key_grammar = \"any\"", 1, &["\"printable\""]);
+    in_route(
+        "key = { header = \"X-Key\" }\nfingerprint_headers = [\"x-key\"]",
+        2,
+        &["never reaches the service"],
+    );
+    for policy in ["PROHIBITED", "HANDLER_INTERNAL_C"] {
+        let text = with_route(&format!("policy = \"{policy}\"\nkey = {{ json = \"/key\" }}"));
+        let told = told(&Folder::new(&[]), &text);
+        assert!(
+            told.len() == 1 && told[0].contains("`key` has no effect on a route that takes no keys"),
+            "{told:#?}"
+        );
+    }
+    let text = with_route("policy = \"REQUIRED_B\"\nkey = { json = \"/key\" }");
+    let told = told(&Folder::new(&[]), &text);
+    assert!(told.len() == 1 && told[0].contains("REQUIRED_B"), "{told:#?}");
 }
 
 #[test]
@@ -151,6 +197,40 @@ fn keyed_routes_have_operations_of_their_own_k6() {
     let heirs = route("POST", "/a", "operation = \"x\"\nwas = \"o\"")
         + &route("PUT", "/a", "operation = \"y\"\nwas = \"o\"");
     one(&format!("{base}{heirs}"), "16:7", &["has a new name already, at line 9"]);
+    let listed =
+        |was: &str| format!("{base}{}", route("POST", "/a", &format!("operation = \"x\"\nwas = {was}")));
+    one(&listed("[\"y\", \"x\"]"), "9:13", &["\"x\" is still there, at line 8"]);
+    one(&listed("[\"y\", \"y\"]"), "9:13", &["has a new name already, at line 9"]);
+    one(&listed("[\"a b\"]"), "9:8", &["`was` cannot be \"a b\"", "letters, digits"]);
+    one(&listed("3"), "9:7", &["`was` cannot be an integer"]);
+    let many: Vec<String> = (0..33).map(|number| format!("o{number}")).collect();
+    one(&listed(&format!("{many:?}")), "9:7", &["`was` has 33 names", "use at most 32"]);
+}
+
+#[test]
+fn what_is_retired_has_no_route_p5() {
+    let route = |more: &str| {
+        with_route(&format!("policy = \"ACCEPTED\"\n{more}")).replace("[upstreams", "\n[upstreams")
+    };
+    for (retired, more, parts) in [
+        ("[\"pay\"]", "", ["\"pay\" has a route", "remove the name here"]),
+        ("[\"old\"]", "was = \"old\"", ["\"old\" has a route", "remove the name here"]),
+        ("[\"a b\"]", "", ["`retired` cannot be \"a b\"", "letters, digits"]),
+    ] {
+        one(&format!("retired = {retired}{}", route(more)), "1:12", &parts);
+    }
+    one(&format!("retired = \"x\"{}", route("")), "1:11", &["an array of strings"]);
+}
+
+#[test]
+fn a_configuration_has_a_route_p5() {
+    let folder = Folder::new(&[("empty.json", "{\"openapi\": \"3.1.0\", \"paths\": {}}")]);
+    let openapi = "[upstreams.a]\nurl = \"http://h\"\n[[openapi]]\nfile = \"empty.json\"\nupstream = \"a\"\n";
+    for text in ["", "# nothing\n", "[edge]\n", "[upstreams.a]\nurl = \"http://h\"\n", openapi] {
+        let mistakes = folder.load_as_is(text).map(|_| ()).expect_err(text).to_string();
+        assert!(mistakes.contains("hapax.toml: there is no route; write a [[routes]] section"), "{mistakes}");
+        assert_eq!(mistakes.lines().count(), 1, "{mistakes}");
+    }
 }
 
 /// The mistakes of these routes, all PROHIBITED or all keyed.

@@ -12,7 +12,7 @@ fn fields_of_the_page() -> BTreeSet<(String, String)> {
     let mut known = BTreeSet::new();
     for line in std::fs::read_to_string(path).unwrap().lines() {
         if line.starts_with("## ") {
-            let name = line.split('`').nth(1).unwrap_or("none");
+            let name = line.split('`').nth(1).unwrap_or_default();
             section = name.trim_matches(['[', ']']).to_owned();
         } else if let Some(rest) = line.strip_prefix("| `") {
             let field = rest.split('`').next().unwrap();
@@ -30,7 +30,8 @@ fn the_reference_page_has_every_field_and_no_other() {
     let reader: BTreeSet<_> = fields::ALL
         .iter()
         .flat_map(|section| section.names.iter().map(|name| (section.section.to_owned(), (*name).to_owned())))
-        .filter(|(section, _)| !section.is_empty())
+        // Of the top of the file, all others are sections.
+        .filter(|(section, name)| !section.is_empty() || name == "retired")
         .collect();
     assert_eq!(
         page.difference(&reader).collect::<Vec<_>>(),

@@ -23,6 +23,8 @@ fn sayings() -> Vec<Vec<Value>> {
             json!({"policy": "REQUIRED_A"}),
             json!({"policy": "REQUIRED_B"}),
             json!({"policy": "ACCEPTED"}),
+            json!({"policy": "REQUIRED_A", "key": [{"header": "x-key"}, {"json": "/key"}]}),
+            json!({"policy": "ACCEPTED", "key": [{"json": "/a/key"}], "key-grammar": "printable"}),
             json!({"policy": "ACCEPTED", "key-from": "fingerprint", "rerun": "unsafe"}),
             json!({"policy": "ACCEPTED", "key-from": "fingerprint", "rerun": "unsafe", "window": "90m"}),
         ],
@@ -70,7 +72,12 @@ fn sayings() -> Vec<Vec<Value>> {
         vec![json!({}), json!({"mismatch-status": 422}), json!({"mismatch-status": 409})],
         vec![json!({}), json!({"max-request-body": "64KiB"}), json!({"max-request-body": "1MiB"})],
         vec![json!({}), json!({"max-kept-response": "1000B"})],
-        vec![json!({}), json!({"was": "payments.old"})],
+        vec![
+            json!({}),
+            json!({"was": "payments.old"}),
+            json!({"was": ["newer", "older"]}),
+            json!({"was": []}),
+        ],
         vec![
             json!({}),
             json!({"level": "project"}),

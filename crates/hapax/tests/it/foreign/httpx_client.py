@@ -1,5 +1,5 @@
 # Charges with httpx: the program makes the key, and sends the same again when the way breaks.
-# Arguments: base address, API key, calls as JSON. Prints a line of JSON for each call.
+# Arguments: base address, API key, calls as JSON, and the header of the key where that is another one. Prints a line of JSON for each call.
 import json
 import sys
 import time
@@ -7,12 +7,13 @@ import uuid
 
 import httpx
 
-base, api_key, calls = sys.argv[1:]
+base, api_key, calls, *header = sys.argv[1:]
+key_header = header[0] if header else "Idempotency-Key"
 client = httpx.Client(base_url=base, headers={"Authorization": f"Bearer {api_key}"}, trust_env=False)
 
 
 def charge(amount, key, tries):
-    headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+    headers = {key_header: key or str(uuid.uuid4())}
     for left in range(max(tries, 3), 0, -1):
         try:
             answer = client.post("/v1/charges", data={"amount": amount, "currency": "eur"}, headers=headers)

@@ -41,6 +41,12 @@ pub(crate) enum Fault {
     QuotesAreKept,
     /// Not a fault: all answers are alike.
     SaysNothing,
+    /// Not a fault: keys stand in `PayPal-Request-Id`, quotes are part of them.
+    OtherHeader,
+    /// Not a fault: keys stand in the body.
+    InBody,
+    /// As before, and of two members the last counts.
+    InBodyLastWins,
 }
 
 /// What a key stands for.
@@ -111,7 +117,7 @@ async fn charge(
     if world.fault == Fault::RunsAlways {
         return created(&world.work().await, false);
     }
-    let key = match key(world.fault, &headers) {
+    let key = match key(world.fault, &headers, &body) {
         Ok(key) => key,
         Err(status) => return problem(status),
     };
@@ -157,7 +163,27 @@ impl World {
     }
 }
 
-fn key(fault: Fault, headers: &HeaderMap) -> Result<String, StatusCode> {
+fn key(fault: Fault, headers: &HeaderMap, body: &[u8]) -> Result<String, StatusCode> {
+    match fault {
+        Fault::InBody | Fault::InBodyLastWins => {
+            let twice = String::from_utf8_lossy(body).matches("\"request_id\"").count() > 1;
+            let json: serde_json::Value = serde_json::from_slice(body).unwrap();
+            let key = json["request_id"].as_str().filter(|key| (1..256).contains(&key.len()));
+            // Nothing is asked for.
+            let amount = json.get("amount").is_some();
+            return key
+                .filter(|_| amount && (!twice || fault == Fault::InBodyLastWins))
+                .map(str::to_owned)
+                .ok_or(StatusCode::BAD_REQUEST);
+        }
+        Fault::OtherHeader => {
+            let lines: Vec<_> = headers.get_all("paypal-request-id").iter().collect();
+            let [line] = lines[..] else { return Err(StatusCode::BAD_REQUEST) };
+            let fits = (1..256).contains(&line.len());
+            return if fits { Ok(line.to_str().unwrap().to_owned()) } else { Err(StatusCode::BAD_REQUEST) };
+        }
+        _ => {}
+    }
     let lines: Vec<_> =
         headers.get_all("idempotency-key").iter().map(|line| line.to_str().unwrap()).collect();
     let line = match lines[..] {

@@ -2,7 +2,7 @@
 //!
 //! It answers as the header `x-do` says: `status=N`, `pause=MS`, `outcome=WORD`, `cut` (done, but the connection breaks), `binary`. A request
 //! counts as done when it has arrived; while the test holds the service, answers wait. On one path it takes and answers charges
-//! as Stripe's API does.
+//! as Stripe's API does, on another one payments as Square's does.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -117,6 +117,7 @@ async fn answer(stream: &mut TcpStream, done: &Done, number: usize) -> bool {
     let (media_type, body) = match is_told("binary") {
         true => ("text/plain", (0..=255).collect()),
         false if done.is_on(STRIPE_CHARGES) => ("application/json", stripe_charge(&done.body, number)),
+        false if done.is_on(SQUARE_PAYMENTS) => ("application/json", square_payment(&done.body, number)),
         false => ("text/plain", format!("answer {number} to {}", done.body).into_bytes()),
     };
     let outcome = tell("outcome").map(|word| format!("idempotency-outcome: {word}\r\n")).unwrap_or_default();
@@ -144,4 +145,21 @@ fn stripe_charge(form: &str, number: usize) -> Vec<u8> {
         "status": "succeeded",
     });
     charge.to_string().into_bytes()
+}
+
+/// Where Square's clients make payments.
+pub(crate) const SQUARE_PAYMENTS: &str = "/v2/payments";
+
+/// A payment as Square's clients read it, of what they send as JSON.
+fn square_payment(json: &str, number: usize) -> Vec<u8> {
+    let asked: serde_json::Value = serde_json::from_str(json).expect("a payment is JSON");
+    assert!(asked["idempotency_key"].is_string(), "the body stays as it came: {json}");
+    let payment = serde_json::json!({
+        "payment": {
+            "id": format!("ch_{number}"),
+            "status": "COMPLETED",
+            "amount_money": asked["amount_money"],
+        },
+    });
+    payment.to_string().into_bytes()
 }
