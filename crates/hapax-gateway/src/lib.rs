@@ -13,6 +13,7 @@ mod limits;
 pub mod metrics;
 mod outlet;
 pub mod pages;
+pub mod pattern;
 mod read;
 mod recall;
 mod record;

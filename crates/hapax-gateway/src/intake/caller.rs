@@ -32,7 +32,7 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     seen: &mut Seen,
 ) -> Result<Arrival, Problem> {
     // Who asks, on replays too (A6).
-    let caller = Caller::identify(&plan.auth, &head, hop.peer, hop.trusted).await?;
+    let caller = Caller::of_route(&plan.auth, &route, &head, hop.peer, hop.trusted).await?;
     let own = caller.scope(route.level);
     seen.scope = own.as_ref().ok().cloned();
 
@@ -71,7 +71,9 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
 
     // What makes this request the same as another one.
     let message = Message { method: head.method, uri: head.uri, headers: head.headers, body };
-    let wait = Wait::preferred(&message.headers, Some(&edge.operations_prefix));
+    // An outcome is fetched by its own caller, and a public route knows none.
+    let fetched_at = Some(&edge.operations_prefix).filter(|_| !route.public);
+    let wait = Wait::preferred(&message.headers, fetched_at);
     let fingerprint = message.fingerprint(&rule.recipe);
     let wire_key = key.map(|key| WireKey::in_header(IDEMPOTENCY_KEY, key));
     let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
