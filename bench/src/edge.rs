@@ -7,10 +7,10 @@
 //! What the machine takes to hand out memory is kept out of it as far as that goes (`pages`), and printed.
 
 mod burst;
-mod caller;
+pub(crate) mod caller;
 pub(crate) mod counted;
 mod pages;
-mod servers;
+pub(crate) mod servers;
 
 use std::path::Path;
 use std::time::Duration;
@@ -316,7 +316,8 @@ impl Bench<'_> {
     }
 }
 
-fn keyed(server: &Server, prefix: &str, wanted: Wanted) -> Request {
+/// A request to the protected route.
+pub(crate) fn keyed(server: &Server, prefix: &str, wanted: Wanted) -> Request {
     Request::new("POST", "/charges", &server.api_key, BODY).keyed(prefix, wanted)
 }
 

@@ -5,6 +5,7 @@
 mod client;
 mod edge;
 mod embedded;
+mod instructions;
 mod load;
 mod pgbench;
 mod postgres;
@@ -36,6 +37,8 @@ enum Bench {
     Ledger(LedgerArgs),
     /// The edge beside nginx.
     Edge(edge::Args),
+    /// Instructions of one request through the edge, beside another commit's.
+    Instructions(instructions::Args),
     /// The client's middleware beside bare reqwest.
     Client(client::Args),
     /// Finding one of ten thousand routes beside one of ten.
@@ -94,6 +97,11 @@ async fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Edge(args) => {
             let mut report = Report::new("edge");
             edge::measure(&args, &mut report).await?;
+            report.finish()
+        }
+        Bench::Instructions(args) => {
+            let mut report = Report::new("instructions");
+            instructions::measure(&args, &mut report).await?;
             report.finish()
         }
         Bench::Client(args) => {

@@ -201,7 +201,7 @@ where
     if let Some(fault) = &setup.fault {
         fault::arm(fault.clone(), Duration::from_millis(setup.drowsy_ms))?;
     }
-    let settings = Settings { spool: setup.spool.clone(), dead_letter: None };
+    let settings = Settings { spool: setup.spool.clone(), ..Settings::default() };
     let executor = Executor::open(store.clone(), settings).await?;
     let books = if setup.guard {
         Some(Books::open(&setup.store, setup.flaw != Some(Flaw::NoGuard)).await?)

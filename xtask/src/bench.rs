@@ -13,13 +13,18 @@ use crate::{debian, process, workspace};
 /// The measurements that compare with PostgreSQL.
 const NEED_POSTGRES: &[&str] = &["ledger"];
 /// Those that compare the program itself with nginx.
-const NEED_NGINX: &[&str] = &["edge"];
+const NEED_NGINX: &[&str] = &["edge", "instructions"];
+/// Those that measure the program of the same release build.
+const NEED_PROGRAM: &[&str] = &["edge"];
+/// Those that count under valgrind, and build what they count themselves.
+const NEED_VALGRIND: &[&str] = &["instructions"];
 
-/// Run one measurement of `bench/` in a release build.
+/// Run one measurement of `bench/`, of release builds.
 ///
 /// The figures go to target/bench/NAME.json. The measurement `ledger` gets a private PostgreSQL, and `pgbench`
 /// on its PATH; the server is stopped and deleted afterwards. `edge` measures the program, which is built for it, beside
-/// nginx, which is installed when it is missing.
+/// nginx, which is installed when it is missing. `instructions` counts under valgrind, which is installed likewise, and builds the
+/// program itself, of this checkout and of the commit that `--against` names.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The measurement, for example `ledger` or `edge`
@@ -32,7 +37,11 @@ pub(crate) struct Args {
 /// Runs the measurement and says where its figures are.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut command = workspace::cargo();
-    command.args(["run", "--release", "--package", "hapax-bench", "--"]).arg(&args.name).args(&args.args);
+    command.args(["run", "--package", "hapax-bench"]);
+    if !NEED_VALGRIND.contains(&args.name.as_str()) {
+        command.arg("--release");
+    }
+    command.arg("--").arg(&args.name).args(&args.args);
 
     let mut server = None;
     if NEED_POSTGRES.contains(&args.name.as_str()) {
@@ -47,10 +56,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
 
     if NEED_NGINX.contains(&args.name.as_str()) {
-        let by_hand = "install nginx (Debian: apt-get install nginx) and put it on the PATH";
-        if !process::succeeds(Command::new("nginx").arg("-v")) {
-            debian::install("nginx", "nginx", by_hand)?;
-        }
+        installed("nginx", "-v")?;
+    }
+    if NEED_VALGRIND.contains(&args.name.as_str()) {
+        installed("valgrind", "--version")?;
+    }
+    if NEED_PROGRAM.contains(&args.name.as_str()) {
         let mut build = workspace::cargo();
         build.args(["build", "--release", "--package", "hapax", "--package", "hapax-bench"]);
         ensure!(process::run(&mut build)?.success(), "the program cannot be built");
@@ -66,4 +77,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         println!("no new figures in {}", figures.display());
     }
     Ok(process::exit_code(status))
+}
+
+/// Installs a program whose Debian package has its name, unless it is there.
+fn installed(program: &str, version: &str) -> Result<()> {
+    if process::succeeds(Command::new(program).arg(version)) {
+        return Ok(());
+    }
+    let by_hand = format!("install {program} (Debian: apt-get install {program}) and put it on the PATH");
+    debian::install(program, program, &by_hand)
 }

@@ -128,15 +128,20 @@ impl Connection {
         Ok(())
     }
 
+    /// The next request: under a fresh key, or the same once more.
+    async fn next(&mut self) -> Result<(), Failure> {
+        if self.request.fresh {
+            self.serial += 1;
+            self.request.number(self.serial);
+        }
+        self.exchange(self.request.wanted).await
+    }
+
     async fn drive(mut self, until: Instant) -> Result<Vec<u32>, Failure> {
         let mut took = Vec::with_capacity(1 << 16);
         let mut began = Instant::now();
         while began < until {
-            if self.request.fresh {
-                self.serial += 1;
-                self.request.number(self.serial);
-            }
-            self.exchange(self.request.wanted).await?;
+            self.next().await?;
             let ended = Instant::now();
             took.push(u32::try_from((ended - began).as_micros()).unwrap_or(u32::MAX));
             began = ended;
@@ -167,6 +172,15 @@ pub(crate) async fn run(
     Ok(Rate { per_second, answers: took.len(), took })
 }
 
+/// So many requests on one connection, after one that asks for what the others may get replayed.
+pub(crate) async fn send(address: SocketAddr, request: &Request, requests: u64) -> Result<(), Failure> {
+    let mut connection = Connection::open(address, request.clone(), 0).await?;
+    for _ in 0..requests {
+        connection.next().await?;
+    }
+    Ok(())
+}
+
 /// So many requests on one connection, after some that do not count; `counted` is called between the two and at the end.
 pub(crate) async fn count(
     address: SocketAddr,
@@ -180,11 +194,7 @@ pub(crate) async fn count(
         if number == requests {
             began = counted()?;
         }
-        if request.fresh {
-            connection.serial += 1;
-            connection.request.number(connection.serial);
-        }
-        connection.exchange(request.wanted).await?;
+        connection.next().await?;
     }
     Ok((counted()? - began) as f64 / requests as f64)
 }

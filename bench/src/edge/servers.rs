@@ -3,6 +3,7 @@
 //! The proxies have one core, the service and the load the other one; or all have all cores. All of them are stopped when they are
 //! dropped.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -53,7 +54,10 @@ pub(crate) struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself. nginx has workers of its own to end.
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        // nginx has workers of its own to end.
         let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), self.end_by);
         let _ = self.child.wait();
     }
@@ -89,11 +93,36 @@ impl Server {
         store: &str,
         log: Log,
     ) -> Result<Self, Failure> {
+        let program = program()?;
+        let configuration = configuration(service, store, log, place.workers());
+        Server::serve(placed(place, &program), &program, folder, &configuration, Signal::KILL)
+    }
+
+    /// The file in a counted server's folder that says how many instructions it took.
+    pub(crate) const COUNTS: &str = "callgrind.out";
+
+    /// A hapax program with the memory store, whose instructions are counted until it is told to [end](Server::end).
+    pub(crate) fn counted(folder: &Path, program: &Path, service: SocketAddr) -> Result<Self, Failure> {
+        let mut command = Command::new("valgrind");
+        let mut counts = OsString::from("--callgrind-out-file=");
+        counts.push(folder.join(Self::COUNTS));
+        command.args(["--quiet", "--tool=callgrind"]).arg(counts).arg(program).stdin(Stdio::null());
+        let configuration = configuration(service, "memory:", Log::None, 1);
+        Server::serve(command, program, folder, &configuration, Signal::TERM)
+    }
+
+    /// Starts a program that is called as `hapax` is, and waits until it listens.
+    fn serve(
+        mut command: Command,
+        program: &Path,
+        folder: &Path,
+        configuration: &str,
+        end_by: Signal,
+    ) -> Result<Self, Failure> {
         fs::create_dir_all(folder)?;
         let file = folder.join("hapax.toml");
-        fs::write(&file, configuration(service, store, log, place.workers()))?;
-        let program = program()?;
-        let mut child = placed(place, &program)
+        fs::write(&file, configuration)?;
+        let mut child = command
             .arg("serve")
             .arg("--config")
             .arg(&file)
@@ -102,17 +131,14 @@ impl Server {
             .env_remove("HAPAX_STORE")
             .stdout(Stdio::piped())
             .stderr(File::create(folder.join("log"))?)
-            .spawn()?;
+            .spawn()
+            .map_err(|error| format!("{} cannot be started: {error}", command.get_program().display()))?;
         let mut told = String::new();
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut told)?;
         }
-        let mut server = Server {
-            child,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            api_key: String::new(),
-            end_by: Signal::KILL,
-        };
+        let mut server =
+            Server { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), api_key: String::new(), end_by };
         let mut urls =
             told.split("http://").skip(1).map(|rest| rest.trim_end_matches(&[' ', '(', ')', '\n', ':'][..]));
         let (Some(edge), Some(admin)) = (urls.next(), urls.next()) else {
@@ -120,8 +146,17 @@ impl Server {
             return Err(format!("hapax did not say where it listens: {told}{log}").into());
         };
         server.address = edge.split(' ').next().unwrap_or_default().parse()?;
-        server.api_key = api_key(&program, admin)?;
+        server.api_key = api_key(program, admin)?;
         Ok(server)
+    }
+
+    /// Ends it as an operator would, and waits until it has.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::TERM)?;
+        match self.child.wait()? {
+            status if status.success() => Ok(()),
+            status => Err(format!("hapax ended with {status}").into()),
+        }
     }
 
     /// Resident memory in MiB.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::limits::PAGE_RECORDS;
+use crate::limits::{PAGE_RECORDS, SPAN};
 use crate::text::{Epoch, OperationId, Time};
 use crate::words::{DoubtReason, OutcomeKind, Ran, Rerun, SettledBy, Sharing, Source, State};
 
@@ -28,6 +28,7 @@ pub struct ClaimsQuery {
     /// First granted before this time (UTC).
     pub opened_before: Option<Time>,
     /// First granted at least this long ago: `15m`, `24h`, `7d`.
+    #[schemars(regex(pattern = SPAN))]
     pub age: Option<String>,
     /// At most so many records (1 to 1000, default 50). A page may hold fewer and still have a next one.
     #[schemars(range(min = 1, max = PAGE_RECORDS))]

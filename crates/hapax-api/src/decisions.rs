@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::{Claim, Damaged, Headers};
-use crate::limits::{NAME_BYTES, REASON_BYTES};
+use crate::limits::{NAME_BYTES, PRINTABLE, REASON_BYTES, RETENTION, SAID, SLUG, WRITTEN_SUBJECT};
 use crate::text::{Epoch, OperationId};
 use crate::words::Done;
 
@@ -15,11 +15,11 @@ pub struct Decide {
     /// The epoch that was seen.
     pub epoch: Epoch,
     /// Why; the audit keeps it.
-    #[schemars(length(min = 1, max = REASON_BYTES))]
+    #[schemars(length(min = 1, max = REASON_BYTES), regex(pattern = SAID))]
     pub reason: String,
     /// Who decides; the audit shows it after the token's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES))]
+    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
 }
 
@@ -30,11 +30,11 @@ pub struct Resolve {
     /// The epoch that was seen.
     pub epoch: Epoch,
     /// Why; the audit keeps it.
-    #[schemars(length(min = 1, max = REASON_BYTES))]
+    #[schemars(length(min = 1, max = REASON_BYTES), regex(pattern = SAID))]
     pub reason: String,
     /// Who decides; the audit shows it after the token's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES))]
+    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
     /// Give the claim back: the next request with its key runs.
     #[serde(default)]
@@ -63,7 +63,7 @@ pub struct Settle {
     pub body_base64: String,
     /// How long it is kept: `24h`, `7d`, `forever`; without it, as the route says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", regex(pattern = RETENTION))]
     pub retention: Option<String>,
 }
 
@@ -85,19 +85,21 @@ pub struct Decided {
 #[serde(deny_unknown_fields)]
 pub struct EraseSubject {
     /// The subject's tenant.
+    #[schemars(regex(pattern = SLUG))]
     pub tenant: String,
     /// The subject, such as `user:alice`.
+    #[schemars(regex(pattern = WRITTEN_SUBJECT))]
     pub subject: String,
     /// Only in this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", regex(pattern = SLUG))]
     pub project: Option<String>,
     /// Why; the audit keeps it.
-    #[schemars(length(min = 1, max = REASON_BYTES))]
+    #[schemars(length(min = 1, max = REASON_BYTES), regex(pattern = SAID))]
     pub reason: String,
     /// Who decides; the audit shows it after the token's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES))]
+    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
     /// Where the page starts: `next` of the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]

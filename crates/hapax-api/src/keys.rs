@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{NAME_BYTES, PAGE_RECORDS};
+use crate::limits::{EXPIRES, NAME_BYTES, PAGE_RECORDS, PRINTABLE, SLUG, SUBJECT};
 use crate::text::Time;
 use crate::words::Level;
 
@@ -55,12 +55,14 @@ pub struct Key {
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
     /// Whose.
+    #[schemars(regex(pattern = SLUG))]
     pub tenant: String,
     /// In which project; required for the level project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", regex(pattern = SLUG))]
     pub project: Option<String>,
     /// As whom it acts: `user:ID`, `service:ID`, `tenant_member:ID` or `client:ID`.
+    #[schemars(regex(pattern = SUBJECT))]
     pub subject: String,
     /// How far it reaches; without it, to its project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,11 +70,11 @@ pub struct NewKey {
     pub level: Option<Level>,
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES))]
+    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
     pub label: Option<String>,
     /// When it ends: a time in UTC, or a span from now such as `90d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", regex(pattern = EXPIRES))]
     pub expires: Option<String>,
 }
 

@@ -4,6 +4,11 @@
 //! command line calls them and the document describes them, so that none of the three can say something else than the others.
 //! No HTTP library is used here: serving and calling belong to `hapax`. What the models mean is decided in `hapax-core`.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, reason = "models never ask the time: a time is a field")
+)]
+
 mod audit;
 mod claims;
 mod decisions;

@@ -26,7 +26,7 @@ pub struct Journal {
 pub struct Intent {
     name: String,
     key: IdempotencyKey,
-    written: Option<SystemTime>,
+    written_ms: u64,
     file: PathBuf,
 }
 
@@ -35,8 +35,8 @@ struct Kept {
     version: u32,
     name: String,
     key: String,
-    /// When it was written, in milliseconds since 1970. The first journals did not say.
-    written_ms: Option<u64>,
+    /// When it was written, in milliseconds since 1970.
+    written_ms: u64,
 }
 
 impl Journal {
@@ -70,10 +70,7 @@ impl Journal {
             let kept = Kept { version: 1, name: name.to_owned(), key: key.to_string(), written_ms };
             let text = serde_json::to_string(&kept).map_err(|error| Error::invalid(error.to_string()))?;
             match self.write(&file, text.as_bytes()) {
-                Ok(()) => {
-                    let written = written_ms.and_then(time);
-                    return Ok(Intent { name: name.to_owned(), key, written, file });
-                }
+                Ok(()) => return Ok(Intent { name: name.to_owned(), key, written_ms, file }),
                 // Somebody else was first: theirs is the key.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(broken("the key journal cannot be written", &file, &error)),
@@ -125,7 +122,7 @@ impl Intent {
     }
 
     /// How long ago it was written down, on this machine's clock: nothing was sent under its key before that. `None` where it
-    /// cannot be told: an older version wrote it, or the clock was set back.
+    /// cannot be told, because the clock was set back.
     ///
     /// A server keeps an outcome for its retention only. Afterwards a recall finds nothing, as if nothing had been done, and
     /// the key is free again: an intent that is older than the retention must not simply be sent.
@@ -140,7 +137,7 @@ impl Intent {
     /// # }
     /// ```
     pub fn age(&self) -> Option<Duration> {
-        clock::time_of_day().duration_since(self.written?).ok()
+        milliseconds(clock::time_of_day()).checked_sub(self.written_ms).map(Duration::from_millis)
     }
 
     /// It was done, or need not be done any more: from now on the name stands for something new.
@@ -165,16 +162,13 @@ fn read(file: &Path) -> Result<Option<Intent>, Error> {
         return Err(Error::invalid("the key journal was written by a newer version"));
     }
     let key = IdempotencyKey::new(&kept.key).map_err(|_| damaged())?;
-    let written = kept.written_ms.and_then(time);
-    Ok(Some(Intent { name: kept.name, key, written, file: file.to_owned() }))
+    Ok(Some(Intent { name: kept.name, key, written_ms: kept.written_ms, file: file.to_owned() }))
 }
 
-fn milliseconds(time: SystemTime) -> Option<u64> {
-    u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
-}
-
-fn time(milliseconds: u64) -> Option<SystemTime> {
-    UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds))
+/// Since 1970; a clock that was never set shows an earlier time.
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn broken(what: &str, path: &Path, error: &std::io::Error) -> Error {
@@ -226,22 +220,20 @@ mod tests {
         let first = Journal::open(folder.path()).unwrap().intent("one").unwrap();
         let read = Journal::open(folder.path()).unwrap().intent("one").unwrap();
         assert_eq!(
-            (first.written, read.key()),
-            (read.written, first.key()),
+            (first.written_ms, read.key()),
+            (read.written_ms, first.key()),
             "reading it does not make it younger"
         );
         assert!(read.age().unwrap() <= before.elapsed().unwrap() + Duration::from_millis(1));
         let hours = Duration::from_secs(2 * 60 * 60);
-        let then = milliseconds(before - hours).unwrap();
+        let then = milliseconds(before - hours);
         let old = written(&format!("{{\"version\":1,\"name\":\"one\",\"key\":\"k\",\"written_ms\":{then}}}"));
         assert!(old.age().unwrap() >= hours && old.age().unwrap() < 2 * hours, "{:?}", old.age());
     }
 
     #[test]
     fn an_age_that_cannot_be_told_is_none_and_the_journal_is_read_all_the_same_c7() {
-        let without = written("{\"version\":1,\"name\":\"one\",\"key\":\"k\"}");
-        assert_eq!(without.age(), None, "written before intents had a time");
-        let ahead = milliseconds(SystemTime::now()).unwrap() + 3_600_000;
+        let ahead = milliseconds(SystemTime::now()) + 3_600_000;
         for time in [ahead, u64::MAX] {
             let text = format!("{{\"version\":1,\"name\":\"one\",\"key\":\"k\",\"written_ms\":{time}}}");
             assert_eq!(written(&text).age(), None, "the clock was set back");
@@ -270,8 +262,9 @@ mod tests {
         for damage in [
             "",
             "{",
-            "{\"version\":1,\"name\":\"one\",\"key\":\"a b\"}",
-            "{\"version\":2,\"name\":\"one\",\"key\":\"a\"}",
+            "{\"version\":1,\"name\":\"one\",\"key\":\"a\"}",
+            "{\"version\":1,\"name\":\"one\",\"key\":\"a b\",\"written_ms\":1}",
+            "{\"version\":2,\"name\":\"one\",\"key\":\"a\",\"written_ms\":1}",
         ] {
             fs::write(&file, damage).unwrap();
             assert!(journal.intent("one").is_err(), "{damage:?}");

@@ -76,12 +76,19 @@ pub enum History {
     Unasked,
     /// The ledger vouches that none can have run: granted from absent, released as not run, or cleared.
     Clean,
-    /// One may have run: the grant says so, or another holder was seen.
+    /// One may have run: the ledger says so, or another holder was seen.
     MayHaveRun,
     /// Somebody was asked about one, and nobody knows.
     Doubted,
     /// The lease was lost: somebody else may have acted on the claim.
     Taken,
+}
+
+impl History {
+    /// What the ledger says of the attempts before a grant, or before the one that settled.
+    pub fn of(earlier_may_have_run: bool) -> Self {
+        if earlier_may_have_run { History::MayHaveRun } else { History::Clean }
+    }
 }
 
 /// The last word that a call heard.
@@ -205,8 +212,6 @@ pub fn advice(work: Work, history: History, last: LastWord, delay: Delay, safe: 
     let soon = |why, executed| Advice::new(why, executed, Retry::SameKey(SOON));
     let later = |executed| Advice::new(Why::OutcomeUnknown, executed, Retry::SameKey(LATER));
     match (work, history, last) {
-        // The ledger speaks for the key: what it keeps is what became of it.
-        (_, History::Unasked, LastWord::Kept(effect)) => never(Why::Outcome, effect.executed(History::Clean)),
         (_, _, LastWord::Kept(effect)) => never(Why::Outcome, effect.executed(history)),
         (Work::Untouched, _, LastWord::Differs) => never(Why::KeyReused, Executed::No),
         (Work::Untouched, _, LastWord::OtherRecipe) => never(Why::KeyReused, Executed::Unknown),
@@ -269,4 +274,4 @@ fn unless_clean(history: History) -> Executed {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

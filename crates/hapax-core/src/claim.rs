@@ -24,7 +24,7 @@ use crate::outcome::{Kept, Outcome, Retention};
 use crate::time::Timestamp;
 
 pub use cause::Cause;
-pub use grant::view;
+pub use grant::{is_lapsed_repeat, view};
 pub use standing::current;
 
 /// The ledger's record for one identity. Absence is `None` wherever a claim is asked for.
@@ -652,6 +652,7 @@ impl Claim {
             settled_at: *settled_at,
             keep_until: *keep_until,
             by: *by,
+            earlier_may_have_run: self.earlier != Ran::No,
         })
     }
 

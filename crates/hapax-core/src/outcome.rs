@@ -79,4 +79,6 @@ pub struct Kept {
     pub keep_until: Timestamp,
     /// Who settled it.
     pub by: SettledBy,
+    /// An attempt before the one that settled it may have run. Then a refusal does not say that nothing was done (E6).
+    pub earlier_may_have_run: bool,
 }

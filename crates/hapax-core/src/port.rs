@@ -137,7 +137,7 @@ pub trait Ledger: Clone + Send + Sync + 'static {
 /// A lease that is not the process's own, as it stands at the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Its id, a session's. It is a number and no secret: who may use it is for those to say who hand it out.
+    /// Its id, a session's. It is a number and no secret: it counts only together with the scope that the lease was opened for.
     pub id: SessionId,
     /// When it lapses unless it is renewed, on the store's clock.
     pub until: Timestamp,
@@ -153,9 +153,9 @@ impl Lease {
         Err(Error::invalid("the term of a lease is between 1 second and 1 hour"))
     }
 
-    /// The lease has lapsed, was ended, or never was.
+    /// The lease has lapsed, was ended, or never was in this scope; or it has not the grant that was asked for again.
     pub fn over() -> Error {
-        Error::lost_lease("the lease is over: open another one and claim again")
+        Error::lost_lease("the lease is over: open another one and claim again, as another attempt")
     }
 }
 
@@ -165,19 +165,27 @@ impl Lease {
 /// is dealt with as after the lapse of a session (L6); its holder's settle counts under the current epoch, at every instance (L5). A
 /// lease that is over is never renewed. [`Report::Renew`] of a claim renews the lease that the claim hangs on.
 ///
+/// A lease belongs to the scope that it was opened for: to any other it is absent.
+///
 /// A lease outlives the process that opened it, also in an embedded store, which ends the sessions of processes when it is opened
 /// (B6): its holder is somebody else, and does not notice that the server was started again.
 pub trait Leases: Ledger {
-    /// Opens a lease that lasts for a term, which each renewal begins anew.
-    fn open_lease(&self, term: Duration) -> impl Future<Output = Result<Lease, Error>> + Send;
+    /// Opens a lease for this scope that lasts for a term, which each renewal begins anew.
+    fn open_lease(&self, scope: &Scope, term: Duration) -> impl Future<Output = Result<Lease, Error>> + Send;
 
-    /// Renews a lease for its term; an error of kind `LostLease` where it is over.
-    fn renew_lease(&self, lease: SessionId) -> impl Future<Output = Result<Lease, Error>> + Send;
+    /// Renews a lease of this scope for its term; an error of kind `LostLease` where it is over.
+    fn renew_lease(
+        &self,
+        scope: &Scope,
+        lease: SessionId,
+    ) -> impl Future<Output = Result<Lease, Error>> + Send;
 
-    /// Ends a lease: what it held has lapsed at once. To end one that is over changes nothing.
-    fn end_lease(&self, lease: SessionId) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Ends a lease of this scope: what it held has lapsed at once. To end one that is over changes nothing.
+    fn end_lease(&self, scope: &Scope, lease: SessionId) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Asks for a grant as [`Ledger::claim`] does, under this lease; an error of kind `LostLease` where it is over.
+    /// Asks for a grant as [`Ledger::claim`] does, under this lease of the request's scope; an error of kind `LostLease` where it is
+    /// over. Unlike a process, its holder begins the work without another look at the lease: an attempt that asks again gets its
+    /// grant only while that stands, under the lease that it hangs on ([`is_lapsed_repeat`](crate::claim::is_lapsed_repeat)).
     fn claim_under(
         &self,
         lease: SessionId,

@@ -40,14 +40,17 @@ pub struct Patience {
     pub safe: bool,
     /// How often it claims for itself after another holder has given the claim back.
     pub retries: u8,
-    /// How often it may ask for the claim, and how often it may renew.
+    /// How often it may ask for the claim.
     pub asks: u8,
+    /// How often it may renew its lease before its work begins.
+    pub renewals: u8,
 }
 
 impl Patience {
     /// The usual: it waits, and leaves retries to its caller.
     pub fn new(rerun: Rerun) -> Self {
-        Patience { rejects: false, safe: rerun == Rerun::Safe, retries: 0, asks: limits::ASKS }
+        let (asks, renewals) = (limits::ASKS, limits::RENEWALS);
+        Patience { rejects: false, safe: rerun == Rerun::Safe, retries: 0, asks, renewals }
     }
 }
 
@@ -141,7 +144,12 @@ pub enum Event {
         must_ask: bool,
     },
     /// There is an outcome.
-    Kept(Effect),
+    Kept {
+        /// What it tells of the work.
+        effect: Effect,
+        /// An attempt before the one that settled it may have run.
+        may_have_run: bool,
+    },
     /// Somebody holds the claim.
     Held,
     /// The key was used for another request.
@@ -234,6 +242,7 @@ impl Turn {
             Phase::Rehashing(_) => match event {
                 Event::Rehashed(true) => self.claiming(),
                 Event::Rehashed(false) => self.over(LastWord::OtherRecipe),
+                Event::Unheard(last) => self.over(last),
                 _ => self.broken(event),
             },
             Phase::Waiting => self.waited(event),
@@ -260,12 +269,11 @@ impl Turn {
         let seen = Turn { history: History::MayHaveRun, ..self };
         match event {
             Event::Granted { may_have_run, must_ask } => {
-                let history = if may_have_run { History::MayHaveRun } else { History::Clean };
+                let history = History::of(may_have_run);
                 let next = if must_ask { Phase::Reconciling } else { Phase::Checking };
-                let patience = Patience { asks: limits::RENEWALS, ..self.patience };
-                Turn { history, patience, ..self }.at(next)
+                Turn { history, ..self }.at(next)
             }
-            Event::Kept(effect) => self.over(LastWord::Kept(effect)),
+            Event::Kept { effect, may_have_run } => self.kept(effect, may_have_run),
             Event::Held if self.patience.rejects => seen.over(LastWord::Held),
             Event::Held => seen.at(Phase::Waiting),
             Event::Differs => self.over(LastWord::Differs),
@@ -281,7 +289,7 @@ impl Turn {
     fn waited(self, event: Event) -> Self {
         let retries = self.patience.retries;
         match event {
-            Event::Kept(effect) => self.over(LastWord::Kept(effect)),
+            Event::Kept { effect, may_have_run } => self.kept(effect, may_have_run),
             Event::InDoubt => self.over(LastWord::InDoubt),
             Event::Gone => self.over(LastWord::Gone),
             Event::Held => self.over(LastWord::Held),
@@ -314,22 +322,24 @@ impl Turn {
     fn readied(self, event: Event) -> Self {
         match (self.phase, event) {
             (Phase::Clearing, Event::Renewed) => Turn { history: History::Clean, ..self }.at(Phase::Checking),
-            (Phase::Clearing, Event::LostLease | Event::Kept(_)) => self.taken(),
+            (Phase::Clearing, Event::LostLease | Event::Kept { .. }) => self.taken(),
             (Phase::Checking, Event::Standing(Standing::Sure)) => {
                 Turn { work: Work::MayHaveRun, ..self }.at(Phase::Running)
             }
-            (Phase::Checking, Event::Standing(Standing::Unsure)) => match self.patience.asks.checked_sub(1) {
-                Some(asks) => {
-                    let patience = Patience { asks, ..self.patience };
-                    Turn { patience, ..self }.at(Phase::Renewing)
+            (Phase::Checking, Event::Standing(Standing::Unsure)) => {
+                match self.patience.renewals.checked_sub(1) {
+                    Some(renewals) => {
+                        let patience = Patience { renewals, ..self.patience };
+                        Turn { patience, ..self }.at(Phase::Renewing)
+                    }
+                    None => self.too_late(Delay::Ledger),
                 }
-                None => self.too_late(Delay::Ledger),
-            },
+            }
             (Phase::Checking, Event::Standing(Standing::TooLate(delay))) => self.too_late(delay),
             // The process may have been stopped while the answer was on its way: only another look makes it sure (L4).
             (Phase::Renewing, Event::Renewed) => self.at(Phase::Checking),
             (Phase::Renewing, Event::LostLease) => self.too_late(Delay::Ledger),
-            (Phase::Renewing, Event::Kept(effect)) => self.over(LastWord::Kept(effect)),
+            (Phase::Renewing, Event::Kept { effect, may_have_run }) => self.kept(effect, may_have_run),
             (Phase::Clearing | Phase::Renewing, Event::Unheard(last)) => {
                 self.at(Phase::Over(last, Debt::NotRun))
             }
@@ -340,7 +350,7 @@ impl Turn {
     /// What the ledger made of a report.
     fn reported(self, event: Event) -> Self {
         match event {
-            Event::Kept(effect) => self.over(LastWord::Kept(effect)),
+            Event::Kept { effect, may_have_run } => self.kept(effect, may_have_run),
             Event::Released => self.over(LastWord::GivenBack),
             // A doubt that was only asked about is the one it was before: the ledger knows which (L6).
             Event::InDoubt if self.history == History::Doubted => self.at(Phase::Reading),
@@ -355,7 +365,7 @@ impl Turn {
     /// What the ledger says; it has the last word (L5).
     fn read(self, event: Event) -> Self {
         match event {
-            Event::Kept(effect) => self.over(LastWord::Kept(effect)),
+            Event::Kept { effect, may_have_run } => self.kept(effect, may_have_run),
             Event::InDoubt => self.over(LastWord::InDoubt),
             Event::Held => self.over(LastWord::Held),
             Event::GivenBack | Event::Silent => self.over(LastWord::GivenBackByAnother),
@@ -365,6 +375,17 @@ impl Turn {
             Event::Unheard(last) => self.over(last),
             _ => self.broken(event),
         }
+    }
+
+    /// There is an outcome. The ledger speaks for the attempts before it, since the key was last absent; of what this call has run
+    /// itself it may have forgotten.
+    fn kept(self, effect: Effect, may_have_run: bool) -> Self {
+        let history = match self.work {
+            Work::Untouched | Work::NotRun => History::of(may_have_run),
+            Work::MayHaveRun | Work::Ended(_) if may_have_run => History::MayHaveRun,
+            Work::MayHaveRun | Work::Ended(_) => self.history,
+        };
+        Turn { history, ..self }.over(LastWord::Kept(effect))
     }
 
     /// Asks for the claim once more, while asks last.

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use hapax_core::advice::LastWord;
 use hapax_core::turn::Event;
-use hapax_core::{ClaimId, Doubt, Effect, Kept, Ledger, OperationId, View, Watch};
+use hapax_core::{ClaimId, Doubt, Kept, Ledger, OperationId, View, Watch};
 use tokio::time::sleep;
 
 use crate::call::{Done, How};
 use crate::error::{Error, Particulars, asked, last_word};
 use crate::limits;
-use crate::once::{Executor, done};
+use crate::once::{Executor, done, kept_event};
 
 impl<L: Ledger> Executor<L> {
     /// What is kept for a claim, for a caller who lost the answer (H7). `None` where nothing was settled and no attempt is under
@@ -78,7 +78,7 @@ impl Found {
     /// What it means to a call that has seen another holder.
     pub(crate) fn event(&self) -> Event {
         match self {
-            Found::Settled(kept) => Event::Kept(Effect::of(&kept.outcome)),
+            Found::Settled(kept) => kept_event(kept),
             Found::InDoubt { .. } => Event::InDoubt,
             // Somebody had it when this was asked for.
             Found::Free | Found::Gone(_) => Event::Gone,

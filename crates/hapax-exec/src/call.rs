@@ -11,7 +11,7 @@ use hapax_core::claim::DoubtEnds;
 use hapax_core::journal::Append;
 use hapax_core::{
     ClaimId, Doubt, Effect, Epoch, Error, Executed, Fingerprint, Identity, Key, LazyLeaves, Operation,
-    OperationId, Outcome, RecipeId, Rerun, Retention, Scope, Source, Terms, Timestamp, Width,
+    OperationId, Outcome, Recipe, Rerun, Retention, Scope, Source, Terms, Timestamp, Width,
 };
 
 use crate::limits;
@@ -32,14 +32,14 @@ pub struct Call {
     pub(crate) rehash: Option<Arc<dyn Rehash>>,
 }
 
-/// Whoever can hash what is asked under another recipe than it was (L2).
+/// A request that can be hashed under another recipe than it was (L2). The executor finds the recipe.
 pub trait Rehash: Send + Sync {
-    /// The fingerprint under this recipe; `None` where the recipe is not known.
-    fn rehash(&self, recipe: RecipeId) -> Option<Fingerprint>;
+    /// The fingerprint under this recipe.
+    fn rehash(&self, recipe: &Recipe) -> Fingerprint;
 }
 
-impl<F: Fn(RecipeId) -> Option<Fingerprint> + Send + Sync> Rehash for F {
-    fn rehash(&self, recipe: RecipeId) -> Option<Fingerprint> {
+impl<F: Fn(&Recipe) -> Fingerprint + Send + Sync> Rehash for F {
+    fn rehash(&self, recipe: &Recipe) -> Fingerprint {
         self(recipe)
     }
 }
@@ -218,7 +218,11 @@ impl Call {
         self
     }
 
-    /// Whom to ask whether an earlier attempt happened; with it the call's rerun is `Ask` (L6).
+    /// Whom to ask whether an earlier attempt happened; with it the call's rerun is `Ask` (L6). [`Executor::once`] asks; a caller
+    /// that takes the steps by itself hands its question to [`Held::begin`].
+    ///
+    /// [`Executor::once`]: crate::Executor::once
+    /// [`Held::begin`]: crate::Held::begin
     #[must_use]
     pub fn reconcile<F, Fut>(mut self, ask: F) -> Self
     where

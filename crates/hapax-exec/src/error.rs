@@ -44,6 +44,8 @@ pub enum Reason {
     },
     /// The work has ended, but the ledger was away; the outcome is in the spool and will be settled.
     OutcomePending,
+    /// The lease that the call asked under has lapsed, was ended, or is not of the call's scope: nothing was granted.
+    LeaseOver,
     /// The ledger cannot be asked. This call ran nothing; whether others may have, [`Error::executed`] says.
     Unavailable,
     /// The kept outcome is a terminal error; these are its bytes.
@@ -105,6 +107,12 @@ impl Error {
         Error { reason, advice, operation_id, cause: None, events_written: false }
     }
 
+    /// There is no lease to grant anything under. What others did with the key was not asked.
+    pub(crate) fn lease_over(cause: Option<String>) -> Self {
+        let told = Error::told(asked(LastWord::Invalid), Particulars { cause, ..Particulars::default() });
+        Error { reason: Reason::LeaseOver, ..told }
+    }
+
     pub(crate) fn because(mut self, cause: impl fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
         self
@@ -141,6 +149,7 @@ impl Error {
             Reason::Invalid => "invalid",
             Reason::Refused(_) => "refused",
             Reason::Corrupt => "corrupt",
+            Reason::LeaseOver => "lease-over",
             Reason::AttemptFailed { .. } => Why::AttemptFailed.code(),
             _ => self.advice.why.code(),
         }
@@ -169,6 +178,7 @@ impl fmt::Display for Error {
             Reason::AttemptFailed { .. } => {
                 "the attempt failed and was given back; try again with the same key"
             }
+            Reason::LeaseOver => "the lease is over; nothing was granted",
             Reason::OutcomePending => "the work has ended; its outcome waits to be recorded",
             Reason::Unavailable if self.executed() != Executed::No => {
                 "the ledger cannot be reached; whether the work was done is not known here"

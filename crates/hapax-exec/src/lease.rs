@@ -24,7 +24,7 @@ use crate::attach::{self, Found};
 use crate::call::{Attach, Attempt, Concluded, Done, Ended, How, Reconciled};
 use crate::clock::boot_time;
 use crate::error::{Error, Particulars, last_word};
-use crate::once::{Shared, done};
+use crate::once::{Shared, done, kept_event};
 use crate::owed::Debt;
 use crate::spool::{self, Entry};
 use crate::{late, limits};
@@ -42,7 +42,8 @@ pub(crate) struct Holding<L: Ledger> {
     pub(crate) retention: Retention,
     pub(crate) attach: Attach,
     pub(crate) given_up_as: Option<Doubt>,
-    /// Whether the ledger hears of it when this is dropped. Work that was begun elsewhere is not this process's to report on.
+    /// Whether the ledger hears of it when this is dropped before its end is known. Of work that was begun elsewhere this process knows
+    /// nothing but what it is told; a report that it was given is owed like any other.
     pub(crate) owes: bool,
     pub(crate) told: Told,
 }
@@ -123,9 +124,9 @@ impl<L: Ledger> Holding<L> {
                 Event::Renewed
             }
             Ok(Ending::Settled(kept) | Ending::AlreadySettled(kept)) => {
-                let effect = Effect::of(&kept.outcome);
+                let event = kept_event(&kept);
                 self.told.kept = Some((kept, How::Replayed));
-                Event::Kept(effect)
+                event
             }
             Ok(_) => Event::LostLease,
             Err(error) => self.unheard(&error),
@@ -241,9 +242,10 @@ impl<L: Ledger> Holding<L> {
                     Work::Ended(effect) if own => effect,
                     _ => Effect::of(&kept.outcome),
                 };
+                let may_have_run = kept.earlier_may_have_run;
                 self.tell_dead_letter(&kept);
                 self.told.kept = Some((kept, if own { How::Executed } else { How::Replayed }));
-                Event::Kept(effect)
+                Event::Kept { effect, may_have_run }
             }
             Ending::Released => Event::Released,
             Ending::InDoubt => Event::InDoubt,
@@ -399,10 +401,10 @@ impl<L: Ledger> Drop for Holding<L> {
         let nothing = || (Report::Release(Ran::No), Vec::new());
         let (report, events) = match self.turn.debt() {
             turn::Debt::Nothing | turn::Debt::Abandon => return,
+            turn::Debt::Pending => self.told.report.take().unwrap_or_else(nothing),
             _ if !self.owes => return,
             turn::Debt::NotRun => nothing(),
             turn::Debt::MayHaveRun => (Report::Release(Ran::Perhaps), Vec::new()),
-            turn::Debt::Pending => self.told.report.take().unwrap_or_else(nothing),
         };
         let (claim, epoch, spooled) = (self.claim, self.epoch, self.told.spooled.take());
         self.shared.owed.owe(Debt::Report { claim, epoch, report, events, spooled });

@@ -30,13 +30,17 @@ mod lease;
 pub mod limits;
 mod once;
 mod owed;
+mod recipes;
 mod seal;
 mod spool;
 mod typed;
+mod under;
 
 pub use call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Reconciled, Rehash};
 pub use error::{Error, Reason};
 pub use lease::{Running, WorkResult};
 pub use once::{Begun, DeadLetter, Entered, Executor, Held, Settings};
+pub use recipes::Recipes;
 pub use seal::Seal;
 pub use typed::Failure;
+pub use under::Lent;

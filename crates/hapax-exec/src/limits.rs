@@ -4,11 +4,18 @@ use std::time::Duration;
 
 use hapax_core::Retention;
 
+/// Fingerprint recipes of other processes that are remembered once they were looked up (K6).
+pub const RECIPES: usize = 64;
+
 /// How long a second caller waits for the first one's outcome unless the call says otherwise (L9).
 pub const ATTACH: Duration = Duration::from_secs(30);
 
 /// How long an outcome is kept unless the call says otherwise.
 pub const RETENTION: Retention = Retention::For(Duration::from_secs(24 * 60 * 60));
+
+/// How often a claim is asked for under an attempt that a holder elsewhere has named: once more than the first time, where the claim
+/// was hashed by another recipe.
+pub const ASKS_OF_ONE_ATTEMPT: u8 = 2;
 
 /// First and longest pause of a call that may claim for itself and waits until the former run has been silent (L9).
 pub const SILENCE_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));

@@ -15,18 +15,20 @@ use hapax_core::advice::{History, LastWord, Why, Work, unkeyed};
 use hapax_core::journal::Append;
 use hapax_core::turn::{self, Command, Deadline, Event, Patience, Turn};
 use hapax_core::{
-    AttemptId, ClaimId, ClaimRequest, Doubt, Effect, Epoch, Grant, Identity, Kept, Leaves, Ledger,
+    AttemptId, ClaimId, ClaimRequest, Doubt, Effect, Epoch, Grant, Identity, Kept, Kind, Leaves, Ledger,
     OperationId, Outcome, RecipeId, Report, Timestamp, Verdict,
 };
 
 use crate::attach::{self, Found, Silence};
 use crate::call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Reconcile, Reconciled};
 use crate::clock::boot_time;
-use crate::error::{Error, Particulars, last_word};
+use crate::error::{Error, Particulars, asked, last_word};
 use crate::late::Contradicted;
 use crate::lease::{GONE, Holding, Running, Told};
 use crate::owed::{Debt, Owed};
+use crate::recipes::Recipes;
 use crate::spool::Spool;
+use crate::under::{OwnSession, Under};
 
 /// Sees terminal failures; cannot change what is kept (E5).
 pub trait DeadLetter: Send + Sync + 'static {
@@ -41,6 +43,8 @@ pub struct Settings {
     pub spool: Option<PathBuf>,
     /// Who sees terminal failures.
     pub dead_letter: Option<Arc<dyn DeadLetter>>,
+    /// Where recipes are found that claims of other processes were hashed by (K6). By default only the plain ones are known.
+    pub recipes: Arc<Recipes>,
 }
 
 /// Runs work once. Cheap to clone.
@@ -53,6 +57,7 @@ pub(crate) struct Shared<L> {
     pub(crate) contradicted: Contradicted,
     pub(crate) spool: Option<Spool>,
     pub(crate) dead_letter: Option<Arc<dyn DeadLetter>>,
+    pub(crate) recipes: Arc<Recipes>,
 }
 
 impl<L: Ledger> Executor<L> {
@@ -65,7 +70,7 @@ impl<L: Ledger> Executor<L> {
     /// claims that cannot be read, which are tried again (L15).
     pub async fn open(ledger: L, settings: Settings) -> Result<Self, Error> {
         let mut shared = Shared::new(ledger);
-        shared.dead_letter = settings.dead_letter;
+        (shared.dead_letter, shared.recipes) = (settings.dead_letter, settings.recipes);
         if let Some(folder) = settings.spool {
             let spool = Spool::open(folder)?;
             let owed = spool.settle_all(&shared.ledger, &shared.contradicted).await?;
@@ -88,60 +93,80 @@ impl<L: Ledger> Executor<L> {
 
     /// Makes `work` happen once, and returns its outcome: from this run, from an earlier one, or from one that this call
     /// waited for. The outcome is recorded before this returns it (L3).
-    pub async fn once<F, Fut, E>(&self, call: Call, work: F) -> Result<Done, Error>
+    pub fn once<F, Fut, E>(&self, mut call: Call, work: F) -> impl Future<Output = Result<Done, Error>>
     where
         F: FnOnce(Attempt) -> Fut,
         Fut: Future<Output = E>,
         E: Into<Concluded>,
     {
-        match self.enter(call, work).await? {
-            Entered::Done(done) => Ok(done),
-            // Most calls do not come here, and need not carry along what the work takes.
-            Entered::Held(held, work) => Box::pin(held.carry_out(work)).await,
-            Entered::Unkeyed(work) => Box::pin(pass_through(work)).await,
-            Entered::Differs(error, _) => Err(error),
+        let question = call.reconcile.take();
+        async move {
+            match self.enter(call, work).await? {
+                Entered::Done(done) => Ok(done),
+                // Most calls do not come here, and need not carry along what the work takes.
+                Entered::Held(held, work) => Box::pin(held.carry_out(question, work)).await,
+                Entered::Unkeyed(work) => Box::pin(pass_through(work)).await,
+                Entered::Differs(error, _) => Err(error),
+            }
         }
     }
 
     /// Asks for the claim, and answers from the ledger if another call has it. What the work takes, the payload, comes back with the
     /// right to do it; a call that waits for another one's outcome with no prospect of a turn of its own has dropped it (L9).
-    pub async fn enter<P>(&self, call: Call, payload: P) -> Result<Entered<L, P>, Error> {
-        let Some(identity) = call.identity.clone() else { return Ok(Entered::Unkeyed(payload)) };
-        let mut asking = Asking::new(&self.0, identity, call);
+    pub fn enter<P>(
+        &self,
+        call: Call,
+        payload: P,
+    ) -> impl Future<Output = Result<Entered<Held<L>, P>, Error>> {
+        self.ask(call, payload, OwnSession)
+    }
+
+    /// The way into every call, under whichever lease.
+    pub(crate) fn ask<P, U: Under<L>>(
+        &self,
+        call: Call,
+        payload: P,
+        under: U,
+    ) -> impl Future<Output = Result<Entered<U::Right, P>, Error>> {
+        // Made here and not in the future, which would keep the call and the payload twice.
+        let mut asking = call.identity.clone().map(|identity| Asking::new(&self.0, identity, call, under));
         let mut payload = Some(payload);
-        loop {
-            let event = match asking.turn.command() {
-                Command::Claim => asking.claim().await,
-                Command::Rehash(recipe) => asking.rehash(recipe),
-                Command::Wait => {
-                    if asking.turn.retries() == 0 {
-                        payload = None;
-                        asking.call.forget_what_was_asked();
-                    }
-                    Box::pin(asking.wait()).await
-                }
-                Command::Pause => Event::Rested(Box::pin(asking.pause()).await),
-                Command::End(LastWord::Kept(_)) => return asking.done().map(Entered::Done),
-                Command::End(LastWord::Differs) => match payload {
-                    Some(payload) => return Ok(Entered::Differs(asking.error(), payload)),
-                    None => return Err(asking.error()),
-                },
-                Command::End(_) => return Err(asking.error()),
-                _ => match (asking.held(), payload) {
-                    (Some(held), Some(payload)) => return Ok(Entered::Held(held, payload)),
-                    _ => {
-                        return Err(
-                            hapax_core::Error::internal("work was granted that nobody is to do").into()
-                        );
-                    }
-                },
+        async move {
+            let Some(asking) = &mut asking else {
+                return payload.take().map(Entered::Unkeyed).ok_or_else(unwanted);
             };
-            asking.turn = asking.turn.on(event);
+            loop {
+                let event = match asking.turn.command() {
+                    Command::Claim => asking.claim().await,
+                    Command::Rehash(recipe) => Box::pin(asking.rehash(recipe)).await,
+                    Command::Wait => {
+                        if asking.turn.retries() == 0 {
+                            payload = None;
+                            asking.call.forget_what_was_asked();
+                        }
+                        Box::pin(asking.wait()).await
+                    }
+                    Command::Pause => Event::Rested(Box::pin(asking.pause()).await),
+                    Command::End(LastWord::Kept(_)) => return asking.done().map(Entered::Done),
+                    Command::End(LastWord::Differs) => match payload.take() {
+                        Some(payload) => return Ok(Entered::Differs(asking.error(), payload)),
+                        None => return Err(asking.error()),
+                    },
+                    Command::End(_) => return Err(asking.error()),
+                    _ => {
+                        let granted = U::granted(asking).zip(payload.take());
+                        return granted
+                            .map(|(right, payload)| Entered::Held(right, payload))
+                            .ok_or_else(unwanted);
+                    }
+                };
+                asking.turn = asking.turn.on(event);
+            }
         }
     }
 
-    /// Work that was begun elsewhere under this lease, to be concluded here. Dropped, it owes the ledger nothing: the lease is not
-    /// this process's own.
+    /// Work that was begun elsewhere under this lease, to be concluded here. Dropped before its end is known, it owes the ledger
+    /// nothing: the lease is not this process's own.
     pub fn running(&self, claim: ClaimId, epoch: Epoch, call: Call) -> Running<L> {
         let deadline = Deadline::new(boot_time(), &self.0.ledger.session(), &call.terms);
         Running(Box::new(Holding {
@@ -166,13 +191,15 @@ impl<L: Ledger> Shared<L> {
     fn new(ledger: L) -> Self {
         let contradicted = Contradicted::default();
         let owed = Owed::new(ledger.clone(), contradicted.clone());
-        Shared { ledger, owed, contradicted, spool: None, dead_letter: None }
+        Shared { ledger, owed, contradicted, spool: None, dead_letter: None, recipes: Arc::default() }
     }
 }
 
-/// A call that asks for its claim. Dropped while the ledger has not answered, the claim is handed back behind the scenes (L13).
-struct Asking<'a, L: Ledger> {
+/// A call that asks for its claim. Dropped while the ledger has not answered, what it asked for under this process's own session is
+/// handed back behind the scenes (L13).
+pub(crate) struct Asking<'a, L: Ledger, U: Under<L>> {
     shared: &'a Arc<Shared<L>>,
+    pub(crate) under: U,
     turn: Turn,
     identity: Identity,
     call: Call,
@@ -193,18 +220,23 @@ struct Heard {
     doubt: Option<Doubt>,
     mismatch: Option<(Option<Leaves>, Option<Timestamp>)>,
     cause: Option<String>,
+    lease_over: bool,
+    /// The attempt, which a holder elsewhere has named, is used up.
+    spent: bool,
 }
 
-impl<'a, L: Ledger> Asking<'a, L> {
-    fn new(shared: &'a Arc<Shared<L>>, identity: Identity, call: Call) -> Self {
+impl<'a, L: Ledger, U: Under<L>> Asking<'a, L, U> {
+    fn new(shared: &'a Arc<Shared<L>>, identity: Identity, call: Call, under: U) -> Self {
         let retries = match call.on_release {
             OnRelease::Fail => 0,
             OnRelease::Retry(times) => u8::try_from(times).unwrap_or(u8::MAX),
         };
         let rejects = call.attach == Attach::Reject;
-        let turn = Turn::new(Patience { rejects, retries, ..Patience::new(call.terms.rerun) });
+        let patience = Patience { rejects, retries, ..Patience::new(call.terms.rerun) };
+        let turn = Turn::new(Patience { asks: under.asks(patience.asks), ..patience });
         Asking {
             shared,
+            under,
             turn,
             identity,
             call,
@@ -222,10 +254,10 @@ impl<'a, L: Ledger> Asking<'a, L> {
         fail::fail_point!("once.asking");
         let ledger = &self.shared.ledger;
         self.deadline = Some(Deadline::new(boot_time(), &ledger.session(), &self.call.terms));
-        let request = request(&self.identity, &self.call);
+        let request = request(&self.identity, &self.call, self.under.attempt());
         self.attempt = Some(request.attempt);
         self.request = Some(request.clone());
-        match in_time(pin!(ledger.claim(request)), self.call.ask_within).await {
+        match in_time(pin!(self.under.claim(ledger, request)), self.call.ask_within).await {
             Ok(verdict) => {
                 self.request = None;
                 self.hear(verdict)
@@ -235,15 +267,16 @@ impl<'a, L: Ledger> Asking<'a, L> {
     }
 
     fn hear(&mut self, verdict: Verdict) -> Event {
+        self.heard.spent = !U::OWN && verdict == Verdict::Spent;
         match verdict {
             Verdict::Granted(grant) => {
                 self.grant = Some(grant);
                 Event::Granted { may_have_run: grant.earlier_may_have_run, must_ask: grant.must_ask }
             }
             Verdict::Replay(kept) => {
-                let effect = Effect::of(&kept.outcome);
+                let event = kept_event(&kept);
                 self.heard.kept = Some((kept, How::Replayed));
-                Event::Kept(effect)
+                event
             }
             Verdict::Held { operation_id, .. } => {
                 self.heard.operation_id = Some(operation_id);
@@ -265,12 +298,17 @@ impl<'a, L: Ledger> Asking<'a, L> {
         }
     }
 
-    fn rehash(&mut self, recipe: RecipeId) -> Event {
-        let again = self.call.rehash.as_ref().and_then(|asked| asked.rehash(recipe));
-        if let Some(fingerprint) = again {
-            self.call.fingerprint = fingerprint;
+    /// Hashes what is asked as the claim's own request was.
+    async fn rehash(&mut self, recipe: RecipeId) -> Event {
+        let Some(asked) = self.call.rehash.clone() else { return Event::Rehashed(false) };
+        match in_time(pin!(self.shared.recipes.find(recipe)), self.call.ask_within).await {
+            Ok(Some(recipe)) => {
+                self.call.fingerprint = asked.rehash(&recipe);
+                Event::Rehashed(true)
+            }
+            Ok(None) => Event::Rehashed(false),
+            Err(error) => self.unheard(&error),
         }
-        Event::Rehashed(again.is_some())
     }
 
     /// Waits for the holder's outcome.
@@ -296,32 +334,43 @@ impl<'a, L: Ledger> Asking<'a, L> {
 
     fn unheard(&mut self, error: &hapax_core::Error) -> Event {
         self.heard.cause = Some(format!("{error:#}"));
+        self.heard.lease_over = !U::OWN && error.kind() == Kind::LostLease;
         Event::Unheard(last_word(error))
     }
 
-    fn done(mut self) -> Result<Done, Error> {
+    fn done(&mut self) -> Result<Done, Error> {
         match (self.heard.kept.take(), self.turn.advice()) {
             (Some((kept, how)), Some(advice)) => Ok(Done { executed: advice.executed, ..done(kept, how) }),
             _ => Err(self.error()),
         }
     }
 
-    fn error(mut self) -> Error {
+    fn error(&mut self) -> Error {
         let Some(advice) = self.turn.advice() else {
             return hapax_core::Error::internal("a call ended before it was answered").into();
         };
-        let Heard { operation_id, doubt, mismatch, mut cause, .. } = std::mem::take(&mut self.heard);
+        let Heard { operation_id, doubt, mismatch, mut cause, lease_over, spent, .. } =
+            std::mem::take(&mut self.heard);
+        if lease_over {
+            return Error::lease_over(cause);
+        }
+        if spent {
+            return Error::told(asked(LastWord::GivenBackByAnother), Particulars::default());
+        }
         if cause.is_none() && operation_id.is_none() && advice.why == Why::InProgress {
             cause = Some("the claim changed hands too often while this call asked for it".into());
         }
         Error::told(advice, Particulars { operation_id, doubt, mismatch, cause, ..Particulars::default() })
     }
 
-    /// The claim was granted.
-    fn held(mut self) -> Option<Held<L>> {
+    /// What was granted, and on which claim.
+    pub(crate) fn grant(&self) -> Option<(ClaimId, Grant)> {
+        Some((self.identity.claim_id(), self.grant?))
+    }
+
+    /// The work is to be done here, under the lease of this process.
+    pub(crate) fn held(&mut self) -> Option<Held<L>> {
         let (grant, deadline) = (self.grant?, self.deadline?);
-        self.call.forget_what_was_asked();
-        let question = self.call.reconcile.take();
         let holding = Holding {
             shared: self.shared.clone(),
             turn: self.turn,
@@ -337,13 +386,14 @@ impl<'a, L: Ledger> Asking<'a, L> {
             owes: true,
             told: Told::default(),
         };
-        Some(Held { holding: Box::new(holding), question })
+        Some(Held { holding: Box::new(holding) })
     }
 }
 
-impl<L: Ledger> Drop for Asking<'_, L> {
+impl<L: Ledger, U: Under<L>> Drop for Asking<'_, L, U> {
     fn drop(&mut self) {
-        if self.turn.debt() == turn::Debt::Abandon
+        if U::OWN
+            && self.turn.debt() == turn::Debt::Abandon
             && let Some(request) = self.request.take()
         {
             self.shared.owed.owe(Debt::Abandon(request));
@@ -365,11 +415,11 @@ impl<L> std::fmt::Debug for Executor<L> {
 
 /// What asking for a claim led to.
 #[derive(Debug)]
-pub enum Entered<L: Ledger, P> {
+pub enum Entered<R, P> {
     /// There is an outcome.
     Done(Done),
-    /// The work is this call's to do.
-    Held(Held<L>, P),
+    /// The work is this call's to do: its right to, which is a [`Held`] or a [`Lent`](crate::Lent).
+    Held(R, P),
     /// There is no key: the work is done without a promise (E2).
     Unkeyed(P),
     /// The key was used for another request; the payload can tell what differs.
@@ -379,7 +429,6 @@ pub enum Entered<L: Ledger, P> {
 /// The right to do the work of one call. Dropped before it begins, it is given back.
 pub struct Held<L: Ledger> {
     holding: Box<Holding<L>>,
-    question: Option<Reconcile>,
 }
 
 /// What became of a call between its grant and the first byte.
@@ -445,13 +494,12 @@ impl<L: Ledger> Held<L> {
     }
 
     /// Everything under the lease: makes sure of it, runs the work, reports. For work that needs no steps of its own in between.
-    pub async fn carry_out<F, Fut, E>(mut self, work: F) -> Result<Done, Error>
+    async fn carry_out<F, Fut, E>(self, question: Option<Reconcile>, work: F) -> Result<Done, Error>
     where
         F: FnOnce(Attempt) -> Fut,
         Fut: Future<Output = E>,
         E: Into<Concluded>,
     {
-        let question = self.question.take();
         let ask = async |attempt| match question {
             Some(ask) => ask(attempt).await,
             None => Reconciled::Unknown,
@@ -479,32 +527,48 @@ impl<L: Ledger> std::fmt::Debug for Held<L> {
     }
 }
 
+/// A payload was let go of, and is needed all the same: a defect.
+fn unwanted() -> Error {
+    hapax_core::Error::internal("work was granted that nobody is to do").into()
+}
+
 /// What the ledger says, unless it takes too long. What it says at once needs no timer.
-async fn in_time(
-    mut claiming: Pin<&mut impl Future<Output = Result<Verdict, hapax_core::Error>>>,
+async fn in_time<T>(
+    mut asking: Pin<&mut impl Future<Output = Result<T, hapax_core::Error>>>,
     within: Option<Duration>,
-) -> Result<Verdict, hapax_core::Error> {
-    let at_once = std::future::poll_fn(|cx| match claiming.as_mut().poll(cx) {
-        Poll::Ready(verdict) => Poll::Ready(Some(verdict)),
+) -> Result<T, hapax_core::Error> {
+    let at_once = std::future::poll_fn(|cx| match asking.as_mut().poll(cx) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
         Poll::Pending => Poll::Ready(None),
     });
     match (at_once.await, within) {
-        (Some(verdict), _) => verdict,
-        (None, None) => claiming.await,
-        (None, Some(within)) => tokio::time::timeout(within, claiming).await.unwrap_or_else(|_| {
-            Err(hapax_core::Error::unavailable("the ledger has not said in time whose turn it is"))
-        }),
+        (Some(answer), _) => answer,
+        (None, None) => asking.await,
+        (None, Some(within)) => tokio::time::timeout(within, asking)
+            .await
+            .unwrap_or_else(|_| Err(hapax_core::Error::unavailable("the ledger has not answered in time"))),
     }
 }
 
-fn request(identity: &Identity, call: &Call) -> ClaimRequest {
-    let fresh = ClaimRequest::new(identity.clone(), call.fingerprint);
-    ClaimRequest { leaves: call.leaves.clone(), terms: call.terms.clone(), ..fresh }
+fn request(identity: &Identity, call: &Call, attempt: AttemptId) -> ClaimRequest {
+    ClaimRequest {
+        identity: identity.clone(),
+        attempt,
+        operation_id: OperationId::mint(&identity.claim_id()),
+        fingerprint: call.fingerprint,
+        leaves: call.leaves.clone(),
+        terms: call.terms.clone(),
+    }
+}
+
+/// What a kept outcome tells a call that has not brought it.
+pub(crate) fn kept_event(kept: &Kept) -> Event {
+    Event::Kept { effect: Effect::of(&kept.outcome), may_have_run: kept.earlier_may_have_run }
 }
 
 /// A kept outcome as it is handed out.
 pub(crate) fn done(kept: Kept, how: How) -> Done {
-    let executed = Effect::of(&kept.outcome).executed(History::Clean);
+    let executed = Effect::of(&kept.outcome).executed(History::of(kept.earlier_may_have_run));
     Done {
         value: kept.outcome,
         how,

@@ -17,12 +17,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hapax_core::{ClaimId, Identity, Ledger, Tenant, View};
 use hapax_tower::Room;
 use hapax_tower::{Calls, Code, Problem};
+use tokio::time::Instant;
 
+use crate::clock;
 use crate::limits;
 use crate::settings::{Edge, TenantLimits};
 
@@ -106,7 +108,7 @@ impl Admission {
                 ));
             }
         }
-        let now = Instant::now();
+        let now = clock::now();
         if tenants.len() > limits::TENANTS {
             tenants.retain(|_, share| share.held > 0 || now - share.filled_at < Duration::from_secs(1));
         }

@@ -33,7 +33,7 @@ use crate::limits;
 use crate::settings::{self, KeyPlaces, Level};
 use api_key::ApiKeys;
 use jwt::Tokens;
-use remembered::{Digest, Remembered};
+use remembered::{Before, Digest, Remembered};
 use verify::Verifier;
 
 /// An authenticated caller.
@@ -251,8 +251,9 @@ impl<R: Registry> Authenticator<R> {
         }
         match (&self.tokens, &self.verifier) {
             (Some(tokens), verifier) if verifier.is_none() || jwt::is_like(credential) => {
+                let before = self.remembered.before();
                 let verified = tokens.verify(credential, &self.fixed).await?;
-                Ok(self.remember(digest, verified))
+                Ok(self.remember(digest, verified, before))
             }
             (_, Some(verifier)) => {
                 verifier.is_not_refused(&digest)?;
@@ -275,17 +276,23 @@ impl<R: Registry> Authenticator<R> {
     ) -> Result<Principal, AuthError> {
         let asked = timeout(longest, async {
             let _turn = self.turns[digest.index(self.turns.len())].lock().await;
+            let before = self.remembered.before();
             match self.remembered.get(&digest) {
                 Some(principal) => Ok(principal),
-                None => Ok(self.remember(digest, asking.await?)),
+                None => Ok(self.remember(digest, asking.await?, before)),
             }
         });
         asked.await.unwrap_or(Err(late))
     }
 
-    fn remember(&self, digest: Digest, verified: Verified) -> Principal {
-        self.remembered.insert(digest, verified.principal.clone(), verified.good_for);
+    fn remember(&self, digest: Digest, verified: Verified, before: Before) -> Principal {
+        self.remembered.insert(digest, verified.principal.clone(), verified.good_for, before);
         verified.principal
+    }
+
+    /// Forgets the caller whom a key names, so that whoever shows a credential of that caller is looked up again.
+    pub(crate) fn forget(&self, principal: &Principal) {
+        self.remembered.forget(|known| known == principal);
     }
 }
 

@@ -14,7 +14,8 @@ use hapax_tower::{Body, Protect};
 use http::{Request, Response};
 
 use crate::admit::Admission;
-use crate::auth::Authenticator;
+use crate::auth::api_key::ApiKey;
+use crate::auth::{Authenticator, Principal};
 use crate::engine;
 use crate::metrics::Metrics;
 use crate::route::Table;
@@ -58,8 +59,11 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         self.address
     }
 
-    /// What it counts, and what its executor has counted until now.
+    /// What it counts, and what its executor and its listener have counted until now.
     pub fn metrics(&self) -> &Arc<Metrics> {
+        if let Some(running) = &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.shared.metrics.set_connections_refused(&running.counts());
+        }
         self.shared.metrics.set_contradicted(self.shared.protect.executor().contradicted());
         &self.shared.metrics
     }
@@ -89,15 +93,23 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         Ok(())
     }
 
-    /// Takes nothing new, closes what is idle, waits for what is running, with or without a caller, then ends (H11). Says
-    /// whether all came to its end within the time.
+    /// Looks a key up again that was changed in the registry: one that was revoked does not work any more from now on (A2).
+    pub fn look_up_again(&self, key: ApiKey) {
+        self.shared.plan.load().auth.forget(&Principal::from(key));
+    }
+
+    /// Takes nothing new, closes what is idle, tells WebSocket connections to close, waits for what is running, with or without a
+    /// caller, then ends (H11). Says whether every request came to its end within the time.
     pub async fn drain(&self, within: Duration) -> bool {
         self.shared.admission.drain();
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Whoever waits for calls without a caller needs no connections: clients are told to go elsewhere at once.
         let ending = async {
             match running {
-                Some(running) => running.drain(within).await == Drained::default(),
+                Some(running) => {
+                    let Drained { connections, tasks, tunnels: _ } = running.drain(within).await;
+                    connections == 0 && tasks == 0
+                }
                 None => true,
             }
         };

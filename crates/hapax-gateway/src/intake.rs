@@ -57,6 +57,6 @@ pub(crate) struct Hop {
     pub(crate) tls: bool,
     /// Whether that peer is believed when it says where a request came from.
     pub(crate) trusted: bool,
-    /// For which host.
-    pub(crate) host: HeaderValue,
+    /// For which host; HTTP/1.0 need not say.
+    pub(crate) host: Option<HeaderValue>,
 }

@@ -3,8 +3,11 @@
 //! `stack.rs` is the path of one request, read from top to bottom. Everything it needs is in [`settings`], as meant: whoever
 //! starts a gateway has read and checked a configuration. What happens under a key is `hapax-tower`'s affair.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
+
 pub mod admit;
 pub mod auth;
+mod clock;
 mod cors;
 mod engine;
 pub mod gateway;

@@ -67,6 +67,11 @@ struct Answered {
     status: u16,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refused {
+    limit: &'static str,
+}
+
 /// What tells two [`Counters`] apart; without a scope, what nobody was found for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
@@ -123,6 +128,7 @@ pub struct Metrics {
     ledger_up: Gauge,
     ledger_failures: Counter,
     contradicted: Counter,
+    connections_refused: Family<Refused, Counter>,
     log_lines_dropped: Counter,
 }
 
@@ -144,6 +150,7 @@ impl Default for Metrics {
             ledger_up: Gauge::default(),
             ledger_failures: Counter::default(),
             contradicted: Counter::default(),
+            connections_refused: Family::default(),
             log_lines_dropped: Counter::default(),
         };
         registry.register("idempotency_key_present", "Requests that carried a key", metrics.present.clone());
@@ -199,6 +206,11 @@ impl Default for Metrics {
             metrics.contradicted.clone(),
         );
         registry.register(
+            "hapax_connections_refused",
+            "Connections closed at once, by the limit that they would have passed",
+            metrics.connections_refused.clone(),
+        );
+        registry.register(
             "hapax_log_lines_dropped",
             "Lines of the log that nobody read in time, or that could not be written",
             metrics.log_lines_dropped.clone(),
@@ -236,6 +248,17 @@ impl Metrics {
     /// How many true outcomes were refused so far for an operator's; never fewer than before (L8).
     pub(crate) fn set_contradicted(&self, count: u64) {
         self.contradicted.inner().store(count, Ordering::Relaxed);
+    }
+
+    /// How many connections were refused so far, by the limit that they would have passed; never fewer than before.
+    pub(crate) fn set_connections_refused(&self, counts: &hapax_http::listener::Counts) {
+        let all = counts.refused.saturating_sub(counts.refused_by_address);
+        for (limit, count) in
+            [("max_connections", all), ("max_connections_per_address", counts.refused_by_address)]
+        {
+            let counter = self.connections_refused.get_or_create(&Refused { limit });
+            counter.inner().store(count, Ordering::Relaxed);
+        }
     }
 
     /// What is counted about a request.

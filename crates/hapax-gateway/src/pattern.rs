@@ -62,10 +62,13 @@ impl Pattern {
 
     /// The same for a path that requests come to: what the edge refuses in each of them cannot be in it.
     pub fn of_requests(text: &str) -> Result<Self, String> {
-        match text.contains(';') {
-            true => Err("`;` is refused in every request: write a path without it".into()),
-            false => Pattern::parse(text),
+        if text.contains(';') {
+            return Err("`;` is refused in every request: write a path without it".into());
         }
+        if let Some(meant) = text.split('/').find_map(parameter_elsewhere) {
+            return Err(meant);
+        }
+        Pattern::parse(text)
     }
 
     /// The same for the path of a route, which can also be `/{*rest}`: everything that no other route takes.
@@ -164,6 +167,20 @@ impl Pattern {
     }
 }
 
+/// What to write instead of a segment that is a parameter to other routers, and would be matched as it stands here.
+fn parameter_elsewhere(segment: &str) -> Option<String> {
+    match segment.strip_prefix(':') {
+        Some(name) => {
+            let name = if name.is_empty() { "name" } else { name };
+            Some(format!("a parameter is written in braces: write {{{name}}} instead of {segment}"))
+        }
+        None if !segment.is_empty() && segment.bytes().all(|byte| byte == b'*') => {
+            Some(format!("a parameter is written in braces, with a name: write {{id}} instead of {segment}"))
+        }
+        None => None,
+    }
+}
+
 /// A path as a service may read it that minds neither case nor a slash at the end.
 pub(crate) fn folded(path: &str) -> String {
     let path = path.trim_end_matches('/');
@@ -210,8 +227,6 @@ mod tests {
             "/a/{b}x{b}",
             "/a/}{",
             "/a/{b}}",
-            "/:id",
-            "/a/*",
             "/{*rest}",
             "/{a}/{a}",
             "/ä",
@@ -221,6 +236,16 @@ mod tests {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }
         assert!(Pattern::parse("/a;b").is_ok() && Pattern::of_requests("/a;b").is_err());
+        for (text, meant) in [
+            ("/pay/:id", "write {id} instead of :id"),
+            ("/:", "write {name} instead of :"),
+            ("/a/:b/c", "write {b}"),
+            ("/files/*", "write {id} instead of *"),
+            ("/a/**/b", "write {id} instead of **"),
+        ] {
+            let told = Pattern::of_requests(text).expect_err(text);
+            assert!(told.contains(meant), "{text}: {told}");
+        }
         for text in
             ["/", "/a", "/a/", "/a/{b}/c", "/v1.2/a~b/{c_1}", "/a:b", "/a/x{b}", "/{a}...{b}", "/{a}:go"]
         {

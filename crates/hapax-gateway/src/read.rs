@@ -10,6 +10,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
 use crate::admit::Admitted;
+use crate::clock;
 use crate::settings::Edge;
 
 /// Reads a body. It may be `most` bytes long and must not come too slowly. There must be room for it: for a length that was
@@ -44,7 +45,7 @@ where
         let frame = match at_hand(&mut body).await {
             Some(frame) => frame,
             None => {
-                let since = *waits_since.get_or_insert_with(Instant::now);
+                let since = *waits_since.get_or_insert_with(clock::now);
                 let allowed = edge.header_timeout + Duration::from_secs(length / edge.body_rate.max(1));
                 let frame = tokio::time::timeout_at(since + allowed, body.frame()).await;
                 frame.map_err(|_| Problem::new(Code::RequestTimeout))?

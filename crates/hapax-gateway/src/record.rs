@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hapax_core::{Key, Ledger, Policy, Scope, Width};
 use hapax_exec::How;
 use hapax_tower::{Cause, Code, Event};
 use http::{Method, Request};
+use tokio::time::Instant;
 
+use crate::clock;
 use crate::metrics::{COMPLETED, Counters};
 use crate::settings::Route;
 use crate::stack::{Answer, Shared};
@@ -47,7 +49,7 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn new<B>(request: &Request<B>, peer: SocketAddr) -> Self {
         Seen {
-            began: Instant::now(),
+            began: clock::now(),
             method: request.method().clone(),
             place: Place::Nowhere,
             scope: None,
@@ -146,7 +148,7 @@ impl<L: Ledger, R> Shared<L, R> {
                     peer = %seen.peer,
                     tenant = seen.scope.as_ref().map(|scope| scope.tenant().as_str()),
                     project = seen.scope.as_ref().and_then(|scope| scope.project()).map(|project| project.as_str()),
-                    operation_id = answered.operation_id.map(tracing::field::display),
+                    operation_id = answered.operation_id.as_ref().map(tracing::field::display),
                     idempotency_case = seen.key.as_ref().map(|_| "A"),
                     idempotency_source = seen.key.as_ref().map(|_| "header"),
                     idempotency_policy = seen.policy().map(Policy::as_str),

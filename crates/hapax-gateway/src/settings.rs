@@ -58,6 +58,8 @@ pub struct Edge {
     pub idle_timeout: Duration,
     /// Connections at a time. Not changed by a reload.
     pub max_connections: usize,
+    /// Connections of one address at a time; half of all, if it is not said. Not changed by a reload.
+    pub max_connections_per_address: Option<usize>,
     /// Bytes of keyed requests and their answers held in memory at a time. A request without room is refused, an answer never.
     pub max_buffered: u64,
     /// Calls that go on without a caller.
@@ -75,8 +77,14 @@ pub struct Edge {
 impl Edge {
     /// The defaults, listening here.
     pub fn new(listen: SocketAddr) -> Self {
-        let Listener { listen, threads, header_timeout, idle_timeout, max_connections } =
-            Listener::new(listen);
+        let Listener {
+            listen,
+            threads,
+            header_timeout,
+            idle_timeout,
+            max_connections,
+            max_connections_per_address,
+        } = Listener::new(listen);
         Edge {
             listen,
             threads,
@@ -86,6 +94,7 @@ impl Edge {
             body_rate: Pacing::default().rate,
             idle_timeout,
             max_connections,
+            max_connections_per_address,
             max_buffered: limits::BUFFERED,
             max_detached: limits::DETACHED,
             operations_prefix: "/operations".into(),
@@ -96,13 +105,14 @@ impl Edge {
     }
 
     /// What the engine's listener is told.
-    pub(crate) fn listener(&self) -> Listener {
+    pub fn listener(&self) -> Listener {
         Listener {
             listen: self.listen,
             threads: self.threads,
             header_timeout: self.header_timeout,
             idle_timeout: self.idle_timeout,
             max_connections: self.max_connections,
+            max_connections_per_address: self.max_connections_per_address,
         }
     }
 
@@ -151,6 +161,8 @@ pub struct Upstream {
     pub max_connections: usize,
     /// How long an unused connection is kept.
     pub idle_timeout: Duration,
+    /// Whether a connection carries more than one request.
+    pub reuse: bool,
     /// Certificates to trust instead of the system's, PEM.
     pub ca: Option<PathBuf>,
 }
@@ -171,6 +183,7 @@ impl Upstream {
             retry: Retrying::default(),
             max_connections: service.max_connections,
             idle_timeout: service.idle_timeout,
+            reuse: service.reuse,
             ca: service.ca,
         }
     }
@@ -185,6 +198,7 @@ impl Upstream {
             connect_timeout: self.connect_timeout,
             max_connections: self.max_connections,
             idle_timeout: self.idle_timeout,
+            reuse: self.reuse,
             ca: self.ca.clone(),
         }
     }

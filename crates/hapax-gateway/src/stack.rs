@@ -11,7 +11,7 @@ use hapax_core::{Ledger, Registry};
 use hapax_http::listener::{self, Peer, Tasks};
 use hapax_http::{Refusal, head};
 use hapax_tower::answer::IGNORED;
-use hapax_tower::{Answered, Body, Problem, Protect};
+use hapax_tower::{Answered, Body, Problem, Protect, key};
 use http::header::HeaderValue;
 use http::{Method, Request, Response};
 
@@ -111,6 +111,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         // Exactly one target. What a browser asks before the request itself is answered before the match, a catch-all's included.
         let target = match plan.table.find(&head.method, head.uri.path()) {
             Err(NoMatch::Method(methods)) if head.method == Method::OPTIONS => {
+                seen.key_ignored = key::is_sent(&head.headers);
                 return cors::preflight(edge.cors.as_ref(), &head.headers, &methods);
             }
             Ok(Target::Route(_)) if head.method == Method::OPTIONS && cors::is_preflight(&head.headers) => {
@@ -122,9 +123,14 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
 
         // What the target's intake makes of the request, where it is not answered from here.
         let arrival = match target {
-            Target::Page(code) => return Ok(pages::page(code)),
+            Target::Page(code) => {
+                seen.key_ignored = key::is_sent(&head.headers);
+                return Ok(pages::page(code));
+            }
             Target::Recall(recall) => {
                 seen.place = Place::Recall;
+                // The key that counts is the one in the path.
+                seen.key_ignored = key::is_sent(&head.headers);
                 return recall::answer(shared, plan, recall, &head, &hop, seen).await;
             }
             Target::Route(route) => {

@@ -23,8 +23,9 @@ const OVERRIDES: [HeaderName; 6] = [
     HeaderName::from_static("x-original-method"),
 ];
 
-/// Checks a head, and writes its path as it is meant; returns the host, with its port perhaps, that the caller meant.
-pub fn check(head: &mut request::Parts) -> Result<HeaderValue, Refusal> {
+/// Checks a head, and writes its path as it is meant; returns the host, with its port perhaps, that the caller meant. A request of
+/// HTTP/1.0 need not name one.
+pub fn check(head: &mut request::Parts) -> Result<Option<HeaderValue>, Refusal> {
     check_size(head)?;
     if head.method == Method::CONNECT || head.method == Method::TRACE {
         return Err(Refusal::Method);
@@ -79,8 +80,9 @@ fn check_size(head: &request::Parts) -> Result<(), Refusal> {
     }
 }
 
-/// Exactly one host: from `Host`, from `:authority`, or from both if they agree.
-fn host(head: &request::Parts) -> Result<HeaderValue, Refusal> {
+/// Exactly one host: from `Host`, from `:authority` or the target, or from both if they agree. HTTP/1.1 says it in `Host`, whatever
+/// the target says (RFC 9112, 3.2). HTTP/1.0 knew no `Host`: there is one host then, the one that answers.
+fn host(head: &request::Parts) -> Result<Option<HeaderValue>, Refusal> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let host = hosts.next();
     if hosts.next().is_some() {
@@ -97,10 +99,11 @@ fn host(head: &request::Parts) -> Result<HeaderValue, Refusal> {
         (Some(host), Some(asked)) if !host.as_bytes().eq_ignore_ascii_case(asked.as_bytes()) => {
             Err(malformed("the target names another host than Host does"))
         }
-        (Some(host), _) => Ok(host.clone()),
-        (None, Some(asked)) if head.version >= Version::HTTP_2 => {
-            HeaderValue::from_str(asked).map_err(|_| malformed("the host of the target cannot be read"))
-        }
+        (Some(host), _) => Ok(Some(host.clone())),
+        (None, Some(asked)) if head.version != Version::HTTP_11 => HeaderValue::from_str(asked)
+            .map(Some)
+            .map_err(|_| malformed("the host of the target cannot be read")),
+        (None, None) if head.version == Version::HTTP_10 => Ok(None),
         (None, _) => Err(malformed("there is no Host")),
     }
 }
@@ -346,7 +349,13 @@ mod tests {
         assert_eq!(word(check(&mut head).unwrap_err()), "malformed", "none");
         head.version = Version::HTTP_2;
         head.uri = "http://a.example/".parse().unwrap();
-        assert_eq!(check(&mut head).unwrap(), "a.example");
+        assert_eq!(check(&mut head).unwrap().unwrap(), "a.example");
+        head.version = Version::HTTP_10;
+        assert_eq!(check(&mut head).unwrap().unwrap(), "a.example", "HTTP/1.0 may say it in the target");
+        head.uri = "/".parse().unwrap();
+        assert_eq!(check(&mut head).unwrap(), None, "HTTP/1.0 need not say it");
+        head.headers.append(HOST, HeaderValue::from_static(""));
+        assert_eq!(word(check(&mut head).unwrap_err()), "malformed", "what is said can be read");
         assert_eq!(fault("/", &[("host", "a.example")]), Some("malformed"), "two");
         assert_eq!(fault("http://a.example/", &[]), None, "both, the same");
         assert_eq!(fault("http://b.example/", &[]), Some("malformed"), "both, not the same");

@@ -54,8 +54,12 @@ pub(crate) const THREADS: usize = 1024;
 pub(crate) const BACKLOG: i32 = 4096;
 /// The pause after nothing could be accepted.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// One peer address may have the connections of all, divided by this.
+/// One peer address may have the connections of all, divided by this, unless the settings say how many.
 pub(crate) const PEER_SHARE: usize = 2;
+/// How long after a warning about refused connections the next one of the same peer may come.
+pub(crate) const WARNED_AGAIN: Duration = Duration::from_secs(60);
+/// Peers that are warned about in that time; of others only the counter tells.
+pub(crate) const WARNED_PEERS: usize = 1024;
 /// The longest head of a request, in bytes.
 pub(crate) const HEAD: usize = 32 << 10;
 /// What is beyond this bound HTTP/2 refuses without a word; up to there, what is too long is told so.
@@ -90,6 +94,8 @@ pub(crate) const STREAM_READING: Duration = Duration::from_secs(15 * 60);
 pub(crate) const CONNECTION_WINDOW: u32 = 1 << 20;
 /// How often an HTTP/2 connection with streams is asked whether it still stands, and how long its answer may take.
 pub(crate) const PING: Duration = Duration::from_secs(20);
+/// How long both ends of a tunnel have to answer that it closes, when the process ends.
+pub(crate) const TUNNEL_CLOSING: Duration = Duration::from_secs(2);
 /// How much longer than its time a drain waits for threads to say how it ended.
 pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(1);
 

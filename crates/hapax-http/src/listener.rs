@@ -13,6 +13,7 @@ mod service;
 mod slots;
 mod stream;
 mod taken;
+mod trailers;
 
 use std::future::Future;
 use std::io;
@@ -40,7 +41,7 @@ use crate::refusal::Refusal;
 use crate::settings::Listener;
 use crate::setup::SetupError;
 use crate::socket::look_after;
-use slots::{Census, Here, Slots};
+use slots::{Census, Full, Here, Slots, Warned};
 
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,9 @@ pub struct Peer {
 
 /// Answers requests; one for each thread.
 ///
-/// The future is dropped when the client goes away before it is answered. A panic is a [`Refusal`].
+/// The future is dropped when the connection breaks before it is answered. Over HTTP/1 that is known of a client that has left
+/// only when something is written to it: until then it looks like one that sends no more and still reads. A panic is a
+/// [`Refusal`].
 pub trait Handler: Send + Sync + 'static {
     /// The body of answers.
     type Body: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
@@ -120,8 +123,10 @@ pub struct Waited(#[expect(dead_code, reason = "it counts as long as it lives")]
 pub struct Counts {
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections closed at once, because there were too many in all or of their peer.
+    /// Connections closed at once, because there were too many in all or of their address.
     pub refused: u64,
+    /// Those of them whose address had as many as one may have.
+    pub refused_by_address: u64,
     /// TLS handshakes that failed or took too long.
     pub handshakes_failed: u64,
     /// Times that nothing could be accepted, such as for want of file descriptors.
@@ -136,6 +141,7 @@ pub struct Counts {
 struct Counters {
     accepted: AtomicU64,
     refused: AtomicU64,
+    refused_by_address: AtomicU64,
     handshakes_failed: AtomicU64,
     accepts_failed: AtomicU64,
     panics: AtomicU64,
@@ -147,24 +153,51 @@ struct Site {
     idle_timeout: Duration,
     tls: Option<Arc<ServerConfig>>,
     slots: Arc<Slots>,
+    warned: Warned,
     stop: Arc<Stop>,
     counters: Counters,
 }
 
+impl Site {
+    /// Counts a connection that there is no room for, and tells the operator, seldom.
+    fn refuse(&self, full: Full) {
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        if matches!(full, Full::Address(_)) {
+            self.counters.refused_by_address.fetch_add(1, Ordering::Relaxed);
+        }
+        if !self.warned.is_due(full, clock::now()) {
+            return;
+        }
+        match full {
+            Full::All => tracing::warn!(
+                max_connections = self.slots.most(),
+                "connections are refused: there are as many as the listener may have"
+            ),
+            Full::Address(address) => tracing::warn!(
+                %address,
+                max_connections_per_address = self.slots.most_each(),
+                "connections of an address are refused: it has as many as one address may have"
+            ),
+        }
+    }
+}
+
 /// Tells everybody that the process is about to end.
 #[derive(Debug, Default)]
-struct Stop {
+pub(crate) struct Stop {
     is: AtomicBool,
     told: Notify,
     by: Mutex<Option<Instant>>,
+    /// Connections that went over to another protocol. They end when they are told to, and no request is lost with one.
+    tunnels: Arc<Census>,
 }
 
 impl Stop {
-    fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.is.load(Ordering::Acquire)
     }
 
-    async fn stopped(&self) {
+    pub(crate) async fn stopped(&self) {
         let told = self.told.notified();
         if !self.is_stopped() {
             told.await;
@@ -194,6 +227,8 @@ pub struct Running {
 pub struct Drained {
     /// Connections that were cut because their time was over.
     pub connections: usize,
+    /// Connections of another protocol that were cut because their time was over: no request was under way on them.
+    pub tunnels: usize,
     /// Tasks that were given up because their time was over.
     pub tasks: usize,
 }
@@ -214,7 +249,8 @@ pub fn start<H: Handler>(
         header_timeout: settings.header_timeout.max(limits::SHORTEST_TIMEOUT),
         idle_timeout: settings.idle_timeout.max(limits::SHORTEST_TIMEOUT),
         tls,
-        slots: Slots::new(settings.max_connections),
+        slots: Slots::new(settings.max_connections, settings.per_address()),
+        warned: Warned::default(),
         stop: Arc::default(),
         counters: Counters::default(),
     });
@@ -250,6 +286,7 @@ impl Running {
         Counts {
             accepted: read(&counters.accepted),
             refused: read(&counters.refused),
+            refused_by_address: read(&counters.refused_by_address),
             handshakes_failed: read(&counters.handshakes_failed),
             accepts_failed: read(&counters.accepts_failed),
             panics: read(&counters.panics),
@@ -269,6 +306,7 @@ impl Running {
                 all.tasks += drained.tasks;
             }
         }
+        all.tunnels = self.site.stop.tunnels.count();
         all
     }
 }
@@ -327,9 +365,10 @@ async fn run<H: Handler>(
     let _ = timeout_at(by, async {
         connections.emptied().await;
         tasks.emptied().await;
+        site.stop.tunnels.emptied().await;
     })
     .await;
-    Drained { connections: connections.count(), tasks: tasks.count() }
+    Drained { connections: connections.count(), tasks: tasks.count(), tunnels: 0 }
 }
 
 async fn accept<H: Handler>(
@@ -354,9 +393,12 @@ async fn accept<H: Handler>(
                 continue;
             }
         };
-        let Some(slot) = site.slots.take(addr.ip(), connections) else {
-            site.counters.refused.fetch_add(1, Ordering::Relaxed);
-            continue;
+        let slot = match site.slots.take(addr.ip(), connections) {
+            Ok(slot) => slot,
+            Err(full) => {
+                site.refuse(full);
+                continue;
+            }
         };
         site.counters.accepted.fetch_add(1, Ordering::Relaxed);
         let _ = socket.set_nodelay(true);

@@ -21,6 +21,8 @@ pub struct Listener {
     pub idle_timeout: Duration,
     /// Connections at a time.
     pub max_connections: usize,
+    /// Connections of one address at a time; half of all, if it is not said.
+    pub max_connections_per_address: Option<usize>,
 }
 
 impl Listener {
@@ -32,7 +34,13 @@ impl Listener {
             header_timeout: limits::HEADER_TIMEOUT,
             idle_timeout: limits::IDLE,
             max_connections: limits::CONNECTIONS,
+            max_connections_per_address: None,
         }
+    }
+
+    /// Connections that one address may have.
+    pub fn per_address(&self) -> usize {
+        self.max_connections_per_address.unwrap_or(self.max_connections / limits::PEER_SHARE).max(1)
     }
 }
 
@@ -77,6 +85,9 @@ pub struct Service {
     pub max_connections: usize,
     /// How long an unused connection is kept.
     pub idle_timeout: Duration,
+    /// Whether a connection carries more than one request. A service that closes after an answer without saying so may close
+    /// while the next request is on its way, and then nothing tells whether that arrived.
+    pub reuse: bool,
     /// Certificates to trust instead of the system's, PEM.
     pub ca: Option<PathBuf>,
 }
@@ -92,6 +103,7 @@ impl Service {
             connect_timeout: limits::CONNECT,
             max_connections: limits::UPSTREAM_CONNECTIONS,
             idle_timeout: limits::UPSTREAM_IDLE,
+            reuse: true,
             ca: None,
         }
     }

@@ -20,8 +20,9 @@ use crate::limits;
 use crate::settings::Tls;
 use crate::setup::SetupError;
 
-/// What the edge speaks over TLS, what it likes best first.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+/// What the edge speaks over TLS, what it likes best first. A client that offers nothing else than HTTP/1.0 is served as it would
+/// be without a word about it.
+const PROTOCOLS: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
 
 /// The edge's certificate and key, which can be read again while it runs.
 #[derive(Debug)]

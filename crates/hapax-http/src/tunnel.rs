@@ -3,16 +3,24 @@
 //! Nothing is passed either way before the service has said 101. WebSocket is the only such protocol: through a tunnel that
 //! speaks HTTP a caller would reach every path of the service, with every header, past the edge.
 
-use http::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
+mod frames;
+mod relay;
+
+use http::header::{CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{Request, Response, Version, request};
 
 use crate::listener::OnSwitch;
 use crate::upstream::{Failed, Incoming, Outgoing, Pool, Upgrade};
 
+/// The version whose frames are known (RFC 6455, 4.1).
+const KNOWN_VERSION: &[u8] = b"13";
+
 /// A request for another protocol.
 pub struct Asked {
     protocol: HeaderValue,
     client: OnSwitch,
+    /// Whether where its frames end is known.
+    is_framed: bool,
 }
 
 impl Asked {
@@ -28,7 +36,9 @@ impl Asked {
             return None;
         }
         let client = head.extensions.remove::<OnSwitch>()?;
-        Some(Asked { protocol, client })
+        let version = head.headers.get(SEC_WEBSOCKET_VERSION);
+        let is_framed = version.is_some_and(|version| version.as_bytes() == KNOWN_VERSION);
+        Some(Asked { protocol, client, is_framed })
     }
 
     /// Says to the service what is asked for.
@@ -37,7 +47,8 @@ impl Asked {
         headers.insert(UPGRADE, self.protocol.clone());
     }
 
-    /// Asks the service; if it agrees, passes bytes both ways until either side ends, and the answer has no body.
+    /// Asks the service; if it agrees, passes bytes both ways until either side ends or the process does, and the answer has no
+    /// body.
     pub async fn carry_out(
         self,
         pool: &Pool,
@@ -45,12 +56,11 @@ impl Asked {
     ) -> Result<Response<Option<Incoming>>, Failed> {
         match pool.upgrade(request).await? {
             Upgrade::Refused(response) => Ok(response.map(Some)),
-            Upgrade::Switched(response, mut service) => {
-                let client = self.client;
+            Upgrade::Switched(response, service) => {
+                let (client, is_framed) = (self.client, self.is_framed);
                 tokio::spawn(async move {
-                    let Some(mut client) = client.switched().await else { return };
-                    // Either side may be silent for as long as it likes, but not gone. However it ends, both connections are closed.
-                    let _ = tokio::io::copy_bidirectional(&mut client, &mut service).await;
+                    let Some(client) = client.switched().await else { return };
+                    relay::run(client, service, is_framed).await;
                 });
                 Ok(response.map(|()| None))
             }

@@ -304,7 +304,7 @@ impl Pool {
 
     /// The head of the answer.
     async fn exchange(&self, conn: &mut Conn, request: Request<Outgoing>) -> Result<Response<()>, Failed> {
-        conn.begin(request, &self.0.host);
+        conn.begin(request, &self.0.host, self.0.settings.reuse);
         let head = std::future::poll_fn(|cx| conn.poll_answer(cx)).await;
         head.inspect_err(|_| self.count_failure())
     }
@@ -337,7 +337,7 @@ impl Pool {
 
     /// Keeps a connection for the next call, or closes it where none may follow.
     fn put(&self, mut conn: Box<Conn>) {
-        if !conn.is_reusable() {
+        if !self.0.settings.reuse || !conn.is_reusable() {
             return;
         }
         conn.rest();

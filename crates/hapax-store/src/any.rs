@@ -166,16 +166,16 @@ impl Lifecycle for Store {
 }
 
 impl Leases for Store {
-    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
-        each!(self, store => store.open_lease(term).await)
+    async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
+        each!(self, store => store.open_lease(scope, term).await)
     }
 
-    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
-        each!(self, store => store.renew_lease(lease).await)
+    async fn renew_lease(&self, scope: &Scope, lease: SessionId) -> Result<Lease, Error> {
+        each!(self, store => store.renew_lease(scope, lease).await)
     }
 
-    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
-        each!(self, store => store.end_lease(lease).await)
+    async fn end_lease(&self, scope: &Scope, lease: SessionId) -> Result<(), Error> {
+        each!(self, store => store.end_lease(scope, lease).await)
     }
 
     async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {

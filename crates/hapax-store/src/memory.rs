@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
-use hapax_core::claim::view;
+use hapax_core::claim::{is_lapsed_repeat, view};
 use hapax_core::journal::{Append, Event, Head, Stream};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
 use hapax_core::registry::{Document, DocumentId};
@@ -176,26 +176,36 @@ impl Ledger for Memory {
 }
 
 impl Leases for Memory {
-    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
+    async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
         Lease::check_term(term)?;
-        self.lock().open_lease(term, self.clock.now())
+        self.lock().open_lease(scope, term, self.clock.now())
     }
 
-    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
-        self.lock().renew_lease(lease, self.clock.now()).ok_or_else(Lease::over)
+    async fn renew_lease(&self, scope: &Scope, lease: SessionId) -> Result<Lease, Error> {
+        let (now, mut world) = (self.clock.now(), self.lock());
+        world.check_lease(lease, scope, now)?;
+        world.renew_lease(lease, now).ok_or_else(Lease::over)
     }
 
-    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
-        self.lock().end_lease(lease, self.clock.now());
+    async fn end_lease(&self, scope: &Scope, lease: SessionId) -> Result<(), Error> {
+        let (now, mut world) = (self.clock.now(), self.lock());
+        if world.check_lease(lease, scope, now).is_ok() {
+            world.end_lease(lease, now);
+        }
         Ok(())
     }
 
     async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
         let (claim, now) = (request.identity.claim_id(), self.clock.now());
+        let ask = request.ask(lease);
         let applied = {
             let mut world = self.lock();
-            world.lease(lease, now).ok_or_else(Lease::over)?;
-            world.apply(claim, &Command::Claim(request.ask(lease)), Some(&request.identity), now)?
+            world.check_lease(lease, request.identity.scope(), now)?;
+            let before = world.claim(&claim);
+            if is_lapsed_repeat(before, &ask, &world.moment(before, now)) {
+                return Err(Lease::over());
+            }
+            world.apply(claim, &Command::Claim(ask), Some(&request.identity), now)?
         };
         match self.told(&claim, applied) {
             Answer::Verdict(verdict) => Ok(verdict),

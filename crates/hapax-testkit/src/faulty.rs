@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use hapax_core::journal::Append;
 use hapax_core::{
-    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Ledger, OperationId, Outcome, Report, Retention,
-    Scope, Session, SetAnswer, Verdict, View,
+    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Lease, Leases, Ledger, OperationId, Outcome,
+    Report, Retention, Scope, Session, SessionId, SetAnswer, Verdict, View,
 };
 
 /// A ledger with faults.
@@ -162,6 +162,28 @@ impl<L: Ledger> Faulty<L> {
         &self.ledger
     }
 
+    /// Asks for a claim, unless a fault comes in between.
+    async fn asked(
+        &self,
+        claim: ClaimId,
+        asking: impl Future<Output = Result<Verdict, Error>>,
+    ) -> Result<Verdict, Error> {
+        self.faults.claims.fetch_add(1, Ordering::SeqCst);
+        self.reachable()?;
+        if *lock(&self.faults.damaged) == Some(claim) {
+            return Err(Error::corrupt("the claim cannot be read"));
+        }
+        if take(&self.faults.refused_claims) {
+            return Err(Error::internal("the ledger refused a claim"));
+        }
+        let verdict = asking.await;
+        happen(&self.faults.after_claim).await;
+        if take(&self.faults.lost_claims) {
+            return Err(Error::unavailable("the answer to a claim was lost"));
+        }
+        verdict
+    }
+
     fn reachable(&self) -> Result<(), Error> {
         match self.faults.away.load(Ordering::SeqCst) {
             true => Err(Error::unavailable("the ledger is away")),
@@ -190,20 +212,7 @@ impl<L: Ledger> Ledger for Faulty<L> {
     type Watch = L::Watch;
 
     async fn claim(&self, request: ClaimRequest) -> Result<Verdict, Error> {
-        self.faults.claims.fetch_add(1, Ordering::SeqCst);
-        self.reachable()?;
-        if *lock(&self.faults.damaged) == Some(request.identity.claim_id()) {
-            return Err(Error::corrupt("the claim cannot be read"));
-        }
-        if take(&self.faults.refused_claims) {
-            return Err(Error::internal("the ledger refused a claim"));
-        }
-        let verdict = self.ledger.claim(request).await;
-        happen(&self.faults.after_claim).await;
-        if take(&self.faults.lost_claims) {
-            return Err(Error::unavailable("the answer to a claim was lost"));
-        }
-        verdict
+        self.asked(request.identity.claim_id(), self.ledger.claim(request)).await
     }
 
     async fn report(
@@ -265,5 +274,26 @@ impl<L: Ledger> Ledger for Faulty<L> {
         let session = self.ledger.session();
         let left = lock(&self.faults.time_left).unwrap_or(session.left);
         Session { left, ..session }
+    }
+}
+
+impl<L: Leases> Leases for Faulty<L> {
+    async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
+        self.reachable()?;
+        self.ledger.open_lease(scope, term).await
+    }
+
+    async fn renew_lease(&self, scope: &Scope, lease: SessionId) -> Result<Lease, Error> {
+        self.reachable()?;
+        self.ledger.renew_lease(scope, lease).await
+    }
+
+    async fn end_lease(&self, scope: &Scope, lease: SessionId) -> Result<(), Error> {
+        self.reachable()?;
+        self.ledger.end_lease(scope, lease).await
+    }
+
+    async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
+        self.asked(request.identity.claim_id(), self.ledger.claim_under(lease, request)).await
     }
 }

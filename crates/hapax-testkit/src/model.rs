@@ -28,7 +28,6 @@ pub use config::{Config, Switch, Switches, Work};
 pub use flaw::Flaw;
 pub use process::{End, Reply};
 pub use properties::{Broken, Rule, Sighting, Sightings};
-pub(crate) use properties::{WAIVERS_ARE_KEPT, is_replayed_refusal};
 pub use world::World;
 
 use ledger::Turn;

@@ -183,12 +183,17 @@ pub fn is_hop_by_hop(name: &HeaderName) -> bool {
     )
 }
 
-/// Whether only hapax may say this; what names the engine behind is nobody's to say (H8).
+/// Whether only hapax may say this; what names the engine behind is nobody's to say (H8). A key that a service sends back is the
+/// one that hapax wrote for it, with whose it is, and `hapax-…` says which listener has answered.
 pub fn is_ours(name: &HeaderName) -> bool {
     let text = name.as_str();
     // Every field of every message is asked about, and few begin like ours.
-    (text.starts_with("idempot") || text.starts_with("x-"))
-        && (OURS.contains(name) || *name == OUTCOME || text.starts_with("x-restate-"))
+    (text.starts_with("idempot") || text.starts_with("x-") || text.starts_with("hapax-"))
+        && (OURS.contains(name)
+            || *name == OUTCOME
+            || *name == IDEMPOTENCY_KEY
+            || text.starts_with("x-restate-")
+            || text.starts_with("hapax-"))
 }
 
 /// Removes what only hapax may say.

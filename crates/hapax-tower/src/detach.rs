@@ -1,17 +1,20 @@
 //! Calls that go on when their caller has gone away (H5).
 //!
 //! While the caller waits, its own task drives the call. When that task is dropped, or has waited long enough, a call whose
-//! work has begun is moved to a task of its own; one that has not is cancelled, which `once` knows how to do. Why a call without
-//! a caller failed is in the log: nobody else is told.
+//! work has begun is moved to a task of its own. Until then it is a future of the caller's like any other, and dropping it cancels
+//! it, which `once` knows how to do. Why a call without a caller failed is in the log: no caller is left to be told.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hapax_exec::{Done, Error};
+use pin_project_lite::pin_project;
 use tokio::sync::Notify;
+
+use crate::take::First;
 
 /// Counts the calls that go on without a caller.
 #[derive(Clone, Debug, Default)]
@@ -70,41 +73,81 @@ impl Drop for Counted {
     }
 }
 
-/// Says whether the work of a call has begun.
-pub(crate) trait Begun {
-    fn begun(&self) -> bool;
+/// What became of a call: what the ledger says, and the answer that its first caller alone gets.
+pub(crate) type Recorded<B> = (Result<Done, Error>, Option<First<B>>);
+
+pin_project! {
+    /// A call whose work has begun, in two stages: the work, which ends in the recording of what came of it.
+    #[project = Stage]
+    enum Call<W: Future> {
+        Working { #[pin] work: W },
+        Recording { #[pin] recording: W::Output },
+    }
 }
 
-/// A call and the caller who waits for it.
-pub(crate) struct Attended<F: Future<Output = Result<Done, Error>> + Send + 'static, P: Begun> {
-    call: Option<Pin<Box<F>>>,
-    progress: Arc<P>,
+impl<W: Future<Output: Future>> Future for Call<W> {
+    type Output = <W::Output as Future>::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let recording = match self.as_mut().project() {
+                Stage::Working { work } => ready!(work.poll(cx)),
+                Stage::Recording { recording } => return recording.poll(cx),
+            };
+            self.set(Call::Recording { recording });
+        }
+    }
+}
+
+/// A call that says in which stage it is.
+trait Staged: Future {
+    fn is_recording(&self) -> bool;
+}
+
+impl<W: Future<Output: Future>> Staged for Call<W> {
+    fn is_recording(&self) -> bool {
+        matches!(self, Call::Recording { .. })
+    }
+}
+
+/// A call whose work has begun, and the caller who waits for it. Dropped, the call goes on without the caller.
+pub(crate) struct Attended<B: 'static> {
+    call: Option<Pin<Box<dyn Staged<Output = Recorded<B>> + Send>>>,
     calls: Calls,
 }
 
-impl<F: Future<Output = Result<Done, Error>> + Send + 'static, P: Begun> Attended<F, P> {
-    pub(crate) fn new(call: Pin<Box<F>>, progress: Arc<P>, calls: Calls) -> Self {
-        Attended { call: Some(call), progress, calls }
+impl<B> Attended<B> {
+    /// The work of a call; it ends in the recording.
+    pub(crate) fn new<W>(work: W, calls: Calls) -> Self
+    where
+        W: Future<Output: Future<Output = Recorded<B>> + Send> + Send + 'static,
+    {
+        Attended { call: Some(Box::pin(Call::Working { work })), calls }
+    }
+
+    /// Whether the work has ended: from then on only the ledger is waited for.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| call.is_recording())
     }
 }
 
-impl<F: Future<Output = Result<Done, Error>> + Send + 'static, P: Begun> Future for Attended<F, P> {
-    type Output = F::Output;
+impl<B> Future for Attended<B> {
+    type Output = Recorded<B>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Recorded<B>> {
         let Some(call) = &mut self.call else { return Poll::Pending };
-        let answer = call.as_mut().poll(cx);
-        if answer.is_ready() {
+        let recorded = call.as_mut().poll(cx);
+        if recorded.is_ready() {
             self.call = None;
         }
-        answer
+        recorded
     }
 }
 
-impl<F: Future<Output = Result<Done, Error>> + Send + 'static, P: Begun> Drop for Attended<F, P> {
+impl<B> Drop for Attended<B> {
     fn drop(&mut self) {
-        if let Some(call) = self.call.take().filter(|_| self.progress.begun()) {
-            self.calls.spawn(call);
+        if let Some(call) = self.call.take() {
+            self.calls.spawn(async move { call.await.0 });
         }
     }
 }

@@ -96,15 +96,6 @@ fn one(word: &str) -> Said {
     }
 }
 
-/// Whether the work was done, as far as the status of its answer tells: what was refused was not.
-pub(crate) fn executed(status: u16) -> &'static str {
-    match status {
-        ..400 => "yes",
-        400..500 => "no",
-        500.. => "unknown",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;

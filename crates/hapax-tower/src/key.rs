@@ -21,18 +21,31 @@ pub enum Found {
     Ignored,
 }
 
+/// Whether a key is sent, of whatever form.
+pub fn is_sent(headers: &HeaderMap) -> bool {
+    headers.contains_key(IDEMPOTENCY_KEY)
+}
+
+/// Whether a key has no effect under this policy (P1).
+pub fn ignores(policy: Policy, lenient: bool) -> bool {
+    match policy {
+        Policy::HandlerInternalC => true,
+        Policy::Prohibited => lenient,
+        Policy::RequiredA | Policy::RequiredB | Policy::Accepted => false,
+    }
+}
+
 /// Finds the key of a request. `trusted` peers may send it with its namespace.
 pub fn find(headers: &HeaderMap, policy: Policy, lenient: bool, trusted: bool) -> Result<Found, Problem> {
     match policy {
-        Policy::HandlerInternalC => return Ok(Found::None),
-        Policy::Prohibited if !headers.contains_key(IDEMPOTENCY_KEY) => return Ok(Found::None),
-        Policy::Prohibited if lenient => return Ok(Found::Ignored),
+        Policy::HandlerInternalC | Policy::Prohibited if !is_sent(headers) => return Ok(Found::None),
+        _ if ignores(policy, lenient) => return Ok(Found::Ignored),
         Policy::Prohibited => return Err(Problem::new(Code::KeyProhibited)),
         Policy::RequiredB => {
             return Err(Problem::new(Code::TranslationFailed)
                 .detail("this route takes its key from the transport, and there is none in this request"));
         }
-        Policy::RequiredA | Policy::Accepted => {}
+        Policy::RequiredA | Policy::Accepted | Policy::HandlerInternalC => {}
     }
     let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
     if trusted
@@ -95,6 +108,8 @@ mod tests {
         assert_eq!(code(&[], RequiredB), Some(Code::TranslationFailed));
         assert_eq!(code(&[], Accepted), None);
         assert_eq!(code(&["a b"], HandlerInternalC), None);
+        assert_eq!(find(&headers(&[]), HandlerInternalC, false, false).ok(), Some(Found::None));
+        assert_eq!(find(&headers(&["a b"]), HandlerInternalC, false, false).ok(), Some(Found::Ignored));
         assert_eq!(code(&[], Prohibited), None);
         for lines in [&["abc"][..], &["a b"], &["a", "b"]] {
             assert_eq!(code(lines, Prohibited), Some(Code::KeyProhibited));

@@ -5,16 +5,20 @@
 //! way, or by letting the service behind it do the work once. [`IdempotencyLayer`] is that as a tower layer. How work is
 //! claimed and settled is `hapax-exec`'s affair, and which status an answer has is said in [`problem`] alone.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
+
 pub mod answer;
 pub mod body;
+mod clock;
 mod detach;
 pub mod judge;
 pub mod key;
 pub mod layer;
-mod limits;
+pub mod limits;
 pub mod prefer;
 pub mod problem;
 pub mod protect;
+mod public_id;
 pub mod request;
 pub mod rule;
 mod take;
@@ -26,6 +30,7 @@ pub use detach::Calls;
 pub use layer::{IdempotencyLayer, Idempotent};
 pub use problem::{Cause, Code, Problem};
 pub use protect::{Answered, Event, Protect};
+pub use public_id::{OpaqueId, PublicId};
 pub use request::{Claimant, KeyPlace, KeyedRequest, Message, Wait, WireKey};
 pub use rule::{Former, Keep, On5xx, Rule};
 pub use take::Room;

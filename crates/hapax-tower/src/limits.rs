@@ -14,14 +14,20 @@ pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) const ATTACH: Duration = Duration::from_secs(30);
 /// The longest request body.
 pub(crate) const REQUEST_BODY: usize = 1 << 20;
-/// The longest answer that is kept.
+/// The longest answer that is kept, unless a rule says otherwise.
 pub(crate) const KEPT_RESPONSE: usize = 1 << 20;
+/// The longest answer that is kept, whatever a rule says: one that does not fit into the spool would be lost while the ledger is
+/// away (L15).
+pub const MOST_KEPT_RESPONSE: usize = 128 << 20;
 /// Pointers that a mismatch lists at most (H10).
 pub(crate) const POINTERS: usize = 32;
 /// The longest wait that `Prefer: wait` can ask for.
 pub(crate) const PREFERRED_WAIT: Duration = Duration::from_secs(600);
 /// What a caller whose attempt failed is told to wait.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Characters of an opaque operation id: more than `op_` and 32 digits, and few enough for any path and header.
+pub(crate) const OPAQUE_ID: std::ops::RangeInclusive<usize> = 36..=512;
 
 // What the code relies on between two bounds.
 
@@ -37,6 +43,11 @@ const _: () =
 const _: () = assert!(
     hapax_exec::limits::SPOOL_AFTER.as_millis() < RECORDING.as_millis(),
     "an outcome is in the spool before its caller gives up"
+);
+const _: () = assert!(KEPT_RESPONSE <= MOST_KEPT_RESPONSE, "an answer that is kept by default may be kept");
+const _: () = assert!(
+    MOST_KEPT_RESPONSE as u64 * 2 <= hapax_exec::limits::SPOOL_BYTES,
+    "the spool has room for the longest answer, with its head and its seal"
 );
 const _: () = assert!(
     KEPT_RESPONSE as u64 * hapax_exec::limits::SPOOL_WRITERS as u64 <= hapax_exec::limits::SPOOL_BYTES,

@@ -15,6 +15,7 @@ use http::{HeaderName, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::limits;
+use crate::public_id::PublicId;
 
 /// The header of the public id of an operation (H8).
 pub const OPERATION_ID: HeaderName = HeaderName::from_static("x-operation-id");
@@ -224,7 +225,7 @@ pub struct Problem {
     status: StatusCode,
     retryable: bool,
     detail: Option<Box<str>>,
-    operation_id: Option<OperationId>,
+    operation_id: Option<PublicId>,
     retry_after: Option<Duration>,
     more: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -269,8 +270,8 @@ impl Problem {
 
     /// Which operation.
     #[must_use]
-    pub fn about(mut self, operation_id: Option<OperationId>) -> Self {
-        self.operation_id = operation_id;
+    pub fn about(mut self, operation_id: Option<impl Into<PublicId>>) -> Self {
+        self.operation_id = operation_id.map(Into::into);
         self
     }
 
@@ -328,8 +329,8 @@ impl Problem {
     }
 
     /// The operation, where there is one.
-    pub fn operation_id(&self) -> Option<OperationId> {
-        self.operation_id
+    pub fn operation_id(&self) -> Option<&PublicId> {
+        self.operation_id.as_ref()
     }
 
     /// The answer. `docs` is where the pages about the codes are.
@@ -349,7 +350,7 @@ impl Problem {
         if let Some(detail) = self.detail {
             body.insert("detail".into(), detail.into_string().into());
         }
-        if let Some(id) = self.operation_id {
+        if let Some(id) = &self.operation_id {
             body.insert("operation_id".into(), id.to_string().into());
         }
         body.extend(self.more);
@@ -364,7 +365,7 @@ impl Problem {
         if let Some(after) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
         }
-        if let Some(id) = self.operation_id.and_then(|id| HeaderValue::try_from(id.to_string()).ok()) {
+        if let Some(id) = self.operation_id.as_ref().and_then(PublicId::header) {
             headers.insert(OPERATION_ID, id);
         }
         headers.extend(self.headers);

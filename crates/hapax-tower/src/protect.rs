@@ -1,14 +1,15 @@
 //! One request under a key, read from top to bottom: run once, keep, answer.
 //!
 //! An intake has read the request and knows its identity. [`Work`] hands it to the service behind and returns its answer. What
-//! is claimed, waited for, settled or left in doubt is decided by the two halves of [`Executor::once`]; which status a caller
+//! is claimed, waited for, settled or left in doubt is decided by the steps of [`Executor::once`]; which status a caller
 //! without an answer gets is decided by [`Problem`].
 
 mod stated;
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use hapax_core::{
     View, Width,
 };
 use hapax_exec::{
-    Attach, Attempt, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled, Seal,
+    Attach, Begun, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled, Running, Seal,
 };
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
@@ -26,13 +27,14 @@ use httpdate::HttpDate;
 
 use crate::answer::{self, Answer, DERIVED, EXPIRES, REPLAYED};
 use crate::body::Body;
-use crate::detach::{Attended, Calls};
-use crate::judge;
+use crate::clock;
+use crate::detach::{Attended, Calls, Recorded};
 use crate::limits;
-use crate::problem::{Cause, Code, OPERATION_ID, Problem};
+use crate::problem::{Cause, Code, OPERATION_ID, Problem, executed};
+use crate::public_id::PublicId;
 use crate::request::{Claimant, KeyedRequest, Message};
 use crate::rule::Rule;
-use crate::take::{First, Progress, Room, known, take};
+use crate::take::{First, Room, known, take};
 use crate::work::{EarlierAttempt, Question, SendError, Work};
 
 /// Protects requests. Cheap to clone.
@@ -46,6 +48,13 @@ struct Shared {
     seal: Option<Arc<Seal>>,
     docs: String,
     calls: Calls,
+}
+
+impl Shared {
+    /// What seals the outcome of this claim, if outcomes are sealed (B9).
+    fn sealing(&self, claim: ClaimId) -> Option<(&Seal, ClaimId)> {
+        self.seal.as_deref().map(|seal| (seal, claim))
+    }
 }
 
 /// The caller of a request, as far as its answer goes by it, whatever becomes of the request.
@@ -91,7 +100,7 @@ pub struct Answered<B> {
     /// How the caller came by it.
     pub event: Event,
     /// The operation.
-    pub operation_id: Option<OperationId>,
+    pub operation_id: Option<PublicId>,
     /// Why there is no answer of the service, for the log.
     pub cause: Option<Cause>,
 }
@@ -218,11 +227,18 @@ impl<L: Ledger> Protect<L> {
         A: Send + 'static,
     {
         let addressee = Addressee::of(&request);
-        let call = self.call(&request, &work);
+        let question = work.question(&request);
+        let call = self.call(&request, work.pauses(), question.is_some());
         // What only the work needs: a caller that waits for another one's outcome lets go of it (L9).
-        let mut answered = match self.executor.enter(call, (request, work, room)).await {
-            Ok(Entered::Held(turn, (request, work, room))) => {
-                self.carry_out(turn, &addressee, request, work, room, alive).await
+        let mut answered = match self.executor.enter(call, (request, work, question, room)).await {
+            Ok(Entered::Held(held, (request, work, question, room))) => {
+                match self.begin(held, question, &addressee).await {
+                    Ok(Begun::Running(running)) => {
+                        self.carry_out(running, &addressee, request, work, room, alive).await
+                    }
+                    Ok(Begun::Done(done)) => self.replay(&addressee.identity, &addressee.method, &done),
+                    Err(error) => self.explain(&addressee, None, &error, None),
+                }
             }
             Ok(Entered::Done(done)) => self.replay(&addressee.identity, &addressee.method, &done),
             Ok(Entered::Unkeyed(_)) => {
@@ -242,10 +258,32 @@ impl<L: Ledger> Protect<L> {
         answered
     }
 
-    /// The work is this call's to do: hands the request on, keeps the answer, and answers with it.
+    /// The work is this call's to do, unless the service knows that an earlier attempt did it (L6), or it is too late. Dropped
+    /// meanwhile, the claim is given back.
+    fn begin(
+        &self,
+        held: Held<L>,
+        question: Option<Question>,
+        addressee: &Addressee,
+    ) -> impl Future<Output = Result<Begun<L>, hapax_exec::Error>> + Send {
+        let ask = move |attempt| async move {
+            let Some(question) = question else { return Reconciled::Unknown };
+            let answer = match question(attempt).await {
+                EarlierAttempt::Happened(answer) => answer.map(Some),
+                EarlierAttempt::HappenedAtLength(head) => head.map(|()| None),
+                EarlierAttempt::Never => return Reconciled::Never,
+                EarlierAttempt::Unknown => return Reconciled::Unknown,
+            };
+            let sealing = self.shared.sealing(addressee.identity.claim_id());
+            Reconciled::Happened(known(answer, Outcome::Succeeded, &addressee.rule, sealing))
+        };
+        held.begin(ask)
+    }
+
+    /// The work begins: hands the request on, keeps the answer, and answers with it.
     async fn carry_out<W, G, A>(
         &self,
-        turn: Held<L>,
+        running: Running<L>,
         addressee: &Addressee,
         request: Arc<KeyedRequest>,
         work: W,
@@ -257,24 +295,26 @@ impl<L: Ledger> Protect<L> {
         G: Room + Send + 'static,
         A: Send + 'static,
     {
-        let progress = Arc::new(Progress::new());
-        // In its box at once: it is several kilobytes, and each move copies them all.
-        let running = {
-            let shared = self.shared.clone();
-            let (progress, claim) = (progress.clone(), addressee.identity.claim_id());
-            let (rule, method) = (addressee.rule.clone(), addressee.method.clone());
-            Box::pin(async move {
-                let work = |attempt: Attempt| async move {
+        let Addressee { rule, fetches_at, .. } = addressee;
+        let attempt = running.attempt();
+        let (about, calls) = (attempt.operation_id, self.shared.calls.clone());
+        let working = {
+            let (shared, claim) = (self.shared.clone(), addressee.identity.claim_id());
+            let (rule, method) = (rule.clone(), addressee.method.clone());
+            async move {
+                let mut first = None;
+                let ended = running.run(async {
                     let (mut room, pauses) = (room, work.pauses());
                     room.begin();
                     if rule.rerun == Rerun::Safe && !pauses {
                         room.end();
                     }
-                    let _ = progress.operation.set(attempt.operation_id);
                     let ended = match work.send(request, attempt).await {
                         Ok(response) => {
-                            let sealing = shared.seal.as_deref().map(|seal| (seal, claim));
-                            take(response, &method, &rule, pauses, sealing, &progress, &mut room).await
+                            let sealing = shared.sealing(claim);
+                            let taken = take(response, &method, &rule, pauses, sealing, &mut room).await;
+                            first = taken.1;
+                            taken.0
                         }
                         Err(error) if pauses => Ended::Doubt(Doubt::Paused, error.cause),
                         Err(SendError { executed: Executed::No, cause, .. }) => Ended::NotRun(cause),
@@ -283,32 +323,33 @@ impl<L: Ledger> Protect<L> {
                     if let Ended::Settled(_) | Ended::NotRun(_) = ended {
                         room.end();
                     }
-                    let _ = progress.ended.set(());
                     ended
-                };
-                let done = turn.carry_out(work).await;
-                drop(alive);
-                done
-            })
+                });
+                let concluded = running.judged(ended.await);
+                async move {
+                    let done = running.conclude(concluded).await;
+                    drop(alive);
+                    (done, first)
+                }
+            }
         };
-        let attended = Attended::new(running, progress.clone(), self.shared.calls.clone());
-        let Addressee { rule, fetches_at, .. } = addressee;
-        match wait(attended, &progress, rule.timeout, fetches_at.as_deref()).await {
-            Waited::Done(Ok(done)) => self.hand_out(addressee, done, progress.take_first()),
-            Waited::Done(Err(error)) => self.explain(addressee, None, &error, progress.take_first()),
-            Waited::TooLong(operation_id) => self.problem(
+        let attended = Attended::new(working, calls);
+        match wait(attended, rule.timeout, fetches_at.as_deref()).await {
+            Waited::Done((Ok(done), first)) => self.hand_out(addressee, done, first),
+            Waited::Done((Err(error), first)) => self.explain(addressee, None, &error, first),
+            Waited::TooLong => self.problem(
                 Problem::new(Code::UpstreamTimeout)
-                    .about(operation_id)
+                    .about(about)
                     .retry_after(limits::RETRY_AFTER)
                     .because(format!("no answer within {:?}", rule.timeout)),
             ),
-            Waited::Unrecorded(operation_id) => self.problem(Problem::not_recorded_yet(operation_id)),
-            Waited::Early(operation_id, prefix) => self.accepted(operation_id, prefix),
+            Waited::Unrecorded => self.problem(Problem::not_recorded_yet(about)),
+            Waited::Early(prefix) => self.accepted(about, prefix),
         }
     }
 
     /// What `once` is asked to do.
-    fn call(&self, request: &Arc<KeyedRequest>, work: &impl Work) -> Call {
+    fn call(&self, request: &Arc<KeyedRequest>, pauses: bool, asks: bool) -> Call {
         let KeyedRequest { identity, rule, message, wait, .. } = &**request;
         let attach = match (rule.attach, wait.at_most) {
             // A caller that fetches the outcome later does not wait for it (H6).
@@ -319,7 +360,8 @@ impl<L: Ledger> Protect<L> {
         let mut call = Call::of(identity.clone())
             .fingerprint(request.fingerprint)
             .ask_within(rule.timeout)
-            .rerun(rule.rerun)
+            // Where the service can be asked whether an earlier attempt happened, it is (L6).
+            .rerun(if asks { Rerun::Ask } else { rule.rerun })
             .quiet(rule.quiet)
             .max_run(rule.max_run)
             .give_up(rule.give_up)
@@ -336,31 +378,10 @@ impl<L: Ledger> Protect<L> {
         if let (None, Some(window)) = (&request.wire_key, rule.derived) {
             call = call.doubt_ends(DoubtEnds { after: window, then: DoubtThen::Forget });
         }
-        if work.pauses() {
+        if pauses {
             call = call.given_up_as(Doubt::Paused);
         }
-        if let Some(question) = work.question(request) {
-            call = self.asking(call, question, identity.claim_id(), rule.clone());
-        }
         call.rehash(request.clone())
-    }
-
-    /// The same call, with the question whether an earlier attempt happened (L6).
-    fn asking(&self, call: Call, question: Question, claim: ClaimId, rule: Arc<Rule>) -> Call {
-        let shared = self.shared.clone();
-        call.reconcile(move |attempt| {
-            let (earlier, shared, rule) = (question(attempt), shared.clone(), rule.clone());
-            async move {
-                let sealing = shared.seal.as_deref().map(|seal| (seal, claim));
-                let answer = match earlier.await {
-                    EarlierAttempt::Happened(answer) => answer.map(Some),
-                    EarlierAttempt::HappenedAtLength(head) => head.map(|()| None),
-                    EarlierAttempt::Never => return Reconciled::Never,
-                    EarlierAttempt::Unknown => return Reconciled::Unknown,
-                };
-                Reconciled::Happened(known(answer, Outcome::Succeeded, &rule, sealing))
-            }
-        })
     }
 
     /// There is an outcome: the first caller gets its answer as it came, everybody else what is kept.
@@ -373,7 +394,7 @@ impl<L: Ledger> Protect<L> {
         Answered {
             response: first.response,
             event: Event::Outcome(done.how),
-            operation_id: done.operation_id,
+            operation_id: done.operation_id.map(PublicId::from),
             cause: None,
         }
     }
@@ -390,11 +411,11 @@ impl<L: Ledger> Protect<L> {
         let kept = match &done.value {
             Outcome::Succeeded(bytes) | Outcome::Refused(bytes) => bytes,
             Outcome::NotKept { status } => {
-                let problem = problem.with("executed", judge::executed(*status));
+                let problem = problem.with("executed", executed(done.executed));
                 return not_kept(problem.with("first_status", *status));
             }
             Outcome::Erased => {
-                let problem = problem.with("executed", "unknown");
+                let problem = problem.with("executed", executed(done.executed));
                 return not_kept(problem.detail("the answer was kept and has been erased"));
             }
         };
@@ -422,7 +443,8 @@ impl<L: Ledger> Protect<L> {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         stamp(headers, done.operation_id, done.keep_until);
-        Answered { response, event: Event::Outcome(done.how), operation_id: done.operation_id, cause: None }
+        let operation_id = done.operation_id.map(PublicId::from);
+        Answered { response, event: Event::Outcome(done.how), operation_id, cause: None }
     }
 
     /// The bytes of a kept answer, without its seal.
@@ -460,7 +482,7 @@ impl<L: Ledger> Protect<L> {
         // What the service itself said goes before what we would say about it.
         if let (Some(mut first), Reason::AttemptFailed { .. }) = (first, error.reason()) {
             stamp(first.response.headers_mut(), error.operation_id(), None);
-            let operation_id = error.operation_id();
+            let operation_id = error.operation_id().map(PublicId::from);
             return Answered { response: first.response, event: Event::Released, operation_id, cause: None };
         }
         if let Reason::Mismatch { leaves, keep_until } = error.reason() {
@@ -471,7 +493,9 @@ impl<L: Ledger> Protect<L> {
             let explanation = own.zip(message).map(|(leaves, message)| {
                 leaves.explain(&message.body, &self.shared.leaf_key, rule.recipe.ignored())
             });
-            let problem = Problem::mismatch(rule.mismatch_status, error.operation_id(), explanation.as_ref());
+            let problem = Problem::mismatch(rule.mismatch_status, error.operation_id(), explanation.as_ref())
+                // Under a recipe that is not known, this may be a true retry.
+                .with("executed", executed(error.executed()));
             let mut answered = self.problem(problem);
             stamp(answered.response.headers_mut(), error.operation_id(), *keep_until);
             return answered;
@@ -497,12 +521,12 @@ impl<L: Ledger> Protect<L> {
             headers.insert(LOCATION, place);
         }
         stamp(headers, operation_id, None);
-        Answered { response, event: Event::Async, operation_id, cause: None }
+        Answered { response, event: Event::Async, operation_id: Some(id.into()), cause: None }
     }
 
     /// A problem as an answer.
     pub fn problem<B>(&self, mut problem: Problem) -> Answered<B> {
-        let (event, operation_id) = (Event::Problem(problem.code()), problem.operation_id());
+        let (event, operation_id) = (Event::Problem(problem.code()), problem.operation_id().cloned());
         let cause = problem.take_cause();
         Answered {
             response: problem.response(&self.shared.docs).map(Body::whole),
@@ -536,46 +560,40 @@ pub enum Used {
     ByAnother,
 }
 
-enum Waited<'a, T> {
-    Done(T),
+enum Waited<'a, B> {
+    Done(Recorded<B>),
     /// The work takes too long.
-    TooLong(Option<OperationId>),
+    TooLong,
     /// It has ended, and the ledger takes too long to record it.
-    Unrecorded(Option<OperationId>),
-    Early(Option<OperationId>, &'a str),
+    Unrecorded,
+    /// The caller fetches the outcome there, and does not wait.
+    Early(&'a str),
 }
 
-/// Waits for a call: to its end; or, once its work has begun, for as long as its caller should (H5), or not at all (H6). Of work that
-/// has ended by then it can not be said that it takes too long: what the ledger makes of it is waited for, a while.
-async fn wait<'a, F: Future<Output = Result<Done, hapax_exec::Error>> + Send + 'static, B>(
-    attended: Attended<F, Progress<B>>,
-    progress: &Progress<B>,
-    timeout: Duration,
-    early: Option<&'a str>,
-) -> Waited<'a, F::Output> {
-    let mut attended = pin!(attended);
+/// Waits for a call whose work has begun: to its end, for as long as its caller should (H5), or not at all (H6). Of work that has
+/// ended by then it can not be said that it takes too long: what the ledger makes of it is waited for, a while.
+async fn wait<B>(mut attended: Attended<B>, timeout: Duration, early: Option<&str>) -> Waited<'_, B> {
     let (mut clock, mut recording) = (pin!(None), false);
     std::future::poll_fn(|cx| {
-        if let std::task::Poll::Ready(done) = attended.as_mut().poll(cx) {
-            return std::task::Poll::Ready(Waited::Done(done));
+        if let Poll::Ready(recorded) = Pin::new(&mut attended).poll(cx) {
+            return Poll::Ready(Waited::Done(recorded));
         }
-        let Some(operation_id) = progress.operation.get() else { return std::task::Poll::Pending };
         if let Some(prefix) = early {
-            return std::task::Poll::Ready(Waited::Early(*operation_id, prefix));
+            return Poll::Ready(Waited::Early(prefix));
         }
         if clock.is_none() {
             clock.set(Some(tokio::time::sleep(timeout)));
         }
-        let Some(mut clock) = clock.as_mut().as_pin_mut() else { return std::task::Poll::Pending };
-        std::task::ready!(clock.as_mut().poll(cx));
-        if progress.ended.get().is_none() {
-            return std::task::Poll::Ready(Waited::TooLong(*operation_id));
+        let Some(mut clock) = clock.as_mut().as_pin_mut() else { return Poll::Pending };
+        ready!(clock.as_mut().poll(cx));
+        if !attended.is_recording() {
+            return Poll::Ready(Waited::TooLong);
         }
         if !std::mem::replace(&mut recording, true) {
-            clock.as_mut().reset(tokio::time::Instant::now() + limits::RECORDING);
-            std::task::ready!(clock.poll(cx));
+            clock.as_mut().reset(clock::now() + limits::RECORDING);
+            ready!(clock.poll(cx));
         }
-        std::task::Poll::Ready(Waited::Unrecorded(*operation_id))
+        Poll::Ready(Waited::Unrecorded)
     })
     .await
 }

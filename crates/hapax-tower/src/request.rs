@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::{
-    Fingerprint, Identity, Key, Operation, Recipe, RecipeId, RequestParts, Scope, Source, Width,
-};
+use hapax_core::{Fingerprint, Identity, Key, Operation, Recipe, RequestParts, Scope, Source, Width};
 use hapax_exec::Rehash;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use http::{Method, Uri};
@@ -44,9 +42,8 @@ impl KeyedRequest {
 }
 
 impl Rehash for KeyedRequest {
-    fn rehash(&self, recipe: RecipeId) -> Option<Fingerprint> {
-        let known = [Recipe::raw(), Recipe::json(), Recipe::form(), Recipe::none()];
-        known.iter().find(|known| known.id() == recipe).map(|recipe| self.message.fingerprint(recipe))
+    fn rehash(&self, recipe: &Recipe) -> Fingerprint {
+        self.message.fingerprint(recipe)
     }
 }
 

@@ -47,7 +47,7 @@ pub struct Rule {
     pub mismatch_status: u16,
     /// The longest request body.
     pub max_request_body: usize,
-    /// The longest answer that is kept.
+    /// The longest answer that is kept; never more than [`MOST_KEPT_RESPONSE`](crate::limits::MOST_KEPT_RESPONSE).
     pub max_kept_response: usize,
     /// Without a key, what is asked is the key for this long (H9).
     pub derived: Option<Duration>,
@@ -119,6 +119,11 @@ impl Rule {
             (Source::Derived, Some(window)) => Retention::SinceGrant(window),
             _ => self.retention,
         }
+    }
+
+    /// The longest answer that is kept: what does not fit into the spool is not.
+    pub(crate) fn most_kept(&self) -> usize {
+        self.max_kept_response.min(limits::MOST_KEPT_RESPONSE)
     }
 
     /// Who shares the outcomes that are kept under this name, if it is one of this rule's.

@@ -1,17 +1,15 @@
 //! Taking a service's answer: how much of it is kept, and what its first caller gets.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use hapax_core::{ClaimId, Doubt, OperationId, Outcome};
+use hapax_core::{ClaimId, Doubt, Outcome};
 use hapax_exec::{Ended, Seal};
 use http::{Method, Response, response};
 use http_body_util::BodyExt as _;
 
 use crate::answer;
 use crate::body::Body;
-use crate::detach::Begun;
 use crate::judge::{Judged, judge};
 use crate::rule::{Keep, Rule};
 
@@ -34,50 +32,22 @@ impl Room for () {
     fn grow(&mut self, _: usize) {}
 }
 
-/// What the work has come to so far, shared with whoever waits for it.
-pub(crate) struct Progress<B> {
-    /// Set when the work begins.
-    pub(crate) operation: OnceLock<Option<OperationId>>,
-    /// Set when it has ended: from then on only the ledger is waited for.
-    pub(crate) ended: OnceLock<()>,
-    /// The answer for the first caller alone.
-    first: Mutex<Option<First<B>>>,
-}
-
-impl<B> Begun for Progress<B> {
-    fn begun(&self) -> bool {
-        self.operation.get().is_some()
-    }
-}
-
-impl<B> Progress<B> {
-    /// Nothing has begun.
-    pub(crate) fn new() -> Self {
-        Progress { operation: OnceLock::new(), ended: OnceLock::new(), first: Mutex::new(None) }
-    }
-
-    /// The answer for the first caller, if there is one.
-    pub(crate) fn take_first(&self) -> Option<First<B>> {
-        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 /// The answer for the first caller, and what was kept of it: it counts only if the ledger has just that.
 pub(crate) struct First<B> {
     pub(crate) response: Response<Body<B>>,
     pub(crate) kept: Option<Outcome>,
 }
 
-/// Takes a service's answer to a request with this method: judges it, keeps what is to be kept, and lays the first caller's answer aside.
+/// Takes a service's answer to a request with this method: judges it, and keeps what is to be kept. Where
+/// the first caller is to get the answer itself, that comes with it.
 pub(crate) async fn take<B>(
     response: Response<B>,
     method: &Method,
     rule: &Rule,
     pauses: bool,
     sealing: Option<(&Seal, ClaimId)>,
-    progress: &Progress<B>,
     room: &mut impl Room,
-) -> Ended
+) -> (Ended, Option<First<B>>)
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -88,21 +58,22 @@ where
     let judged = judge(head.status, &head.headers, rule);
     let status = head.status;
     answer::clean(&mut head.headers);
-    let lay_aside = |head: response::Parts, body: Body<B>, kept: Option<Outcome>| {
-        let first = First { response: Response::from_parts(head, body), kept };
-        *progress.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(first);
+    let first = |head, body, kept| Some(First { response: Response::from_parts(head, body), kept });
+    let settled = |head, body, outcome: Outcome| {
+        let first = first(head, body, Some(outcome.clone()));
+        (Ended::Settled(outcome), first)
     };
+    let answered = || format!("the service answered {status}");
     match judged {
         Judged::Succeeded | Judged::Refused => {}
         Judged::Released => {
-            lay_aside(head, Body::stream(body), None);
-            return Ended::NotRun(format!("the service answered {status}"));
+            return (Ended::NotRun(answered()), first(head, Body::stream(body), None));
         }
-        Judged::Unknown => return Ended::Unknown(format!("the service answered {status}")),
-        Judged::Doubted => return Ended::Doubt(Doubt::Stated, format!("the service answered {status}")),
+        Judged::Unknown => return (Ended::Unknown(answered()), None),
+        Judged::Doubted => return (Ended::Doubt(Doubt::Stated, answered()), None),
         Judged::Unclear => {
             let unclear = "and its Idempotency-Outcome is not one of keep, release and doubt";
-            return Ended::Doubt(Doubt::Stated, format!("the service answered {status}, {unclear}"));
+            return (Ended::Doubt(Doubt::Stated, format!("{}, {unclear}", answered())), None);
         }
     }
     let settle = |bytes: Bytes| match judged {
@@ -116,29 +87,23 @@ where
             // Where there is none, none is missing.
             let is_empty = body.is_end_stream() || body.size_hint().exact() == Some(0);
             let outcome = settle(keep(&head, is_empty.then_some(&[])));
-            lay_aside(head, Body::stream(body), Some(outcome.clone()));
-            return Ended::Settled(outcome);
+            return settled(head, Body::stream(body), outcome);
         }
         Keep::Fact => {
-            let outcome = Outcome::NotKept { status: status.as_u16() };
-            lay_aside(head, Body::stream(body), Some(outcome.clone()));
-            return Ended::Settled(outcome);
+            return settled(head, Body::stream(body), Outcome::NotKept { status: status.as_u16() });
         }
     }
-    match read(body, rule.max_kept_response, room).await {
+    match read(body, rule.most_kept(), room).await {
         Ok(Read::Whole(bytes)) => {
             let outcome = settle(keep(&head, Some(&bytes)));
-            lay_aside(head, Body::whole(bytes), Some(outcome.clone()));
-            Ended::Settled(outcome)
+            settled(head, Body::whole(bytes), outcome)
         }
         Ok(Read::TooLong(first, rest)) => {
-            let outcome = Outcome::NotKept { status: status.as_u16() };
-            lay_aside(head, Body::Stream { first, rest }, Some(outcome.clone()));
-            Ended::Settled(outcome)
+            settled(head, Body::Stream { first, rest }, Outcome::NotKept { status: status.as_u16() })
         }
         Err(error) => {
             let cause = format!("the service's answer broke off: {error}");
-            if pauses { Ended::Doubt(Doubt::Paused, cause) } else { Ended::Unknown(cause) }
+            (if pauses { Ended::Doubt(Doubt::Paused, cause) } else { Ended::Unknown(cause) }, None)
         }
     }
 }
@@ -153,7 +118,7 @@ pub(crate) fn known(
 ) -> Outcome {
     let (mut head, body) = answer.into_parts();
     answer::clean(&mut head.headers);
-    let body = body.filter(|body| body.len() <= rule.max_kept_response);
+    let body = body.filter(|body| body.len() <= rule.most_kept());
     match (rule.keep, body) {
         (Keep::Full, Some(body)) => settle(kept(&Method::GET, &head, Some(&body), sealing)),
         (Keep::Head, body) => {
@@ -215,4 +180,48 @@ where
     let mut whole = BytesMut::with_capacity(length);
     chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
     Ok(Read::Whole(whole.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use http_body::{Frame, SizeHint};
+
+    use super::*;
+    use crate::limits::MOST_KEPT_RESPONSE;
+
+    /// A body that is said to be so long.
+    struct Long(u64);
+
+    impl http_body::Body for Long {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(None)
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.0)
+        }
+    }
+
+    #[tokio::test]
+    async fn no_rule_keeps_an_answer_that_would_not_fit_into_the_spool_l15() {
+        let rule = Rule { max_kept_response: usize::MAX, ..Rule::new("charge").unwrap() };
+        let taken = async |length: usize| {
+            let response = Response::new(Long(length as u64));
+            take(response, &Method::POST, &rule, false, None, &mut ()).await.0
+        };
+        let longest = taken(MOST_KEPT_RESPONSE).await;
+        assert!(matches!(longest, Ended::Settled(Outcome::Succeeded(_))), "{longest:?}");
+        let longer = taken(MOST_KEPT_RESPONSE + 1).await;
+        assert!(matches!(longer, Ended::Settled(Outcome::NotKept { status: 200 })), "{longer:?}");
+    }
 }

@@ -20,6 +20,7 @@ use hapax_core::Error;
 use hapax_gateway::Gateway;
 use hapax_store::Store;
 
+use crate::listen::host::Hosts;
 use crate::listen::mount::Mount;
 use crate::node::{Health, Keeping, KeptAnswers};
 
@@ -41,11 +42,11 @@ pub(crate) struct AdminState {
 }
 
 /// The listener's service.
-pub(crate) fn router(state: AdminState, tokens: AdminTokens) -> Result<Router, Error> {
+pub(crate) fn router(state: AdminState, tokens: AdminTokens, hosts: Hosts) -> Result<Router, Error> {
     let docs = state.keeping.settings().borrow().edge.docs.clone();
-    Mount::new(&hapax_api::ADMIN, state, tokens, &docs)
-        .open(node::health)
-        .open(node::readiness)
+    Mount::new(&hapax_api::ADMIN, state, tokens, &docs, hosts)
+        .open_to_any_host(node::health)
+        .open_to_any_host(node::readiness)
         .open(node::metrics)
         .open(node::problem_page)
         .on(node::openapi)

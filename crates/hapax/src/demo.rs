@@ -66,6 +66,7 @@ pub async fn run(args: Args) -> Result<(), Failed> {
         settings: settings(args.listen, service)?,
         classes: Classes::default(),
         admin: (args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?),
+        admin_hosts: Vec::new(),
     };
     let node = Node::start(store, parts).await?;
     guide::print(&guide::Facts {

@@ -193,6 +193,7 @@ pub(crate) mod range {
     pub(crate) const CORS_MAX_AGE: RangeInclusive<Duration> = Duration::ZERO..=DAY;
 
     pub(crate) const BODY: RangeInclusive<u64> = 0..=GIB;
+    pub(crate) const KEPT_RESPONSE: RangeInclusive<u64> = 0..=hapax_tower::limits::MOST_KEPT_RESPONSE as u64;
     pub(crate) const BODY_RATE: RangeInclusive<u64> = 1..=GIB;
     pub(crate) const BUFFERED: RangeInclusive<u64> = MIB..=1024 * GIB;
 

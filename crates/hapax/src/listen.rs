@@ -4,5 +4,6 @@
 //! such as [`crate::admin`].
 
 pub(crate) mod connections;
+pub(crate) mod host;
 pub(crate) mod mount;
 pub(crate) mod refusal;

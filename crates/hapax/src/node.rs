@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_exec::{Executor, Seal, Settings as ExecutorSettings};
+use hapax_exec::{Executor, Recipes, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
 use hapax_store::{Lifecycle as _, Store};
@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use crate::admin::{self, AdminState, AdminTokens};
 use crate::cli::Failed;
 use crate::listen::connections;
+use crate::listen::host::Hosts;
 use crate::log;
 
 pub(crate) use answers::KeptAnswers;
@@ -46,6 +47,8 @@ pub struct Parts {
     pub classes: Classes,
     /// The admin listener and who may use it.
     pub admin: (SocketAddr, AdminTokens),
+    /// Names that the admin listener answers to, beside addresses and `localhost`.
+    pub admin_hosts: Vec<String>,
 }
 
 /// A running node.
@@ -66,8 +69,12 @@ impl Node {
             Failed::unavailable(format!("the admin listener cannot have {address}: {error}"))
         })?;
         let admin_address = listener.local_addr().map_err(|error| Failed::unavailable(error.to_string()))?;
-        let spool = ExecutorSettings { spool: Some(parts.spool), ..ExecutorSettings::default() };
-        let executor = Executor::open(store.clone(), spool)
+        let settings = ExecutorSettings {
+            spool: Some(parts.spool),
+            recipes: Arc::new(Recipes::kept_in(store.clone())),
+            ..ExecutorSettings::default()
+        };
+        let executor = Executor::open(store.clone(), settings)
             .await
             .map_err(|error| Failed::unavailable(error.to_string()))?;
         let leaf_key = secrets::leaf_key(&store, parts.seal.as_deref()).await?;
@@ -83,7 +90,7 @@ impl Node {
             health: health.clone(),
             answers: KeptAnswers::new(parts.seal),
         };
-        let router = admin::router(state, tokens.clone())?;
+        let router = admin::router(state, tokens.clone(), Hosts::new(&parts.admin_hosts))?;
         let mut tasks = Supervisor::default();
         tasks.serve("admin listener", |stopped| {
             connections::serve(listener, router, async {

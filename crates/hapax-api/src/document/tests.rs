@@ -93,3 +93,18 @@ fn a_type_that_is_sent_and_answered_has_one_schema_m4() {
         assert!(answered.get(&name).is_none_or(|other| *other == schema), "{name} has two schemas");
     }
 }
+
+#[test]
+fn every_text_that_a_body_has_is_described_by_its_form_m4() {
+    // A cursor is handed back as it came, and a body is whatever bytes it is.
+    let free = ["after", "body_base64"];
+    let document = document(&ADMIN);
+    let schemas = &document["components"]["schemas"];
+    for name in ["NewKey", "Decide", "Resolve", "Settle", "EraseSubject", "SetRetention"] {
+        for (member, schema) in schemas[name]["properties"].as_object().expect(name) {
+            let is_text = schema["type"] == "string";
+            let has_form = ["pattern", "enum", "format"].iter().any(|word| !schema[*word].is_null());
+            assert!(!is_text || has_form || free.contains(&member.as_str()), "{name}.{member}: {schema}");
+        }
+    }
+}

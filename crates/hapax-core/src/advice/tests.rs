@@ -41,17 +41,36 @@ const WORDS: [(&str, LastWord); 16] = [
 ];
 
 /// One row, as it is written.
-struct Row<'a> {
-    line: &'a str,
+pub(crate) struct Row<'a> {
+    pub(crate) line: &'a str,
     cells: Vec<&'a str>,
 }
 
-fn rows() -> Vec<Row<'static>> {
+pub(crate) fn rows() -> Vec<Row<'static>> {
     let lines = TABLE.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let rows: Vec<Row<'static>> =
         lines.map(|line| Row { line, cells: line.split('|').map(str::trim).collect() }).collect();
     assert!(rows.iter().all(|row| row.cells.len() == 6), "six columns");
     rows
+}
+
+/// The row that counts for a call.
+pub(crate) fn first_row(
+    rows: &[Row<'_>],
+    work: Work,
+    history: History,
+    last: LastWord,
+    delay: Delay,
+    safe: bool,
+) -> usize {
+    let name =
+        |names: &[(&'static str, bool)]| names.iter().find(|(_, is_it)| *is_it).expect("each has its name").0;
+    let asked = (
+        name(&WORKS.map(|(name, one)| (name, one == work))),
+        name(&HISTORIES.map(|(name, one)| (name, one == history))),
+        name(&WORDS.map(|(name, one)| (name, one == last))),
+    );
+    rows.iter().position(|row| row.matches(asked, delay, safe)).expect("the last row matches all")
 }
 
 fn names(cell: &str, name: &str) -> bool {
@@ -78,17 +97,16 @@ impl Row<'_> {
             (LastWord::Kept(effect), _) | (_, Work::Ended(effect)) => Some(effect),
             _ => None,
         };
-        let by_effect = |clean: bool| match effect.expect("only where there is an effect") {
+        let by_effect = || match effect.expect("only where there is an effect") {
             Effect::Done => Executed::Yes,
-            Effect::Nothing if clean => Executed::No,
+            Effect::Nothing if history == History::Clean => Executed::No,
             Effect::Nothing | Effect::Unclear => Executed::Unknown,
         };
         match self.cells[4] {
             "yes" => Executed::Yes,
             "no" => Executed::No,
             "unknown" => Executed::Unknown,
-            "as if clean" => by_effect(true),
-            "by effect" => by_effect(history == History::Clean),
+            "by effect" => by_effect(),
             "at least" if work == Work::Ended(Effect::Done) => Executed::Yes,
             "at least" => Executed::Unknown,
             "by history" if history == History::Clean => Executed::No,

@@ -75,6 +75,15 @@ fn asked_again(own: &Claim, now: &Now) -> Verdict {
     }
 }
 
+/// Whether an attempt asks again for a grant that does not stand any more, or that hangs on another session than it asks under. A
+/// process finds that out before it begins, and renews its lease (L4); a holder elsewhere begins by the grant alone (M1).
+pub fn is_lapsed_repeat(claim: Option<&Claim>, ask: &Ask, now: &Now) -> bool {
+    let Some(own) = claim.filter(|claim| claim.attempt == ask.attempt) else { return false };
+    let stands = own.session == ask.session
+        && current(claim, now).is_some_and(|present| matches!(present.state, State::Held { .. }));
+    !stands && matches!(asked_again(own, now), Verdict::Granted(_))
+}
+
 /// Until when the lease runs or ran, where nothing but time has ended it. Whoever was to ask about a former run has lost it for
 /// good: the doubt is the former one again.
 fn lease_of(claim: &Claim) -> Option<Timestamp> {

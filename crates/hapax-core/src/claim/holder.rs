@@ -69,7 +69,6 @@ fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> 
         by: SettledBy::Holder,
     });
     after.leave_to_the_run();
-    after.earlier = Ran::No;
     let Some(kept) = after.kept() else { unreachable!("it was settled just now") };
     (Change::Put(after), Ending::Settled(kept))
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::*;
-use crate::advice::Why;
+use crate::advice::{Why, tests as table};
 use crate::error::Executed;
 use crate::id::SessionId;
 
@@ -11,7 +11,9 @@ const EFFECTS: [Effect; 3] = [Effect::Done, Effect::Nothing, Effect::Unclear];
 
 /// Everything that can happen to a call in its present phase.
 fn events(turn: Turn) -> Vec<Event> {
-    let kept = EFFECTS.map(Event::Kept);
+    let kept = EFFECTS
+        .into_iter()
+        .flat_map(|effect| [false, true].map(|may_have_run| Event::Kept { effect, may_have_run }));
     let unheard =
         [LastWord::Away, LastWord::Damaged, LastWord::Invalid, LastWord::Broken].map(Event::Unheard);
     match turn.command() {
@@ -32,7 +34,9 @@ fn events(turn: Turn) -> Vec<Event> {
             all.extend(unheard);
             all
         }
-        Command::Rehash(_) => vec![Event::Rehashed(true), Event::Rehashed(false)],
+        Command::Rehash(_) => {
+            [Event::Rehashed(true), Event::Rehashed(false)].into_iter().chain(unheard).collect()
+        }
         Command::Wait | Command::Read => {
             let mut all = vec![Event::GivenBack, Event::Silent, Event::Gone, Event::Held, Event::InDoubt];
             all.extend(kept.into_iter().chain(unheard));
@@ -76,16 +80,21 @@ fn events(turn: Turn) -> Vec<Event> {
     }
 }
 
-/// Every state that a call can come to, from every patience.
-fn walk() -> HashSet<Turn> {
-    let mut todo = Vec::new();
+fn starts() -> Vec<Turn> {
+    let mut starts = Vec::new();
     for rejects in [false, true] {
         for safe in [false, true] {
             for retries in [0, 1] {
-                todo.push(Turn::new(Patience { rejects, safe, retries, asks: 2 }));
+                starts.push(Turn::new(Patience { rejects, safe, retries, asks: 2, renewals: 2 }));
             }
         }
     }
+    starts
+}
+
+/// Every state that a call can come to, from every patience.
+fn walk() -> HashSet<Turn> {
+    let mut todo = starts();
     let mut seen: HashSet<Turn> = todo.iter().copied().collect();
     while let Some(turn) = todo.pop() {
         for event in events(turn) {
@@ -113,6 +122,88 @@ fn every_sequence_of_events_comes_to_an_end_that_the_table_knows_e6() {
 }
 
 #[test]
+fn every_row_of_the_table_is_told_to_a_call_and_the_last_one_to_none_e6() {
+    let rows = table::rows();
+    let mut told = vec![false; rows.len()];
+    for turn in walk() {
+        let last = match turn.command() {
+            Command::End(last) => last,
+            // Its caller may leave while the call goes on.
+            _ if turn.advice().is_some() => LastWord::NotYet,
+            _ => continue,
+        };
+        let row = table::first_row(&rows, turn.work, turn.history, last, turn.delay, turn.patience.safe);
+        told[row] = true;
+        assert_ne!(row, rows.len() - 1, "{turn:?} has no row of its own");
+    }
+    let never: Vec<&str> =
+        rows.iter().zip(&told).filter(|(_, told)| !**told).map(|(row, _)| row.line).collect();
+    assert_eq!(never, [rows[rows.len() - 1].line], "rows that no call comes to");
+}
+
+#[test]
+fn no_call_goes_on_for_ever_but_by_resting() {
+    // Each event but a rest uses something up, so a call that has come to a state never comes back to it.
+    let mut open: HashSet<Turn> = HashSet::new();
+    let mut done: HashSet<Turn> = HashSet::new();
+    let mut path: Vec<(Turn, Vec<Event>)> = Vec::new();
+    for start in starts() {
+        path.push((start, events(start)));
+        open.insert(start);
+        while let Some((turn, left)) = path.last_mut() {
+            let turn = *turn;
+            let Some(event) = left.pop() else {
+                open.remove(&turn);
+                done.insert(turn);
+                path.pop();
+                continue;
+            };
+            let next = turn.on(event);
+            if event == Event::Rested(true) || done.contains(&next) {
+                continue;
+            }
+            assert!(open.insert(next), "{turn:?} comes back to {next:?} by {event:?}");
+            path.push((next, events(next)));
+        }
+    }
+}
+
+#[test]
+fn an_outcome_is_handed_out_only_once_the_ledger_has_it_l3() {
+    for turn in walk() {
+        for event in events(turn) {
+            let ends_kept = matches!(turn.on(event).command(), Command::End(LastWord::Kept(_)));
+            assert!(!ends_kept || matches!(event, Event::Kept { .. }), "{turn:?} ends by {event:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_is_told_with_the_attempts_before_it_e6() {
+    let asked = Turn::new(Patience::new(Rerun::Safe));
+    for (may_have_run, executed) in [(false, Executed::No), (true, Executed::Unknown)] {
+        let refused = Event::Kept { effect: Effect::Nothing, may_have_run };
+        assert_eq!(asked.on(refused).advice().unwrap().executed, executed);
+        let waited = asked.on(Event::Held).on(refused);
+        assert_eq!(
+            waited.advice().unwrap().executed,
+            executed,
+            "the ledger speaks for the holder that was seen"
+        );
+        let done = Event::Kept { effect: Effect::Done, may_have_run };
+        assert_eq!(asked.on(done).advice().unwrap().executed, Executed::Yes);
+    }
+    // A call that has done the work and lost its lease does not take another one's refusal for its own.
+    let lost = asked
+        .on(Event::Granted { may_have_run: false, must_ask: false })
+        .on(Event::Standing(Standing::Sure))
+        .on(Event::Ended(Due::Settle, Work::Ended(Effect::Done)))
+        .on(Event::LostLease);
+    let refused = lost.on(Event::Kept { effect: Effect::Nothing, may_have_run: false });
+    assert_eq!(refused.advice().unwrap().executed, Executed::Unknown);
+}
+
+#[test]
 fn what_may_have_run_is_never_told_no_and_what_was_done_never_less_than_it_was_e6() {
     for turn in walk() {
         let Some(told) = turn.advice() else { continue };
@@ -126,11 +217,8 @@ fn what_may_have_run_is_never_told_no_and_what_was_done_never_less_than_it_was_e
         }
         let vouched = turn.history == History::Clean;
         if told.executed == Executed::No && !vouched {
-            // Of another request, of one that no store could take, or of a kept refusal: the ledger itself said so.
-            assert!(
-                matches!(last, LastWord::Differs | LastWord::Invalid | LastWord::Kept(Effect::Nothing)),
-                "{turn:?} is told {told:?}"
-            );
+            // Of another request, or of one that no store could take.
+            assert!(matches!(last, LastWord::Differs | LastWord::Invalid), "{turn:?} is told {told:?}");
         }
     }
 }
@@ -166,18 +254,51 @@ fn a_call_owes_the_ledger_until_it_has_heard_l13() {
 }
 
 #[test]
+fn a_call_that_hears_nothing_owes_what_it_owed_and_any_other_end_is_paid_l13() {
+    for turn in walk() {
+        for event in events(turn) {
+            let next = turn.on(event);
+            let (ended, unheard) =
+                (matches!(next.command(), Command::End(_)), matches!(event, Event::Unheard(_)));
+            if unheard {
+                assert_eq!(next.debt(), turn.debt(), "{turn:?} after {event:?}");
+            } else if ended {
+                assert_eq!(next.debt(), Debt::Nothing, "{turn:?} after {event:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_was_lost_is_never_run_under_l5() {
+    let mut todo: Vec<Turn> = Vec::new();
+    for turn in walk() {
+        todo.extend(
+            events(turn).into_iter().filter(|event| *event == Event::LostLease).map(|event| turn.on(event)),
+        );
+    }
+    let mut seen: HashSet<Turn> = HashSet::new();
+    while let Some(turn) = todo.pop() {
+        assert!(!matches!(turn.command(), Command::Run | Command::Claim | Command::Renew), "{turn:?}");
+        if seen.insert(turn) {
+            todo.extend(events(turn).into_iter().map(|event| turn.on(event)));
+        }
+    }
+    assert!(!seen.is_empty());
+}
+
+#[test]
 fn work_begins_only_from_a_look_that_was_sure_l4() {
     for turn in walk() {
         for event in events(turn) {
             if turn.on(event).command() == Command::Run {
                 assert_eq!((turn.command(), event), (Command::Check, Event::Standing(Standing::Sure)));
             }
+            if event == Event::Renewed {
+                assert_eq!(turn.on(event).command(), Command::Check, "a renewal is followed by another look");
+            }
         }
     }
-    let granted =
-        Turn::new(Patience::new(Rerun::Unsafe)).on(Event::Granted { may_have_run: false, must_ask: false });
-    let renewed = granted.on(Event::Standing(Standing::Unsure)).on(Event::Renewed);
-    assert_eq!(renewed.command(), Command::Check, "a renewal is followed by another look");
 }
 
 #[test]

@@ -221,6 +221,16 @@ async fn an_answer_that_was_not_kept_is_said_to_have_been_work_only_where_it_was
         assert_eq!((error.code(), error.executed()), ("outcome-not-kept", executed), "{status}");
         assert!(!error.to_string().contains("was done"), "{error}");
     }
+    // A refusal says nothing of an attempt before it that may have run.
+    let safe = || call("safe").rerun(Rerun::Safe);
+    executor.once(safe(), Effects::default().then(Ended::Unknown("reset".into()))).await.unwrap_err();
+    let refused = Ended::Settled(Outcome::NotKept { status: 402 });
+    let first = executor.once(safe(), Effects::default().then(refused)).await.unwrap();
+    let again = executor.once(safe(), Effects::default().then(Ended::succeeded("paid"))).await.unwrap();
+    let recalled = executor.recall(claim_id("safe"), None, Duration::ZERO).await.unwrap().unwrap();
+    for done in [first, again, recalled] {
+        assert_eq!((done.executed, done.value), (Executed::Unknown, Outcome::NotKept { status: 402 }));
+    }
     let attempt = tokio::sync::OnceCell::new();
     let paid = |told: Attempt| {
         attempt.set(told).unwrap();

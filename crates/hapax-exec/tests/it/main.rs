@@ -4,8 +4,11 @@
 mod attach;
 mod executed;
 mod faults;
+mod lent;
 mod once;
 mod postgres;
+mod recipes;
+mod sizes;
 mod spool;
 
 use std::sync::Arc;

@@ -105,10 +105,10 @@ async fn a_claim_made_under_another_recipe_is_compared_under_that_one() {
     let first = call("recipe").fingerprint(json(b"{\"a\": 1}"));
     executor.once(first, effects.then(Ended::succeeded("paid"))).await.unwrap();
     let raw = call("recipe").fingerprint(Fingerprint::of_bytes(b"{\"a\":1}"));
-    let same = raw.clone().rehash(Arc::new(move |_| Some(json(b"{\"a\":1}"))));
+    let same = raw.clone().rehash(Arc::new(move |_: &Recipe| json(b"{\"a\":1}")));
     let done = executor.once(same, effects.then(Ended::succeeded("paid"))).await.unwrap();
     assert_eq!(done.how, How::Replayed);
-    let other = raw.rehash(Arc::new(move |_| Some(json(b"{\"a\":2}"))));
+    let other = raw.rehash(Arc::new(move |_: &Recipe| json(b"{\"a\":2}")));
     let error = executor.once(other, effects.then(Ended::succeeded("paid"))).await.unwrap_err();
     assert_eq!((error.code(), effects.count()), ("key-reused", 1));
 }

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
 use crate::attach::burst;
+use crate::lent::a_grant_is_lent_and_concluded_elsewhere;
 use crate::{call, claim_id, eventually};
 
 /// A database of its own on the server that `cargo xtask test` starts.
@@ -52,6 +53,13 @@ async fn two_hundred_callers_in_three_processes_are_woken_by_notification_alone(
     for round in 0..3 {
         burst(&three, &format!("round{round}")).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_is_lent_at_one_instance_and_concluded_at_another_m1() {
+    let url = database().await;
+    let two = stores(&url, 2, &Options::default()).await;
+    a_grant_is_lent_and_concluded_elsewhere(two[0].clone(), two[1].clone()).await;
 }
 
 /// How many polls go by until 200 callers who wait at the second store are woken by the end of a run at the first.

@@ -3,10 +3,10 @@
 //! A key is `hpx_`, 16 hexadecimal digits that name it, `_`, and 54 more: a secret of 192 bits and a check of 24, so that a
 //! mistyped one is refused without asking anybody, and that scanners find leaked ones. What is kept, as a document of kind
 //! `api-key`, is a digest of the secret; the key itself is shown once. Unknown, revoked, expired and wrong keys look the same
-//! from outside. A revoked key stops working within 5 seconds in every process: for so long one is believed unasked.
+//! from outside. A revoked key stops working at once in the process that was asked to revoke it, and within 5 seconds in every other: for so long one is believed unasked.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{AuthError, Principal, Verified, level_name, level_named};
+use crate::clock;
 use crate::limits;
 use crate::settings::Level;
 
@@ -327,7 +328,7 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let since = clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     Timestamp::ZERO.after(since)
 }
 

@@ -77,16 +77,7 @@ impl Caller {
     }
 }
 
-/// A bad credential is the caller's business: it is logged at debug level. A credential that could not be checked is ours: the
-/// cause is kept.
+/// The caller is told the same whatever is wrong. The line about the request tells the operator what it was.
 fn refused(error: &AuthError) -> Problem {
-    match error {
-        AuthError::Unavailable(cause) | AuthError::Unreachable(cause) => {
-            Problem::from(error).owing_to(cause.clone())
-        }
-        AuthError::Missing | AuthError::Invalid(_) => {
-            tracing::debug!(reason = error.detail().unwrap_or("no credentials"), "a caller was not let in");
-            Problem::from(error)
-        }
-    }
+    Problem::from(error).owing_to(error.detail().unwrap_or("no credentials").to_owned())
 }

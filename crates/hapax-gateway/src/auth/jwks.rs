@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::AuthError;
 use super::outside::Outside;
+use crate::clock;
 use crate::limits;
 
 /// A key and the only algorithm it is used with.
@@ -228,10 +229,10 @@ impl Shared {
         if last.is_too_recent() {
             return last.failure.clone();
         }
-        let asked_at = Instant::now();
+        let asked_at = clock::now();
         let document = self.service.get().await;
         let keys = document.and_then(|bytes| KeySet::parse(&bytes, &self.pinned));
-        last.at = Some(Instant::now());
+        last.at = Some(clock::now());
         last.failure = match keys {
             Ok(keys) => {
                 let keys = Arc::new(keys);

@@ -4,7 +4,7 @@
 //! that. Where keys come from is [`super::jwks`]'s affair.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use hapax_core::{Error, Project, Subject, SubjectKind, Tenant};
 use jsonwebtoken::{Algorithm, Header, Validation};
@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::jwks::{FetchedKeys, KeySet};
 use super::{AuthError, Principal, Verified, level_named};
+use crate::clock;
 use crate::limits;
 use crate::settings::{Fixed, Jwt, JwtAlgorithm, JwtClaims, JwtKeys, Level};
 
@@ -124,7 +125,7 @@ impl Tokens {
     fn good_for(&self, claims: &Map<String, Value>) -> Duration {
         let expiry = claims.get("exp").and_then(Value::as_f64).filter(|expiry| expiry.is_finite());
         let expiry = Duration::try_from_secs_f64(expiry.unwrap_or(0.0)).unwrap_or(Duration::MAX);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::MAX);
+        let now = clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or(Duration::MAX);
         expiry.saturating_add(self.leeway).saturating_sub(now).min(limits::TOKEN_REMEMBERED)
     }
 

@@ -4,7 +4,7 @@
 //! Without an answer nobody comes in. How many are asked at a time, and what is remembered of those that are valid, is
 //! decided by [`super::Authenticator`].
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use hapax_core::{Error, Project, Subject, SubjectKind, Tenant};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::outside::Outside;
 use super::remembered::{Digest, Remembered};
 use super::{AuthError, Principal, Verified};
+use crate::clock;
 use crate::limits;
 use crate::settings::{Fixed, Level, VerifyService};
 
@@ -71,7 +72,8 @@ impl Verifier {
         match said.get("valid").and_then(Value::as_bool) {
             Some(true) => Ok(Verified { principal: principal(said, fixed)?, good_for: self.good_for(said) }),
             Some(false) => {
-                self.refused.insert(digest, (), limits::REFUSAL_REMEMBERED.min(self.remember));
+                let for_now = limits::REFUSAL_REMEMBERED.min(self.remember);
+                self.refused.insert(digest, (), for_now, self.refused.before());
                 Err(AuthError::invalid("the verifying service refused this key"))
             }
             None => Err(unanswered("the answer does not say whether the key is valid")),
@@ -83,7 +85,7 @@ impl Verifier {
         let Some(expires) = said.get("expires").and_then(Value::as_u64).filter(|expires| *expires > 0) else {
             return self.remember;
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::MAX);
+        let now = clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or(Duration::MAX);
         Duration::from_millis(expires).saturating_sub(now).min(self.remember)
     }
 }

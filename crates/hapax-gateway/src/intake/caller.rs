@@ -31,6 +31,8 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     hop: Hop,
     seen: &mut Seen,
 ) -> Result<Arrival, Problem> {
+    seen.key_ignored = key::ignores(route.policy, route.lenient) && key::is_sent(&head.headers);
+
     // Who asks, on replays too (A6).
     let caller = Caller::of_route(&plan.auth, &route, &head, hop.peer, hop.trusted).await?;
     let own = caller.scope(route.level);
@@ -39,7 +41,6 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     // Where the key stands: in a header, which is here already.
     let found = key::find(&head.headers, route.policy, route.lenient, hop.trusted)
         .inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
-    seen.key_ignored = found == Found::Ignored;
 
     // Whose it is: a trusted peer's key names the scope (K3).
     let (scope, width, key) = match found {

@@ -102,10 +102,12 @@ fn join_cookies(headers: &mut HeaderMap) {
 
 /// `Forwarded` and its older relatives, behind what a trusted peer has said.
 fn say_where_from(headers: &mut HeaderMap, hop: &Hop) {
-    let (proto, host) = (if hop.tls { "https" } else { "http" }, hop.host.to_str().unwrap_or_default());
+    let proto = if hop.tls { "https" } else { "http" };
+    let host = hop.host.as_ref().and_then(|host| host.to_str().ok());
     let address = hop.peer.to_string();
     let (open, close) = if hop.peer.is_ipv6() { ("\"[", "]\"") } else { ("", "") };
-    let entry = ["for=", open, &address, close, ";host=\"", host, "\";proto=", proto];
+    let (before, after) = if host.is_some() { (";host=\"", "\"") } else { ("", "") };
+    let entry = ["for=", open, &address, close, before, host.unwrap_or(""), after, ";proto=", proto];
     for (name, entry) in [(FORWARDED, &entry[..]), (FORWARDED_FOR, &[&*address])] {
         match HeaderValue::try_from(behind(headers, hop, &name, entry)) {
             Ok(value) => drop(headers.insert(name, value)),
@@ -116,8 +118,10 @@ fn say_where_from(headers: &mut HeaderMap, hop: &Hop) {
     let said = |headers: &HeaderMap, name| if hop.trusted { headers.get(name).cloned() } else { None };
     let proto = said(headers, FORWARDED_PROTO).unwrap_or_else(|| HeaderValue::from_static(proto));
     headers.insert(FORWARDED_PROTO, proto);
-    let host = said(headers, FORWARDED_HOST).unwrap_or_else(|| hop.host.clone());
-    headers.insert(FORWARDED_HOST, host);
+    match said(headers, FORWARDED_HOST).or_else(|| hop.host.clone()) {
+        Some(host) => drop(headers.insert(FORWARDED_HOST, host)),
+        None => drop(headers.remove(FORWARDED_HOST)),
+    }
 }
 
 /// Our own entry of a list, behind all that a trusted peer has said; of others nothing is left in the headers.

@@ -23,15 +23,11 @@ use crate::upstream::{Outgoing, Pool};
 
 /// The question about this request. What it takes to ask it is made when it is asked.
 pub(super) fn question(to: Forwarding, request: &Arc<KeyedRequest>) -> Question {
-    // The work that follows the answer holds what came; a caller that waits for another one's outcome does not (L9).
-    let request = Arc::downgrade(request);
+    let request = request.clone();
     Box::new(move |attempt| {
-        let request = request.upgrade().map(|request| asking(&to, &request, attempt));
-        let (pool, upstream) = (to.pools.clone(), to.forward.route.upstream.clone());
+        let (request, pool) = (asking(&to, &request, attempt), to.pools.of(&to.forward.route.upstream));
         Box::pin(async move {
-            let (Some(request), Ok(pool)) = (request, pool.of(&upstream)) else {
-                return EarlierAttempt::Unknown;
-            };
+            let Ok(pool) = pool else { return EarlierAttempt::Unknown };
             // The callers of this key wait for it, whatever part of the answer does not come.
             let told = tokio::time::timeout(limits::RECONCILE, ask(pool, request)).await;
             told.unwrap_or(EarlierAttempt::Unknown)

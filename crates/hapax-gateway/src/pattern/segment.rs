@@ -34,11 +34,6 @@ pub(super) fn is_name(name: &str) -> bool {
 impl Segment {
     /// Reads a segment; the error says what to write instead.
     pub(super) fn parse(part: &str) -> Result<Self, String> {
-        if part == "*" || part.starts_with(':') {
-            return Err(format!(
-                "{part:?} is no parameter here: write {{name}} for a segment that can be anything"
-            ));
-        }
         if part.starts_with("{*") {
             return Err("`{*name}` takes the whole path, as `/{*rest}`, with `method = \"*\"`".into());
         }

@@ -186,6 +186,9 @@ async fn absent_foreign_and_expired_outcomes_are_the_same_404_h7() {
         (format!("GET /operations/{expired_id}"), &world.alice),
         ("GET /operations/op_00000000000000000000000000000000".to_owned(), &world.alice),
         ("GET /operations/nonsense".to_owned(), &world.alice),
+        // The id of a call whose claim is kept elsewhere.
+        (format!("GET /operations/{}", "aZ09-._~".repeat(64)), &world.alice),
+        (format!("GET /operations/{}/output", "aZ09-._~".repeat(64)), &world.alice),
     ];
     let mut answers = Vec::new();
     for (line, who) in &nowhere {
@@ -310,6 +313,29 @@ async fn a_client_that_hangs_up_does_not_cancel_the_work_h5() {
     drop(stream);
     let (again, ()) = tokio::join!(world.charge("k-1", "{}", &[]), async { world.service.let_go() });
     assert_eq!((again.status, again.is_replay(), world.service.count()), (201, true, 1));
+}
+
+#[tokio::test]
+async fn a_client_that_sends_no_more_is_answered_with_a_key_and_without_h5() {
+    let world = World::start().await;
+    for (number, (line, headers)) in [
+        ("POST /charges", &[("idempotency-key", "k-1"), ("x-do", "hold")][..]),
+        ("POST /charges", &[("idempotency-key", "k-1")]),
+        ("POST /open", &[("x-do", "chunked")]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut stream = world.connect().await;
+        let request = world.request(line, &world.alice, headers, "{}");
+        tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+        tokio::io::AsyncWriteExt::shutdown(&mut stream).await.unwrap();
+        world.service.reached(1).await;
+        world.service.let_go();
+        let got = crate::world::client::read_answer(&mut stream, false).await.expect("an answer");
+        assert_eq!((got.status, got.is_replay()), (201, number == 1), "{line}");
+    }
+    assert_eq!(world.service.count(), 2);
 }
 
 #[tokio::test]

@@ -285,3 +285,19 @@ async fn all_that_a_trusted_peer_says_about_those_before_it_goes_on_h11() {
         "for=192.0.2.1, for=192.0.2.2, for=192.0.2.3, for=127.0.0.1;host=\"edge.example\";proto=http"
     );
 }
+
+#[tokio::test]
+async fn what_a_service_sends_back_of_hapaxs_own_reaches_no_caller_a5() {
+    let world = World::start().await;
+    let keyed = [("idempotency-key", "k")];
+    for (line, headers) in
+        [("POST /raw", &keyed[..]), ("POST /raw", &keyed), ("POST /open", &[]), ("GET /charges", &[])]
+    {
+        let got = world.ask(line, &world.alice, headers, "").await;
+        assert_eq!(got.status, 201, "{line}");
+        assert!(got.headers.iter().all(|(_, value)| value != "forged"), "{line}: {:?}", got.headers);
+        for name in ["idempotency-key", "hapax-listener"] {
+            assert_eq!(got.header(name), None, "{line}");
+        }
+    }
+}

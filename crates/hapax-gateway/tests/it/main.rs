@@ -20,6 +20,7 @@ mod refusals_load;
 mod reload;
 mod retrying;
 mod smuggling;
+mod tunnels;
 mod unprotected;
 mod widths;
 mod world;

@@ -340,3 +340,62 @@ async fn a_body_that_there_was_none_of_is_not_said_to_be_missing_b9() {
         );
     }
 }
+
+/// A service that answers one request on each connection and does not say so. What comes behind is lost, as if it had crossed
+/// the close on its way.
+async fn one_answer_each() -> (u16, Arc<AtomicUsize>) {
+    let listener = raw::listener().await;
+    let (port, lost) = (listener.local_addr().unwrap().port(), Arc::<AtomicUsize>::default());
+    let counter = lost.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let lost = counter.clone();
+            tokio::spawn(async move {
+                raw::head(&mut stream).await;
+                raw::write(&mut stream, GOOD).await;
+                if tokio::io::AsyncReadExt::read_u8(&mut stream).await.is_ok() {
+                    lost.fetch_add(1, SeqCst);
+                }
+            });
+        }
+    });
+    (port, lost)
+}
+
+/// How many of 800 keyed requests by 8 callers end in doubt, before such a service.
+async fn doubts_before_one_answer_each(reuse: bool) -> (usize, usize) {
+    let (port, lost) = one_answer_each().await;
+    let world = World::with(|settings| {
+        let service = Arc::new(Upstream { reuse, ..Upstream::new("one", "127.0.0.1", port) });
+        settings.routes.iter_mut().for_each(|route| route.upstream = service.clone());
+    })
+    .await;
+    let caller = |caller: usize| {
+        let world = &world;
+        async move {
+            let mut doubts = 0;
+            for number in 0..100 {
+                let key = format!("k-{caller}-{number}");
+                let got = world.ask("POST /raw", &world.alice, &[(KEY, key.as_str())], "").await;
+                match (got.status, got.code().as_str()) {
+                    (201, _) => {}
+                    (409, "outcome-unknown") => doubts += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            doubts
+        }
+    };
+    let doubts = futures_util::future::join_all((0..8).map(caller)).await;
+    (doubts.into_iter().sum(), lost.load(SeqCst))
+}
+
+#[tokio::test]
+async fn a_service_that_closes_without_a_word_leaves_no_doubt_where_connections_are_not_reused_l7() {
+    assert_eq!(doubts_before_one_answer_each(false).await, (0, 0));
+    let (doubts, lost) = doubts_before_one_answer_each(true).await;
+    assert!(
+        doubts > 0 && doubts == lost,
+        "{doubts} doubts, {lost} requests lost: the risk that is documented"
+    );
+}

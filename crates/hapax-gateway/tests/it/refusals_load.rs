@@ -430,7 +430,7 @@ pub(crate) async fn faulty(
     let store = Store::open("memory:", Options::default()).await.unwrap();
     let ledger = Faulty::new(store.clone());
     let folder = tempfile::tempdir().unwrap();
-    let settings = Executing { spool: spool.then(|| folder.path().join("spool")), dead_letter: None };
+    let settings = Executing { spool: spool.then(|| folder.path().join("spool")), ..Executing::default() };
     let executor = Executor::open(ledger.clone(), settings).await.unwrap();
     let world = World::run(Service::start().await, store, executor, change).await;
     (world, ledger, folder)

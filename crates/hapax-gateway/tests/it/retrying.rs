@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{Decision, Doubt, Filter, Inspect as _, Operated, Record, Rerun, State, StateName, Verb};
 use hapax_gateway::settings::{OnExhausted, Retrying, Upstream};
 use hapax_testkit::port::Port;
@@ -305,4 +306,39 @@ async fn without_a_key_trying_ends_with_the_attempts_or_with_the_callers_time_p6
     let got = world.ask("POST /open", &world.alice, &[], "x").await;
     assert_eq!((got.status, got.code().as_str()), (504, "upstream-timeout"), "{}", got.text());
     assert_eq!((&got.json()["executed"], &got.json()["retryable"]), (&"no".into(), &true.into()));
+}
+
+#[tokio::test]
+async fn after_a_waived_doubt_a_service_that_is_away_does_not_mean_that_nothing_ran_e6() {
+    let at_once = DoubtEnds { after: Duration::ZERO, then: DoubtThen::Release };
+    for ends in [None, Some(at_once)] {
+        let port = Port::reserve().unwrap();
+        let flaky = tokio::net::TcpListener::bind(port.address()).await.unwrap();
+        let world = World::with(|settings| {
+            let upstream = Arc::new(Upstream::new("flaky", "127.0.0.1", port.number()));
+            settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
+            change_rule(settings, "raw", |rule| (rule.rerun, rule.doubt) = (Rerun::Unsafe, ends));
+        })
+        .await;
+        // It takes the request, and is gone before it has answered: the work may have run.
+        let breaks_off = async {
+            let (mut stream, _) = flaky.accept().await.unwrap();
+            raw::head(&mut stream).await;
+            drop((stream, flaky));
+        };
+        let (first, ()) = tokio::join!(ask(&world), breaks_off);
+        assert_eq!((first.status, first.code().as_str()), (409, "outcome-unknown"), "{}", first.text());
+        if ends.is_none() {
+            release(&world).await;
+        }
+        for _ in 0..2 {
+            let got = ask(&world).await;
+            assert_eq!((got.status, got.code().as_str()), (503, "attempt-failed"), "{}", got.text());
+            assert_eq!(got.json()["executed"], "unknown", "{}", got.text());
+        }
+        // Of a key that was never used before, it is certain.
+        let got = world.ask("POST /raw", &world.alice, &[(KEY, "k-2")], "").await;
+        assert_eq!((got.status, got.code().as_str()), (502, "upstream-unreachable"), "{}", got.text());
+        assert_eq!(got.json()["executed"], "no", "{}", got.text());
+    }
 }

@@ -126,3 +126,78 @@ async fn a_key_that_was_ignored_is_told_with_every_answer_p1() {
     let got = whole.ask("POST /lenient", &whole.alice, &key, "").await;
     assert_eq!((got.status, ignored(&got).as_deref()), (200, Some("true")));
 }
+
+#[tokio::test]
+async fn a_key_that_has_no_effect_is_said_to_have_none_whatever_the_answer_is_p1() {
+    let world = World::with(|settings| {
+        let open = settings.routes.iter().find(|route| *route.path == *"/open").unwrap().clone();
+        settings.routes.push(Route { path: "/lenient".into(), lenient: true, ..open });
+    })
+    .await;
+    let kept = world.ask("POST /raw", &world.alice, &[("idempotency-key", "k")], "").await;
+    let operation = format!("GET /operations/{}", kept.header("x-operation-id").unwrap());
+    let ignored = async |line: &str, who: &str, key: &str| {
+        let headers = if key.is_empty() { vec![] } else { vec![("idempotency-key", key)] };
+        let got = world.ask(line, who, &headers, "").await;
+        (got.status, got.header("idempotency-key-ignored").map(str::to_owned))
+    };
+    let yes = Some("true".to_owned());
+    for (line, who, status) in [
+        ("POST /lenient", &*world.alice, 201),
+        ("POST /internal", &*world.alice, 201),
+        ("POST /internal", "", 401),
+        ("POST /lenient", "", 401),
+        ("POST /lenient", &*world.mia, 403),
+        (&*operation, &*world.alice, 201),
+        ("GET /raw/by-idempotency-key/k", &*world.alice, 201),
+        ("GET /raw/by-idempotency-key/none", &*world.alice, 404),
+        ("OPTIONS /raw", "", 204),
+        ("GET /.well-known/hapax/errors/forbidden", "", 200),
+    ] {
+        for key in ["k", "not a key at all"] {
+            assert_eq!(ignored(line, who, key).await, (status, yes.clone()), "{line} {key}");
+        }
+        assert_eq!(ignored(line, who, "").await, (status, None), "{line}");
+    }
+    // Where a key counts, or is refused, it is not ignored.
+    for (line, who, status) in
+        [("POST /raw", &*world.alice, 201), ("POST /open", &*world.alice, 400), ("POST /raw", "", 401)]
+    {
+        assert_eq!(ignored(line, who, "k").await, (status, None), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn http_1_0_needs_no_host_and_http_1_1_does_h11() {
+    let world = World::start().await;
+    let post = |version: &str, host: &str, target: &str| {
+        let alice = &world.alice;
+        format!(
+            "POST {target} HTTP/{version}\r\n{host}authorization: Bearer {alice}\r\nidempotency-key: k\r\ncontent-length: 0\r\n\r\n"
+        )
+    };
+    let first = world.send(post("1.0", "", "/raw")).await.unwrap();
+    assert_eq!((first.status, first.is_replay()), (201, false), "{}", first.text());
+    let arrived = world.service.last();
+    assert!(arrived.line().ends_with(" HTTP/1.1") && arrived.header("host").is_some(), "{}", arrived.head);
+    assert_eq!(arrived.header("x-forwarded-host"), None);
+    let forwarded = arrived.header("forwarded").unwrap();
+    assert!(forwarded.contains("for=127.0.0.1") && !forwarded.contains("host="), "{forwarded}");
+    let again = world.send(post("1.0", "host: edge.example\r\n", "/raw")).await.unwrap();
+    assert!(again.is_replay(), "the same request, whatever host it names");
+    for (version, host, target) in [
+        ("1.1", "", "/raw"),
+        ("1.1", "", "http://edge.example/raw"),
+        ("1.0", "host: a\r\nhost: b\r\n", "/raw"),
+        ("1.0", "host:\r\n", "/raw"),
+        ("1.0", "host: a\r\n", "http://b/raw"),
+    ] {
+        let refused = world.send(post(version, host, target)).await.unwrap();
+        assert_eq!(
+            (refused.status, refused.code().as_str()),
+            (400, "request-malformed"),
+            "{version} {host:?} {target}"
+        );
+    }
+    assert_eq!(world.service.count(), 1);
+}

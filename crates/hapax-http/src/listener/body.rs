@@ -197,8 +197,6 @@ impl Flow {
         }
         let given = match inner.end {
             None if inner.come.len() < limits::CONNECTION_BUFFER => read(cx, &mut inner.come),
-            // The client had sent everything before it left.
-            Some(End::Cut) if inner.framing.is_over() => Poll::Ready(Ok(0)),
             _ => Poll::Pending,
         };
         match given.is_ready() {
@@ -223,11 +221,6 @@ impl Flow {
     /// Whether it will not come to its end: nobody has the body any more, and not all of it has come.
     pub(super) fn is_given_up(&self) -> bool {
         self.is_unheard() && !self.0.lock().passes_over()
-    }
-
-    /// Whether all of the body was taken.
-    pub(super) fn is_over(&self) -> bool {
-        self.0.lock().framing.is_over()
     }
 
     /// What is behind the body: `None` if that has not come to its end, or somebody is still about to take it.
@@ -278,9 +271,9 @@ impl Inner {
         }
     }
 
-    /// Whether the body has come to its end, with the connection as it should be.
+    /// Whether the body has come to its end, framed as it should be.
     fn is_past(&self) -> bool {
-        self.end.is_none() && self.framing.is_over()
+        self.end != Some(End::Malformed) && self.framing.is_over()
     }
 
     /// A task that runs now need not be waked.

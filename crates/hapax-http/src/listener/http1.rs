@@ -1,7 +1,8 @@
 //! One connection of HTTP/1, request by request: head, handler, answer, and again.
 //!
 //! While a request runs the connection is listened to: for the rest of its body, for what a client sends ahead, and for the
-//! client's leaving, which ends the handler (H5). What is spoken is in parts that know nothing of sockets (`answer`, and
+//! connection's breaking, which ends the handler (H5). A client that sends no more may still read: nothing on the wire tells it
+//! from one that has left, so what it has sent is answered. What is spoken is in parts that know nothing of sockets (`answer`, and
 //! `http1` beside this folder), so that a head is read once, by one reader (ADR 20).
 
 use std::future::poll_fn;
@@ -19,7 +20,7 @@ use tokio::sync::oneshot;
 use super::answer::{self, GO_AHEAD, To};
 use super::body::{Flow, Incoming};
 use super::pulse::Pulse;
-use super::stream::Stream;
+use super::stream::{Breaking, Stream};
 use super::{Handler, Peer, Site, Stop, service};
 use crate::http1::framing::Framing;
 use crate::http1::request::{Head, Reader};
@@ -98,7 +99,7 @@ enum Next {
 enum Heard {
     /// More of its body, or of what comes after it.
     More,
-    /// That the client has left.
+    /// That the connection has broken.
     End,
 }
 
@@ -112,6 +113,8 @@ struct Conn<B> {
     sending: Sending<B>,
     unflushed: bool,
     pulse: Arc<Pulse>,
+    /// The client sends no more. It is answered, unless the connection breaks.
+    ended: Option<Breaking>,
 }
 
 impl<B> Conn<B>
@@ -127,11 +130,15 @@ where
             sending: Sending::default(),
             unflushed: false,
             pulse: Arc::clone(pulse),
+            ended: None,
         }
     }
 
     /// Waits for more of the next head; whether there is more.
     async fn more(&mut self, stop: &Stop) -> bool {
+        if self.ended.is_some() {
+            return false;
+        }
         let mut waits = false;
         poll_fn(|cx| {
             if !self.come.is_empty() && !self.timed {
@@ -185,7 +192,7 @@ where
         (request, facts)
     }
 
-    /// What the handler answers; `None` when the client has left before.
+    /// What the handler answers; `None` when the connection breaks before.
     async fn run<F: Future>(&mut self, facts: &Facts, mut answering: Pin<&mut F>) -> Option<F::Output> {
         poll_fn(|cx| {
             loop {
@@ -276,10 +283,15 @@ where
 
     /// Listens while a request runs, and says what its client waits to be told.
     fn listen(&mut self, cx: &mut Context<'_>, facts: &Facts) -> Poll<Heard> {
+        if let Some(breaking) = &mut self.ended {
+            return breaking.as_mut().poll(cx).map(|()| Heard::End);
+        }
         let Some(flow) = &facts.flow else {
             while self.come.len() < limits::CONNECTION_BUFFER {
-                if !matches!(ready!(fill(&mut self.stream, cx, &mut self.come)), Ok(1..)) {
-                    return Poll::Ready(Heard::End);
+                match ready!(fill(&mut self.stream, cx, &mut self.come)) {
+                    Ok(1..) => {}
+                    Ok(0) => return Poll::Ready(self.ends()),
+                    Err(_) => return Poll::Ready(Heard::End),
                 }
             }
             return Poll::Pending;
@@ -294,12 +306,23 @@ where
         let count = ready!(flow.poll_give(cx, |cx, come| fill(stream, cx, come)));
         match count {
             Ok(1..) => Poll::Ready(Heard::More),
-            // A client that sends no more may still want to know what became of what it has sent.
-            Ok(0) if !flow.is_over() => {
+            Ok(0) => {
                 flow.cut(cx);
-                Poll::Ready(Heard::More)
+                Poll::Ready(self.ends())
             }
-            _ => Poll::Ready(Heard::End),
+            Err(_) => Poll::Ready(Heard::End),
+        }
+    }
+
+    /// The client sends no more. From now on only the connection's breaking is listened for.
+    fn ends(&mut self) -> Heard {
+        match self.stream.breaking() {
+            Ok(breaking) => {
+                self.ended = Some(breaking);
+                Heard::More
+            }
+            // Nobody would hear of it.
+            Err(_) => Heard::End,
         }
     }
 

@@ -22,6 +22,7 @@ use super::pulse::Pulse;
 use super::slots::Slot;
 use super::stream::Stream;
 use super::taken::{self, Streams};
+use super::trailers::Marked;
 use super::{Handler, Peer, Site, Stop};
 use super::{http1, service};
 use crate::limits;
@@ -58,7 +59,8 @@ pub(super) async fn serve<H: Handler>(
             Ok::<_, Infallible>(taken::watch(service::framed(to, response)))
         }
     });
-    let connection = Box::pin(http2(site.idle_timeout).serve_connection(TokioIo::new(stream), service));
+    let connection =
+        Box::pin(http2(site.idle_timeout).serve_connection(TokioIo::new(Marked::new(stream)), service));
     drive(connection, &pulse, &stop, |connection| connection.as_mut().graceful_shutdown()).await;
 }
 
@@ -68,7 +70,7 @@ async fn open(site: &Site, socket: TcpStream, pulse: Arc<Pulse>, slot: Slot) -> 
         let first = async {
             // Whoever says nothing needs no room for it.
             socket.readable().await?;
-            let mut stream = Stream::new(Socket::Plain(socket), pulse, slot);
+            let mut stream = Stream::new(Socket::Plain(socket), pulse, &site.stop, slot);
             let h2 = stream.speaks_h2().await?;
             Ok::<_, std::io::Error>((stream, h2))
         };
@@ -83,7 +85,7 @@ async fn open(site: &Site, socket: TcpStream, pulse: Arc<Pulse>, slot: Slot) -> 
     // The handshake had a time of its own.
     pulse.head_begins();
     let h2 = socket.get_ref().1.alpn_protocol() == Some(b"h2");
-    Some((Stream::new(Socket::tls(socket), pulse, slot), h2))
+    Some((Stream::new(Socket::tls(socket), pulse, &site.stop, slot), h2))
 }
 
 fn http2(patience: Duration) -> http2::Builder<Streams> {

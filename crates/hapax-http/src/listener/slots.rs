@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::limits;
 
@@ -18,9 +19,17 @@ pub(super) struct Slots {
     peers: Mutex<HashMap<IpAddr, usize>>,
 }
 
+/// Why there is no room for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Full {
+    /// There are as many as there may be.
+    All,
+    /// This peer has as many as one may have.
+    Address(IpAddr),
+}
+
 impl Slots {
-    pub(super) fn new(most: usize) -> Arc<Self> {
-        let most_each = (most / limits::PEER_SHARE).max(1);
+    pub(super) fn new(most: usize, most_each: usize) -> Arc<Self> {
         Arc::new(Slots { most, most_each, taken: AtomicUsize::new(0), peers: Mutex::default() })
     }
 
@@ -28,22 +37,30 @@ impl Slots {
         self.taken.load(Relaxed)
     }
 
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    pub(super) fn most_each(&self) -> usize {
+        self.most_each
+    }
+
     /// Room for one more connection of this peer, if there is.
-    pub(super) fn take(self: &Arc<Self>, address: IpAddr, census: &Arc<Census>) -> Option<Slot> {
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr, census: &Arc<Census>) -> Result<Slot, Full> {
         let peer = peer(address);
         if self.taken.fetch_add(1, Relaxed) >= self.most {
             self.taken.fetch_sub(1, Relaxed);
-            return None;
+            return Err(Full::All);
         }
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let count = peers.entry(peer).or_default();
         if *count >= self.most_each {
             self.taken.fetch_sub(1, Relaxed);
-            return None;
+            return Err(Full::Address(peer));
         }
         *count += 1;
         drop(peers);
-        Some(Slot { slots: Arc::clone(self), peer, _here: census.enter() })
+        Ok(Slot { slots: Arc::clone(self), peer, here: census.enter() })
     }
 }
 
@@ -63,7 +80,14 @@ fn peer(address: IpAddr) -> IpAddr {
 pub(super) struct Slot {
     slots: Arc<Slots>,
     peer: IpAddr,
-    _here: Here,
+    here: Here,
+}
+
+impl Slot {
+    /// From now on it is waited for as one of these.
+    pub(super) fn move_to(&mut self, census: &Arc<Census>) {
+        self.here = census.enter();
+    }
 }
 
 impl Drop for Slot {
@@ -76,6 +100,29 @@ impl Drop for Slot {
                 peers.remove(&self.peer);
             }
         }
+    }
+}
+
+/// When the operator was last told that there is no room: once in a while for each peer, however often it knocks.
+#[derive(Debug, Default)]
+pub(super) struct Warned(Mutex<HashMap<Full, Instant>>);
+
+impl Warned {
+    /// Whether it is time to tell; then it was told.
+    pub(super) fn is_due(&self, full: Full, now: Instant) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < limits::WARNED_AGAIN;
+        if told.get(&full).is_some_and(is_recent) {
+            return false;
+        }
+        if told.len() >= limits::WARNED_PEERS {
+            told.retain(|_, at| is_recent(at));
+        }
+        let has_room = told.len() < limits::WARNED_PEERS;
+        if has_room {
+            told.insert(full, now);
+        }
+        has_room
     }
 }
 
@@ -126,17 +173,31 @@ mod tests {
 
     #[test]
     fn no_peer_takes_the_room_of_all() {
-        let (slots, census) = (Slots::new(4), Arc::new(Census::default()));
+        let (slots, census) = (Slots::new(4, 2), Arc::new(Census::default()));
         let take = |address: &str| slots.take(address.parse().unwrap(), &census);
         let taken = [take("10.0.0.1").unwrap(), take("::ffff:10.0.0.1").unwrap()];
-        assert!(take("10.0.0.1").is_none());
+        assert_eq!(take("10.0.0.1").err(), Some(Full::Address("10.0.0.1".parse().unwrap())));
         let others = [take("2001:db8::1").unwrap(), take("2001:db8::2").unwrap()];
-        assert!(take("10.0.0.2").is_none(), "there is no room in all");
+        assert_eq!(take("10.0.0.2").err(), Some(Full::All), "there is no room in all");
         assert_eq!((slots.taken(), census.count()), (4, 4));
         drop(others);
-        assert!(take("2001:db8::3").is_some());
+        assert!(take("2001:db8::3").is_ok());
         drop(taken);
-        assert!(take("10.0.0.1").is_some());
+        assert!(take("10.0.0.1").is_ok());
         assert_eq!((slots.taken(), census.count(), slots.peers.lock().unwrap().len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_operator_is_warned_once_in_a_while_for_each_peer_and_never_without_bound() {
+        let (warned, began) = (Warned::default(), crate::clock::now());
+        let peer = |number: u32| Full::Address(std::net::Ipv4Addr::from(number).into());
+        assert!(warned.is_due(peer(1), began) && warned.is_due(Full::All, began));
+        assert!(!warned.is_due(peer(1), began + limits::WARNED_AGAIN / 2));
+        let again = began + limits::WARNED_AGAIN;
+        assert!(warned.is_due(peer(1), again) && !warned.is_due(peer(1), again));
+        let lines = (0..10_000).filter(|number| warned.is_due(peer(*number), again)).count();
+        assert!(lines < limits::WARNED_PEERS, "{lines}");
+        assert!(warned.0.lock().unwrap().len() <= limits::WARNED_PEERS);
+        assert!(warned.is_due(peer(7), again + limits::WARNED_AGAIN), "there is room again");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,12 +10,17 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
 
+use super::Stop;
 use super::pulse::Pulse;
 use super::slots::Slot;
 use crate::limits;
 use crate::socket::{Socket, read_first};
+
+/// Ready when a connection breaks.
+pub(super) type Breaking = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What a client says first that means to speak HTTP/2 at once.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -26,8 +32,9 @@ pub struct Stream {
     first: BytesMut,
     stalled: bool,
     pulse: Arc<Pulse>,
+    stop: Arc<Stop>,
     /// Counts the connection, also after it went over to another protocol.
-    _slot: Slot,
+    slot: Slot,
 }
 
 impl fmt::Debug for Stream {
@@ -37,8 +44,15 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    pub(super) fn new(socket: Socket, pulse: Arc<Pulse>, slot: Slot) -> Self {
-        Stream { socket, first: BytesMut::new(), stalled: false, pulse, _slot: slot }
+    pub(super) fn new(socket: Socket, pulse: Arc<Pulse>, stop: &Arc<Stop>, slot: Slot) -> Self {
+        Stream { socket, first: BytesMut::new(), stalled: false, pulse, stop: Arc::clone(stop), slot }
+    }
+
+    /// From now on it carries another protocol: whoever passes that on hears of the end of the process here, and is not waited for
+    /// as a request is.
+    pub(crate) fn becomes_tunnel(&mut self) -> Arc<Stop> {
+        self.slot.move_to(&self.stop.tunnels);
+        Arc::clone(&self.stop)
     }
 
     /// Whether the client speaks HTTP/2, from its first bytes; they are read again afterwards.
@@ -68,6 +82,16 @@ impl Stream {
     /// Lets the client see that something is missing where nothing but the connection's end says how long an answer is.
     pub(super) fn breaks_off(&self) {
         let _ = SockRef::from(self.socket.tcp()).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Waits for the connection to break, once the client sends no more: from then on there is nothing to read, and the socket
+    /// is always ready for that. So it is watched by a second handle, which hears of nothing else.
+    pub(super) fn breaking(&self) -> io::Result<Breaking> {
+        let watched = self.socket.tcp().as_fd().try_clone_to_owned()?;
+        let watched = TcpStream::from_std(watched.into())?;
+        Ok(Box::pin(async move {
+            let _ = watched.ready(Interest::ERROR).await;
+        }))
     }
 
     fn write_ended(&mut self, written: &Poll<io::Result<usize>>) {

@@ -65,10 +65,10 @@ impl Conn {
     }
 
     /// Begins with a request; nothing is written yet.
-    pub(super) fn begin(&mut self, request: Request<Outgoing>, host: &HeaderValue) {
+    pub(super) fn begin(&mut self, request: Request<Outgoing>, host: &HeaderValue, reuse: bool) {
         self.wire.begin();
         self.reader = Reader::new(request.method() == Method::HEAD);
-        head::begin(request, host, &mut self.sending);
+        head::begin(request, host, reuse, &mut self.sending);
     }
 
     /// The head of the answer. The request is sent meanwhile, as far as it goes.

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use bytes::BytesMut;
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, request};
 use http_body::Body as _;
 
@@ -13,19 +13,24 @@ use super::body::Outgoing;
 use crate::http1::put;
 use crate::http1::sending::{Left, Sending};
 
-/// Begins to send a request.
-pub(super) fn begin(request: Request<Outgoing>, host: &HeaderValue, sending: &mut Sending<Outgoing>) {
+/// Begins to send a request, on a connection that carries more than this one or not.
+pub(super) fn begin(
+    request: Request<Outgoing>,
+    host: &HeaderValue,
+    reuse: bool,
+    sending: &mut Sending<Outgoing>,
+) {
     let (head, body) = request.into_parts();
     let length = body.size_hint().exact();
     // What was not sent of another request is nobody's.
     sending.stop();
-    write(&head, host, length, sending.head());
+    write(&head, host, length, reuse, sending.head());
     // Trailers end at the edge: a key could hide in them (A5).
     sending.body(body, length.map_or(Left::Chunks { trailers: false }, Left::Length));
 }
 
 /// Writes the head of a request with a body of this length, or of one that is not known yet.
-fn write(head: &request::Parts, host: &HeaderValue, length: Option<u64>, out: &mut BytesMut) {
+fn write(head: &request::Parts, host: &HeaderValue, length: Option<u64>, reuse: bool, out: &mut BytesMut) {
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     put(out, &[head.method.as_str().as_bytes(), b" "]);
     if !target.starts_with(['/', '*']) {
@@ -44,6 +49,10 @@ fn write(head: &request::Parts, host: &HeaderValue, length: Option<u64>, out: &m
     }
     if !has_host {
         put(out, &[b"host: ", host.as_bytes(), b"\r\n"]);
+    }
+    // A request for another protocol says something else there.
+    if !reuse && !head.headers.contains_key(CONNECTION) {
+        put(out, &[b"connection: close\r\n"]);
     }
     let bodiless = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
     match length {

@@ -348,7 +348,7 @@ fn pieces(sizes: &[usize]) -> (Vec<u8>, Outgoing) {
 /// What is written of a request, so many bytes at a time.
 fn sent(request: Request<Outgoing>, counts: &[usize]) -> Vec<u8> {
     let (mut sending, mut seen) = (Sending::default(), Vec::new());
-    head::begin(request, &HeaderValue::from_static("service"), &mut sending);
+    head::begin(request, &HeaderValue::from_static("service"), true, &mut sending);
     let mut counts = counts.iter().copied().cycle();
     while !sending.is_whole() {
         sending.gather(&mut Context::from_waker(Waker::noop())).unwrap();
@@ -444,7 +444,7 @@ fn a_body_is_as_long_as_was_announced_or_is_given_up() {
         let body = Outgoing::stream(Lying(announced, Some(Bytes::from_static(b"hello"))));
         let mut sending = Sending::default();
         let request = Request::post("/").body(body).unwrap();
-        head::begin(request, &HeaderValue::from_static("service"), &mut sending);
+        head::begin(request, &HeaderValue::from_static("service"), true, &mut sending);
         let gathered = sending.gather(&mut Context::from_waker(Waker::noop()));
         assert_eq!(gathered.is_ok(), fits, "{announced}");
     }

@@ -123,6 +123,11 @@ impl Handler for Clerk {
     }
 }
 
+/// Breaks a connection off, as the loss of a client does.
+pub(crate) fn reset(stream: TcpStream) {
+    stream.set_zero_linger().unwrap();
+}
+
 pub(crate) fn edge(change: impl FnOnce(&mut Listener)) -> Listener {
     let mut edge = Listener::new("127.0.0.1:0".parse().unwrap());
     edge.threads = 2;
@@ -329,7 +334,7 @@ async fn a_client_that_takes_its_answer_slowly_gets_all_of_it() {
 }
 
 #[tokio::test]
-async fn a_handler_is_dropped_when_its_client_goes_away_h5() {
+async fn a_handler_is_dropped_when_its_connection_breaks_h5() {
     let desk = Desk::new();
     let running = start(&desk, |_| {});
     for (number, half) in [(1, false), (2, true)] {
@@ -338,11 +343,32 @@ async fn a_handler_is_dropped_when_its_client_goes_away_h5() {
         until("the call", || desk.called.load(SeqCst) == number).await;
         if half {
             stream.shutdown().await.unwrap();
-            assert_eq!(rest(&mut stream).await, "");
         }
-        drop(stream);
+        reset(stream);
         until("the drop", || desk.dropped.load(SeqCst) == number).await;
     }
+    until("every connection is closed", || running.counts().open == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_sends_no_more_is_answered_and_so_is_all_that_it_has_sent_h5() {
+    let desk = Desk::new();
+    let running = start(&desk, |_| {});
+    let plain = "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n";
+    let body = "POST /wait HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    for sent in [vec![plain], vec![plain, plain, plain], vec![body], vec![body, plain]] {
+        let (before, answers) = (desk.called.load(SeqCst), sent.len());
+        let mut stream = connect(&running).await;
+        write(&mut stream, &sent.concat()).await;
+        stream.shutdown().await.unwrap();
+        for number in 1..=answers {
+            until("the call", || desk.called.load(SeqCst) == before + number).await;
+            desk.go_on();
+        }
+        let heard = rest(&mut stream).await;
+        assert_eq!(heard.matches("HTTP/1.1 200 OK\r\n").count(), answers, "{sent:?}: {heard}");
+    }
+    assert_eq!(desk.dropped.load(SeqCst), 0);
     until("every connection is closed", || running.counts().open == 0).await;
 }
 
@@ -379,6 +405,19 @@ async fn no_more_connections_are_served_than_allowed() {
     drop(held);
     until("room", || running.counts().open == 0).await;
     ask(&mut connect(&running).await, "/hello").await;
+}
+
+#[tokio::test]
+async fn an_address_has_as_many_connections_as_are_said_h11() {
+    let running = start(&Desk::new(), |edge| edge.max_connections_per_address = Some(3));
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(connect(&running).await);
+        ask(held.last_mut().unwrap(), "/hello").await;
+    }
+    assert_eq!(rest(&mut connect(&running).await).await, "");
+    let counts = running.counts();
+    assert_eq!((counts.refused, counts.refused_by_address, counts.open), (1, 1, 3));
 }
 
 #[tokio::test]
@@ -429,7 +468,7 @@ async fn a_drain_cuts_what_does_not_end_in_time_and_says_so() {
     assert_eq!(ask(&mut connect(&running).await, "/task").await.1, "begun");
     until("the calls", || desk.called.load(SeqCst) == 2).await;
     let drained = timeout(PATIENCE, running.drain(Duration::from_millis(100))).await.unwrap();
-    assert_eq!(drained, Drained { connections: 1, tasks: 1 });
+    assert_eq!(drained, Drained { connections: 1, tunnels: 0, tasks: 1 });
     assert_eq!(rest(&mut stream).await, "");
     assert_eq!(desk.dropped.load(SeqCst), 1);
 }

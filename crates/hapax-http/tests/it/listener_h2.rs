@@ -367,3 +367,58 @@ async fn who_waits_for_a_go_ahead_under_tls_gets_it_although_the_socket_had_no_r
         assert_eq!(exactly(&mut stream, 5).await, "hello");
     }
 }
+
+/// A frame of a block, or of data.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream][..], payload].concat()
+}
+
+/// The first frame of a stream that says how a request ended: its answer, or that it was reset, with the reason.
+async fn ending(io: &mut TcpStream, stream: u8) -> (u8, Vec<u8>) {
+    loop {
+        let mut head = [0; 9];
+        timeout(PATIENCE, io.read_exact(&mut head)).await.expect("a frame in time").unwrap();
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        timeout(PATIENCE, io.read_exact(&mut payload)).await.expect("a frame in time").unwrap();
+        if head[8] == stream && matches!(head[3], 1 | 3) {
+            return (head[3], payload);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pseudo_header_in_trailers_is_malformed_however_it_is_written_h11() {
+    let running = start(&Desk::new(), |_| {});
+    // POST http://a/echo, with its path put into the table of names.
+    let post = b"\x83\x86\x41\x01a\x44\x05/echo";
+    let (reset, malformed) = (3, vec![0, 0, 0, 1]);
+    for (number, (trailers, refused)) in [
+        (&b"\0\x01x\x01y"[..], false),
+        (b"\x0f\x04\0", false),
+        (b"\x84", true),
+        (b"\x04\x02/a", true),
+        (b"\0\x05:path\x02/a", true),
+        (b"\0\x84\xb9\x58\xd3\x3f\x02/a", true),
+        (b"\xbe", true),
+        (b"\x3f\xe1\x1f\x84", true),
+        (b"\0\x01x\x01y\x84", true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut io = connect(&running).await;
+        let sent =
+            [opening(), frame(1, 4, 1, post), frame(0, 0, 1, b"hi"), frame(1, 5, 1, trailers)].concat();
+        io.write_all(&sent).await.unwrap();
+        let (kind, payload) = ending(&mut io, 1).await;
+        assert_eq!(
+            kind == reset && payload == malformed,
+            refused,
+            "{number}: {trailers:?}: {kind} {payload:?}"
+        );
+        // The connection goes on: the table of names is what the client thinks it is.
+        io.write_all(&frame(1, 5, 3, b"\x82\x86\xbf\x04\x06/hello")).await.unwrap();
+        assert_eq!(ending(&mut io, 3).await.0, 1, "{number}: {trailers:?}");
+    }
+}

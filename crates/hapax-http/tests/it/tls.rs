@@ -105,6 +105,11 @@ async fn the_edge_speaks_h2_and_http_1_over_tls_h11() {
     let seen = shake(&certificates, client(&folder, &[b"http/1.1"])).await.unwrap();
     assert_eq!(seen.protocol.as_deref(), Some(&b"http/1.1"[..]));
     assert!(shake(&certificates, client(&folder, &[])).await.is_ok());
+    let seen = shake(&certificates, client(&folder, &[b"http/1.0"])).await.unwrap();
+    assert_eq!(seen.protocol.as_deref(), Some(&b"http/1.0"[..]), "a client that knows nothing newer");
+    let seen = shake(&certificates, client(&folder, &[b"http/1.0", b"http/1.1"])).await.unwrap();
+    assert_eq!(seen.protocol.as_deref(), Some(&b"http/1.1"[..]));
+    assert!(shake(&certificates, client(&folder, &[b"spdy/3"])).await.is_err(), "nothing is spoken by both");
 }
 
 #[tokio::test]

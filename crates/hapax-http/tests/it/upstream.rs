@@ -100,6 +100,28 @@ async fn a_connection_is_used_again_once_its_answer_is_read() {
 }
 
 #[tokio::test]
+async fn without_reuse_every_request_has_a_connection_of_its_own_and_says_so_h11() {
+    let (listener, pool) = service(|settings| settings.reuse = false).await;
+    let serve = async {
+        for _ in 0..3 {
+            let mut stream = accept(&listener).await;
+            let asked = head(&mut stream).await;
+            assert!(asked.contains("\r\nconnection: close\r\n"), "{asked}");
+            write(&mut stream, HELLO).await;
+            assert_eq!(rest(&mut stream).await, "", "nothing follows");
+        }
+    };
+    let call = async {
+        for _ in 0..3 {
+            assert_eq!(text(pool.send(get("/")).await.unwrap()).await.unwrap(), "hello");
+        }
+    };
+    tokio::join!(call, serve);
+    let counts = pool.counts();
+    assert_eq!((counts.opened, counts.reused, counts.idle, counts.open), (3, 0, 0, 0));
+}
+
+#[tokio::test]
 async fn a_call_is_polled_when_it_begins_and_when_its_answer_is_there_and_wakes_nobody_else() {
     let (listener, pool) = service(|_| {}).await;
     tokio::spawn(async move {

@@ -9,7 +9,7 @@ use hapax_core::journal::{self, Append, Chain, Expect, NewEvent, Stream};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
     ClaimRequest, Decision, Doubt, Ending, Epoch, Inspect, Journal, Kind, Ledger, Operated, OperationId,
-    Outcome, Registry, Report, SetAnswer, Verdict, View,
+    Outcome, Ran, Registry, Report, Rerun, SetAnswer, Verdict, View,
 };
 
 use super::{AllPorts, DAY, Harness, granted, ok, request};
@@ -68,6 +68,33 @@ pub async fn an_outcome_is_set_only_where_nothing_is<H: Harness>(harness: &H) {
     granted(&store, &request("running", "body", Terms::default())).await;
     let held = store.set(request("running", "body", Terms::default()), ok("three"), DAY).await.expect("set");
     assert!(matches!(held, SetAnswer::Present(View::Held { .. })));
+}
+
+/// E6: a refusal alone does not say that nothing was done under its key.
+pub async fn an_outcome_tells_whether_an_attempt_before_it_may_have_run<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let safe = Terms { rerun: Rerun::Safe, ..Terms::default() };
+    for (key, first_ran, before) in
+        [("first", None, false), ("not-run", Some(Ran::No), false), ("perhaps", Some(Ran::Perhaps), true)]
+    {
+        let asked = || request(key, "body", safe.clone());
+        let claim = asked().identity.claim_id();
+        if let Some(ran) = first_ran {
+            let first = granted(&store, &asked()).await;
+            let ending = store.report(claim, first.epoch, Report::Release(ran), Vec::new()).await;
+            assert_eq!(ending.expect("release"), Ending::Released);
+        }
+        let grant = granted(&store, &asked()).await;
+        assert_eq!(grant.earlier_may_have_run, before, "{key}");
+        let refused = || Report::Settle(Outcome::NotKept { status: 402 }, DAY);
+        let ending = store.report(claim, grant.epoch, refused(), Vec::new()).await.expect("settle");
+        let Ending::Settled(kept) = ending else { panic!("{ending:?}") };
+        assert_eq!(kept.earlier_may_have_run, before, "{key}, settled");
+        let ending = store.report(claim, grant.epoch, refused(), Vec::new()).await.expect("settle again");
+        assert_eq!(ending, Ending::AlreadySettled(kept.clone()), "{key}");
+        assert_eq!(store.claim(asked()).await.expect("claim"), Verdict::Replay(kept.clone()), "{key}");
+        assert_eq!(store.peek(claim).await.expect("peek"), Some(View::Settled(kept)), "{key}");
+    }
 }
 
 /// L10.

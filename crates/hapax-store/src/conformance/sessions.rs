@@ -5,8 +5,9 @@ use std::time::Duration;
 use hapax_core::claim::Terms;
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::{
-    AttemptId, ClaimId, Ending, Epoch, Inspect as _, Kind, Lanes, Lease, Leases, Ledger, Project, Report,
-    Rerun, SessionId, Tenant, Verdict, View, Watch,
+    AttemptId, ClaimId, ClaimRequest, Ending, Epoch, Fingerprint, Identity, Inspect as _, Key, Kind, Lanes,
+    Lease, Leases, Ledger, Operation, Project, Report, Rerun, Scope, SessionId, Source, Subject, Tenant,
+    Verdict, View, Watch, Width,
 };
 use tokio::time::timeout;
 
@@ -77,13 +78,13 @@ async fn view<L: Ledger>(ledger: &L, claim: ClaimId) -> Option<View> {
 /// M1, L4, L6.
 pub async fn a_lease_lapses_unless_it_is_renewed_and_its_claims_with_it<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;
-    let lease = store.open_lease(MINUTE).await.expect("open");
+    let lease = store.open_lease(&Scope::local(), MINUTE).await.expect("open");
     assert_eq!(lease.until, harness.now().after(MINUTE));
     let (unsafe_, epoch) = granted_under(&store, lease.id, "unsafe", Rerun::Unsafe).await;
     let (safe, _) = granted_under(&store, lease.id, "safe", Rerun::Safe).await;
     for _ in 0..5 {
         harness.advance(MINUTE - Duration::from_secs(1));
-        let renewed = store.renew_lease(lease.id).await.expect("renew");
+        let renewed = store.renew_lease(&Scope::local(), lease.id).await.expect("renew");
         assert_eq!(renewed, Lease { id: lease.id, until: harness.now().after(MINUTE) });
         // The process's own session has lapsed long ago, and nothing hangs on it.
         assert!(matches!(view(&store, unsafe_).await, Some(View::Held { .. })));
@@ -102,36 +103,108 @@ pub async fn a_lease_lapses_unless_it_is_renewed_and_its_claims_with_it<H: Harne
 pub async fn a_lease_that_is_over_is_neither_renewed_nor_claimed_under<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;
     for term in [Duration::ZERO, Duration::from_millis(999), Duration::from_secs(3601)] {
-        assert_eq!(store.open_lease(term).await.expect_err("refused").kind(), Kind::Invalid);
+        assert_eq!(store.open_lease(&Scope::local(), term).await.expect_err("refused").kind(), Kind::Invalid);
     }
     let [lapsed, ended] = [
-        store.open_lease(MINUTE).await.expect("open").id,
-        store.open_lease(MINUTE * 2).await.expect("open").id,
+        store.open_lease(&Scope::local(), MINUTE).await.expect("open").id,
+        store.open_lease(&Scope::local(), MINUTE * 2).await.expect("open").id,
     ];
     let (claim, _) = granted_under(&store, ended, "ended", Rerun::Unsafe).await;
-    store.end_lease(ended).await.expect("end");
+    store.end_lease(&Scope::local(), ended).await.expect("end");
     assert!(matches!(view(&store, claim).await, Some(View::InDoubt { .. })), "what it held lapses at once");
     harness.advance(MINUTE);
     // Nor is the session of a process a lease that anybody could renew or end.
     store.renew_session().await.expect("renew");
     let own = store.session().id;
-    store.end_lease(own).await.expect("nothing happens");
+    store.end_lease(&Scope::local(), own).await.expect("nothing happens");
     assert!(store.session().left > Duration::ZERO);
     for over in [lapsed, ended, own, SessionId(9_999)] {
-        assert_eq!(store.renew_lease(over).await.expect_err("it is over").kind(), Kind::LostLease);
-        if over != own {
-            let asked = store.claim_under(over, request("new", "body", Terms::default())).await;
-            assert_eq!(asked.expect_err("it is over").kind(), Kind::LostLease);
-        }
-        store.end_lease(over).await.expect("it is over already");
+        assert_eq!(
+            store.renew_lease(&Scope::local(), over).await.expect_err("it is over").kind(),
+            Kind::LostLease
+        );
+        let asked = store.claim_under(over, request("new", "body", Terms::default())).await;
+        assert_eq!(asked.expect_err("it is over").kind(), Kind::LostLease);
+        store.end_lease(&Scope::local(), over).await.expect("it is over already");
     }
     assert_eq!(view(&store, request("new", "body", Terms::default()).identity.claim_id()).await, None);
+}
+
+/// M1, K8.
+pub async fn a_lease_is_absent_to_every_scope_but_its_own<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let lease = store.open_lease(&Scope::local(), MINUTE).await.expect("open").id;
+    let (claim, _) = granted_under(&store, lease, "own", Rerun::Unsafe).await;
+    let local = Scope::local();
+    let (tenant, project) = (local.tenant().clone(), local.project().expect("it has one").clone());
+    let subject = Subject::from_credential_text("service:other").expect("a good subject");
+    let same_project = Scope::new(tenant.clone(), project.clone(), subject.clone());
+    let same_subject = Scope::new(
+        tenant,
+        Project::new("other").expect("a good name"),
+        local.subject().expect("it has one").clone(),
+    );
+    for other in [same_project, same_subject] {
+        let refused = store.renew_lease(&other, lease).await.expect_err("it is not there");
+        let absent = store.renew_lease(&other, SessionId(9_999)).await.expect_err("it is not there");
+        assert_eq!((refused.kind(), refused.to_string()), (Kind::LostLease, absent.to_string()));
+        store.end_lease(&other, lease).await.expect("nothing happens");
+        // The key is shared by all of the project: whose lease it is counts all the same.
+        for width in [Width::Subject, Width::Tenant] {
+            let asked = in_scope(&other, width, "theirs");
+            let claim = asked.identity.claim_id();
+            let refused = store.claim_under(lease, asked).await.expect_err("it is not there");
+            assert_eq!((refused.kind(), view(&store, claim).await), (Kind::LostLease, None));
+        }
+    }
+    assert!(matches!(view(&store, claim).await, Some(View::Held { .. })));
+    harness.advance(MINUTE);
+    assert!(matches!(view(&store, claim).await, Some(View::InDoubt { .. })), "no other scope has renewed it");
+}
+
+fn in_scope(scope: &Scope, width: Width, key: &str) -> ClaimRequest {
+    let (operation, key) = (Operation::new("conformance.op"), Key::new(key));
+    let (operation, key) = (operation.expect("a good name"), key.expect("a good key"));
+    let identity = Identity::new(Source::Header, scope.clone(), width, operation, key);
+    ClaimRequest::new(identity, Fingerprint::of_bytes(b"body"))
+}
+
+/// M1, L13.
+pub async fn an_attempt_that_asks_again_under_its_lease_gets_the_grant_that_stands<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let (term, bound) = (MINUTE, MINUTE / 2);
+    let lease = store.open_lease(&Scope::local(), term).await.expect("open").id;
+    let other = store.open_lease(&Scope::local(), term * 9).await.expect("open").id;
+    let asked = request("asked", "body", Terms::default());
+    let bounded = request("bounded", "body", Terms { max_run: bound, ..Terms::default() });
+    let [mut first, mut short] = [None, None];
+    for _ in 0..2 {
+        let verdict = store.claim_under(lease, asked.clone()).await.expect("the ledger answers");
+        assert!(matches!(verdict, Verdict::Granted(_)), "{verdict:?}");
+        assert_eq!(*first.get_or_insert(verdict.clone()), verdict, "the same grant");
+        let verdict = store.claim_under(other, bounded.clone()).await.expect("the ledger answers");
+        assert_eq!(*short.get_or_insert(verdict.clone()), verdict, "the same grant");
+    }
+    let again = async |lease, request: &ClaimRequest| store.claim_under(lease, request.clone()).await;
+    let lost = |asked: Result<Verdict, hapax_core::Error>| asked.expect_err("no grant").kind();
+    assert_eq!(lost(again(other, &asked).await), Kind::LostLease, "it hangs on another lease");
+    harness.advance(bound);
+    assert_eq!(lost(again(other, &bounded).await), Kind::LostLease, "its time to run is over");
+    harness.advance(term - bound);
+    assert_eq!(lost(again(lease, &asked).await), Kind::LostLease, "its lease has lapsed");
+    assert_eq!(lost(again(other, &asked).await), Kind::LostLease, "and is not replaced by another one");
+    let anew = request("asked", "body", Terms::default());
+    assert!(matches!(again(other, &anew).await, Ok(Verdict::InDoubt { .. })), "another attempt is told");
+    let Some(Verdict::Granted(grant)) = first else { unreachable!("it was granted") };
+    let settle = Report::Settle(ok("late"), DAY);
+    store.report(asked.identity.claim_id(), grant.epoch, settle, Vec::new()).await.expect("settle");
+    assert!(matches!(again(other, &asked).await, Ok(Verdict::Replay(_))), "and so is who has settled it");
 }
 
 /// M1, L4.
 pub async fn a_renewal_of_a_claim_renews_the_lease_that_it_hangs_on<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;
-    let lease = store.open_lease(MINUTE).await.expect("open").id;
+    let lease = store.open_lease(&Scope::local(), MINUTE).await.expect("open").id;
     let (claim, epoch) = granted_under(&store, lease, "renewed", Rerun::Unsafe).await;
     harness.advance(MINUTE / 2);
     let renewed = store.report(claim, epoch, Report::Renew, Vec::new()).await.expect("renew");
@@ -150,11 +223,11 @@ pub async fn a_renewal_of_a_claim_renews_the_lease_that_it_hangs_on<H: Harness>(
 pub async fn a_lease_is_renewed_and_its_claims_are_settled_at_another_instance<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;
     let other = harness.join(harness.options()).await.expect("another process");
-    let lease = store.open_lease(MINUTE).await.expect("open").id;
+    let lease = store.open_lease(&Scope::local(), MINUTE).await.expect("open").id;
     let (first, first_epoch) = granted_under(&store, lease, "first", Rerun::Unsafe).await;
     store.close().await.expect("close");
     harness.advance(MINUTE / 2);
-    other.renew_lease(lease).await.expect("renew");
+    other.renew_lease(&Scope::local(), lease).await.expect("renew");
     harness.advance(MINUTE / 2);
     assert!(matches!(view(&other, first).await, Some(View::Held { .. })), "it outlives who opened it");
     let (second, _) = granted_under(&other, lease, "second", Rerun::Unsafe).await;

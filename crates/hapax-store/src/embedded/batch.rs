@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hapax_core::claim::audit::{audit, forgotten};
+use hapax_core::claim::is_lapsed_repeat;
 use hapax_core::journal::{Append, Head};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
@@ -129,18 +130,22 @@ impl Batch<'_> {
                 notes::write(self.conn, &setting.clone().event(self.moment.time))?;
                 Ok(Done::Nothing)
             }
-            What::OpenLease(term) => {
+            What::OpenLease(scope, term) => {
                 self.dirty = true;
-                self.sessions.open_lease(self.conn, self.moment.time, *term).map(Done::Lease)
+                self.sessions.open_lease(self.conn, self.moment.time, scope, *term).map(Done::Lease)
             }
-            What::RenewLease(lease) => {
+            What::RenewLease(scope, lease) => {
+                self.sessions.check_lease(*lease, scope, self.moment.time)?;
                 let renewed = self.sessions.renew_lease(self.conn, self.moment.time, *lease)?;
                 self.dirty |= renewed.is_some();
                 Ok(renewed.map(Done::Lease).ok_or_else(Lease::over)?)
             }
-            What::EndLease(lease) => {
-                self.dirty = true;
-                self.sessions.end_lease(self.conn, self.moment.time, *lease).map(|()| Done::Nothing)
+            What::EndLease(scope, lease) => {
+                if self.sessions.check_lease(*lease, scope, self.moment.time).is_ok() {
+                    self.dirty = true;
+                    self.sessions.end_lease(self.conn, self.moment.time, *lease)?;
+                }
+                Ok(Done::Nothing)
             }
             What::Renew => {
                 self.sessions.renew(self.moment);
@@ -204,9 +209,15 @@ impl Batch<'_> {
             self.sessions.renew(self.moment);
         }
         let before = self.load(id)?;
-        self.look_after_lease(command, before.as_deref())?;
+        self.look_after_lease(command, identity, before.as_deref())?;
         let now = self.now(before.as_deref())?;
         let present = before.as_ref().map(|stored| &stored.claim);
+        if let Command::Claim(ask) = command
+            && ask.session != self.sessions.own()
+            && is_lapsed_repeat(present, ask, &now)
+        {
+            return Err(Lease::over().into());
+        }
         let (change, answer) = step(present, command, &now);
         let note = audit(present, command, &change, &answer, now.time);
         let over = forgotten(present, command, &change, &answer);
@@ -248,16 +259,18 @@ impl Batch<'_> {
         Ok(answer)
     }
 
-    /// Refuses what can be done without while there is no room for the outcome of one more claim. A claim and whatever else asks
-    /// get the same answer: who cannot claim must not be told that all is well (M2).
-    /// A claim is asked for under a lease that is not over, and the renewal of a claim renews the lease that it hangs on.
-    fn look_after_lease(&mut self, command: &Command, before: Option<&Stored>) -> Result<(), Fault> {
+    /// A claim is asked for under a lease of its own scope that is not over, and the renewal of a claim renews the lease that it
+    /// hangs on.
+    fn look_after_lease(
+        &mut self,
+        command: &Command,
+        identity: Option<&Identity>,
+        before: Option<&Stored>,
+    ) -> Result<(), Fault> {
         match command {
             Command::Claim(ask) if ask.session != self.sessions.own() => {
-                match self.moment.time < self.sessions.sign(ask.session).until {
-                    true => Ok(()),
-                    false => Err(Lease::over().into()),
-                }
+                let scope = identity.map(Identity::scope).ok_or_else(Lease::over)?;
+                Ok(self.sessions.check_lease(ask.session, scope, self.moment.time)?)
             }
             Command::Hold(epoch, Report::Renew) => {
                 let Some(held) = before.filter(|stored| stored.claim.epoch == *epoch) else { return Ok(()) };
@@ -270,6 +283,8 @@ impl Batch<'_> {
         }
     }
 
+    /// Refuses what can be done without while there is no room for the outcome of one more claim. A claim and whatever else asks
+    /// get the same answer: who cannot claim must not be told that all is well (M2).
     fn check_room(&self) -> Result<(), Fault> {
         self.room.check(self.memory.shelves.held() + 1).map_err(Fault::from)
     }

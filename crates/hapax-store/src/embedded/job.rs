@@ -8,7 +8,7 @@ use hapax_core::journal::{Append, Head};
 use hapax_core::lane::{LaneAnswer, LaneCommand, LaneId};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
-    Answer, ClaimId, Command, Epoch, Error, Identity, Lease, Outcome, Report, SessionId, SweepReport,
+    Answer, ClaimId, Command, Epoch, Error, Identity, Lease, Outcome, Report, Scope, SessionId, SweepReport,
 };
 
 use super::reply::Reply;
@@ -39,11 +39,11 @@ pub(super) enum What {
     /// A document's new body, or its end, as an operator wants it.
     Set { id: DocumentId, expect: u64, body: Option<Bytes>, setting: Setting },
     /// A lease that is not the process's own, for a term.
-    OpenLease(Duration),
+    OpenLease(Scope, Duration),
     /// Such a lease for another term.
-    RenewLease(SessionId),
+    RenewLease(Scope, SessionId),
     /// The end of such a lease.
-    EndLease(SessionId),
+    EndLease(Scope, SessionId),
     /// Renew the session.
     Renew,
     /// Write down that the session was renewed, and do what can be done when there is nothing else to do.

@@ -126,20 +126,23 @@ impl Embedded {
 }
 
 impl Leases for Embedded {
-    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
+    async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
         Lease::check_term(term)?;
-        self.lease(What::OpenLease(term)).await
+        self.lease(What::OpenLease(scope.clone(), term)).await
     }
 
-    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
-        self.lease(What::RenewLease(lease)).await
+    async fn renew_lease(&self, scope: &Scope, lease: SessionId) -> Result<Lease, Error> {
+        self.lease(What::RenewLease(scope.clone(), lease)).await
     }
 
-    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
-        self.send(What::EndLease(lease)).await.map(|_| ())
+    async fn end_lease(&self, scope: &Scope, lease: SessionId) -> Result<(), Error> {
+        self.send(What::EndLease(scope.clone(), lease)).await.map(|_| ())
     }
 
     async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
+        if lease == self.core.state.sessions.own() {
+            return Err(Lease::over());
+        }
         let (claim, ask) = (request.identity.claim_id(), request.ask(lease));
         match self.step(claim, Command::Claim(ask), Some(request.identity), Vec::new()).await? {
             Answer::Verdict(verdict) => Ok(verdict),

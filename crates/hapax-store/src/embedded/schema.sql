@@ -19,7 +19,8 @@ CREATE TABLE store (
     crc INTEGER NOT NULL
 ) STRICT;
 
--- One row for each time the store was opened for writing, and for each lease that is not a process's own: those have a term.
+-- One row for each time the store was opened for writing, and for each lease that is not a process's own: those have a term,
+-- and the scope that they were opened for.
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY,
     started_at INTEGER NOT NULL,
@@ -27,6 +28,7 @@ CREATE TABLE sessions (
     until INTEGER NOT NULL,
     ended INTEGER NOT NULL,
     term INTEGER,
+    scope TEXT,
     crc INTEGER NOT NULL
 ) STRICT;
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hapax_core::{Clock, Error, Lease, Session, SessionId, Sign, Timestamp};
+use hapax_core::{Clock, Error, Lease, Scope, Session, SessionId, Sign, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Fault;
@@ -79,7 +79,7 @@ struct Leased {
 }
 
 /// A row of `sessions`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Row {
     id: SessionId,
     started: Timestamp,
@@ -87,6 +87,8 @@ pub(super) struct Row {
     ended: bool,
     /// Of a lease.
     term: Option<Duration>,
+    /// Of a lease: the scope that it was opened for.
+    scope: Option<String>,
 }
 
 impl Sessions {
@@ -97,7 +99,7 @@ impl Sessions {
         let latest = former.keys().chain(known.keys()).map(|id| id.0).max().unwrap_or(0) + 1;
         let own = SessionId(latest);
         let sign = Sign { last: moment.time, until: moment.time.after(term) };
-        Row { id: own, started: moment.time, sign, ended: false, term: None }.write(conn)?;
+        Row { id: own, started: moment.time, sign, ended: false, term: None, scope: None }.write(conn)?;
         let leases = Mutex::new(Leased { latest, known });
         let renewed = AtomicU64::new(micros(moment.boot));
         let sign = Mutex::new(sign);
@@ -166,7 +168,7 @@ impl Sessions {
     /// Writes this process's session down.
     pub(super) fn write(&self, conn: &Connection, sign: Sign) -> Result<(), Fault> {
         let ended = sign.until <= sign.last;
-        Row { id: self.own, started: self.started, sign, ended, term: None }.write(conn)
+        Row { id: self.own, started: self.started, sign, ended, term: None, scope: None }.write(conn)
     }
 
     /// Opens a lease. The caller commits.
@@ -174,6 +176,7 @@ impl Sessions {
         &self,
         conn: &Connection,
         now: Timestamp,
+        scope: &Scope,
         term: Duration,
     ) -> Result<Lease, Fault> {
         let mut leased = self.leased();
@@ -183,10 +186,18 @@ impl Sessions {
         }
         leased.latest += 1;
         let (id, until) = (SessionId(leased.latest), now.after(term));
-        let row = Row { id, started: now, sign: Sign { last: now, until }, ended: false, term: Some(term) };
+        let (sign, term, scope) = (Sign { last: now, until }, Some(term), Some(scope.to_string()));
+        let row = Row { id, started: now, sign, ended: false, term, scope };
         row.write(conn)?;
         leased.known.insert(id, row);
         Ok(Lease { id, until })
+    }
+
+    /// Refuses a lease that is over or of another scope.
+    pub(super) fn check_lease(&self, id: SessionId, scope: &Scope, now: Timestamp) -> Result<(), Error> {
+        let mut leased = self.leased();
+        let owner = leased.open(id, now).and_then(|(row, _)| row.scope.as_deref());
+        if owner.is_some_and(|owner| owner == scope.to_string()) { Ok(()) } else { Err(Lease::over()) }
     }
 
     /// Renews a lease; `None` where it is over. The caller commits, or tells nobody.
@@ -284,7 +295,8 @@ fn end_all(conn: &Connection, now: Timestamp) -> Result<Former, Fault> {
 }
 
 /// All sessions, for [`read`].
-pub(super) const SELECT: &str = "SELECT id, started_at, last_at, until, ended, term, crc FROM sessions";
+pub(super) const SELECT: &str =
+    "SELECT id, started_at, last_at, until, ended, term, scope, crc FROM sessions";
 
 impl Row {
     fn sum(&self) -> Sum {
@@ -295,6 +307,7 @@ impl Row {
             .int(self.sign.until.as_micros())
             .int(i64::from(self.ended))
             .opt(self.stored_term())
+            .opt_bytes(self.scope.as_deref().map(str::as_bytes))
     }
 
     fn stored_term(&self) -> Option<i64> {
@@ -302,8 +315,8 @@ impl Row {
     }
 
     fn write(&self, conn: &Connection) -> Result<(), Fault> {
-        let sql = "INSERT OR REPLACE INTO sessions (id, started_at, last_at, until, ended, term, crc) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let sql = "INSERT OR REPLACE INTO sessions (id, started_at, last_at, until, ended, term, scope, crc) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         conn.prepare_cached(sql)?.execute(params![
             self.id.0.cast_signed(),
             self.started.as_micros(),
@@ -311,6 +324,7 @@ impl Row {
             self.sign.until.as_micros(),
             self.ended,
             self.stored_term(),
+            self.scope,
             self.sum().value(),
         ])?;
         Ok(())
@@ -326,8 +340,9 @@ pub(super) fn read(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
         sign: Sign { last: Timestamp::from_micros(row.get(2)?), until: Timestamp::from_micros(row.get(3)?) },
         ended: row.get::<_, i64>(4)? != 0,
         term: term.map(|term| Duration::from_micros(term.cast_unsigned())),
+        scope: row.get(6)?,
     };
-    read.sum().check(row.get(6)?, || format!("session {}", read.id.0))?;
+    read.sum().check(row.get(7)?, || format!("session {}", read.id.0))?;
     Ok(read)
 }
 

@@ -12,7 +12,7 @@ use hapax_core::lane::{Lane, LaneId};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Lease, Now, OperationId,
-    Outcome, Page, Record, SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
+    Outcome, Page, Record, Scope, SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
 };
 
 use crate::filter;
@@ -26,13 +26,13 @@ struct Entry {
     claim: Claim,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Life {
     sign: Sign,
     /// Renews itself as long as it has not ended.
     beating: bool,
-    /// How long one renewal lasts, of a lease that is not a process's own.
-    lease: Option<Duration>,
+    /// Of a lease that is not a process's own: whose it is, and how long one renewal lasts.
+    lease: Option<(Scope, Duration)>,
 }
 
 /// Whether a command changed the claim: only then is anybody woken.
@@ -70,25 +70,31 @@ impl World {
         id
     }
 
-    pub(super) fn open_lease(&mut self, term: Duration, now: Timestamp) -> Result<Lease, Error> {
+    pub(super) fn open_lease(
+        &mut self,
+        scope: &Scope,
+        term: Duration,
+        now: Timestamp,
+    ) -> Result<Lease, Error> {
         self.sessions
             .retain(|_, life| life.lease.is_none() || now < life.sign.until.after(limits::LEASE_KEPT));
         if self.sessions.values().filter(|life| life.lease.is_some()).count() >= limits::LEASES {
             return Err(Error::unavailable("too many leases are open"));
         }
         let until = now.after(term);
-        let life = Life { sign: Sign { last: now, until }, beating: false, lease: Some(term) };
+        let life =
+            Life { sign: Sign { last: now, until }, beating: false, lease: Some((scope.clone(), term)) };
         Ok(Lease { id: self.add_session(life), until })
     }
 
     /// A lease that is not over.
-    pub(super) fn lease(&mut self, id: SessionId, now: Timestamp) -> Option<&mut Life> {
+    fn lease(&mut self, id: SessionId, now: Timestamp) -> Option<&mut Life> {
         self.sessions.get_mut(&id).filter(|life| life.lease.is_some() && now < life.sign.until)
     }
 
     pub(super) fn renew_lease(&mut self, id: SessionId, now: Timestamp) -> Option<Lease> {
         let life = self.lease(id, now)?;
-        let until = now.after(life.lease?);
+        let until = now.after(life.lease.as_ref()?.1);
         life.sign = Sign { last: now, until };
         Some(Lease { id, until })
     }
@@ -105,6 +111,14 @@ impl World {
     pub(super) fn end_lease(&mut self, id: SessionId, now: Timestamp) {
         if let Some(life) = self.lease(id, now) {
             life.sign = Sign { last: now, until: now };
+        }
+    }
+
+    /// Refuses a lease that is over or of another scope.
+    pub(super) fn check_lease(&mut self, id: SessionId, scope: &Scope, now: Timestamp) -> Result<(), Error> {
+        match self.lease(id, now) {
+            Some(Life { lease: Some((owner, _)), .. }) if owner == scope => Ok(()),
+            _ => Err(Lease::over()),
         }
     }
 

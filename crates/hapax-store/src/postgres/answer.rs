@@ -248,6 +248,8 @@ fn answer_settled(
         settled_at: time,
         keep_until: settled.keep_until,
         by: SettledBy::Holder,
+        // Nothing else settles in a batch.
+        earlier_may_have_run: false,
     };
     if let Some(claim) = shared.recall(&settling.id, settling.epoch) {
         let state = State::Settled {

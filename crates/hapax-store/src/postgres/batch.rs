@@ -498,7 +498,7 @@ pub(super) const SETTLE_ONE: &str = concat!(
     ", until = hapax.later(CASE WHEN $4 THEN c.granted_at ELSE ",
     moment!(),
     " END, $5) \
-        WHERE c.digest = $2 AND c.epoch = $3 AND c.state = 'H' AND c.xmax = 0 \
+        WHERE c.digest = $2 AND c.epoch = $3 AND c.state = 'H' AND c.earlier = 'n' AND c.xmax = 0 \
         RETURNING c.since, c.until, c.shelf, c.watched, c.attempt, c.operation_id \
     ), kept AS ( \
         INSERT INTO hapax.outcomes (keep_until, epoch, digest, kind, status, checksum, bytes) \

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
-use hapax_core::claim::current;
+use hapax_core::claim::{current, is_lapsed_repeat};
 use hapax_core::journal::Append;
 use hapax_core::{
-    Answer, Ask, Cause, Change, Claim, ClaimId, Command, Ending, Error, Identity, Now, Operated, SessionId,
-    Sign, Swept, Timestamp, Verdict, step,
+    Answer, Ask, Cause, Change, Claim, ClaimId, Command, Ending, Error, Identity, Lease, Now, Operated,
+    SessionId, Sign, Swept, Timestamp, Verdict, step,
 };
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -130,10 +130,13 @@ pub(super) async fn carry_out(
         link.rollback().await?;
         return busy(order, before, &locked.now);
     }
-    if let Some(lease) = order.lease {
-        leases::check(link, lease, locked.now.time, &shared.session).await?;
-    }
     let claim = before.map(|stored| &stored.claim);
+    if let (Some(lease), Command::Claim(ask)) = (order.lease, command) {
+        leases::check(link, lease, order.identity.as_ref(), locked.now.time, &shared.session).await?;
+        if is_lapsed_repeat(claim, ask, &locked.now) {
+            return Err(Lease::over().into());
+        }
+    }
     let (change, answer) = step(claim, command, &locked.now);
     if let (Command::Operate(decision), Some(stored)) = (command, before)
         && change != Change::None
@@ -227,7 +230,10 @@ fn busy(order: &Order, stored: Option<&Stored>, now: &Now) -> Result<Answer, Fai
         // The sweeper passes by, and comes again.
         return Ok(Answer::Swept(Swept::Kept));
     }
-    let (Command::Claim(_), Some(stored)) = (&order.command, stored) else { return Err(Failure::Busy) };
+    // What is told under a lease depends on how that stands, too: whoever asks looks again.
+    let (Command::Claim(_), Some(stored), None) = (&order.command, stored, order.lease) else {
+        return Err(Failure::Busy);
+    };
     verdict_of(Some(&stored.claim), &order.command, now).map(Answer::Verdict).ok_or(Failure::Busy)
 }
 

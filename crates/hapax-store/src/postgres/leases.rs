@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use hapax_core::{
-    AttemptId, Claim, ClaimRequest, Command, Epoch, Error, Lease, Leases, SessionId, Sign, Timestamp, Verdict,
+    AttemptId, Claim, ClaimRequest, Command, Epoch, Error, Identity, Lease, Leases, Scope, SessionId, Sign,
+    Timestamp, Verdict,
 };
 
 use super::Postgres;
@@ -20,43 +21,46 @@ use super::session::Standing;
 
 /// It has followed all invalidations there will ever be: it has no table.
 const OPEN: &str = "\
-    INSERT INTO hapax.sessions (token, opened_at, last, until, acked, table_until, term) \
-    SELECT $1, t.now, t.now, hapax.later(t.now, $3), 9223372036854775807, 0, $3 \
+    INSERT INTO hapax.sessions (token, opened_at, last, until, acked, table_until, term, scope) \
+    SELECT $1, t.now, t.now, hapax.later(t.now, $3), 9223372036854775807, 0, $3, $4 \
     FROM (SELECT coalesce($2::bigint, hapax.clock()) AS now) t RETURNING id, until";
 
 const RENEW: &str = "\
     UPDATE hapax.sessions s SET last = t.now, until = hapax.later(t.now, s.term) \
     FROM (SELECT coalesce($2::bigint, hapax.clock()) AS now) t \
-    WHERE s.id = $1 AND s.term IS NOT NULL AND s.until > t.now RETURNING s.id, s.until";
+    WHERE s.id = $1 AND s.term IS NOT NULL AND s.until > t.now AND s.scope = coalesce($3, s.scope) \
+    RETURNING s.id, s.until";
 
 const END: &str = "\
     UPDATE hapax.sessions s SET last = t.now, until = t.now \
     FROM (SELECT coalesce($2::bigint, hapax.clock()) AS now) t \
-    WHERE s.id = $1 AND s.term IS NOT NULL AND s.until > t.now";
+    WHERE s.id = $1 AND s.term IS NOT NULL AND s.until > t.now AND s.scope = $3";
 
-const STANDING: &str = "SELECT last, until FROM hapax.sessions WHERE id = $1 AND term IS NOT NULL";
+const STANDING: &str =
+    "SELECT last, until FROM hapax.sessions WHERE id = $1 AND term IS NOT NULL AND scope = $2";
 
 impl Leases for Postgres {
-    async fn open_lease(&self, term: Duration) -> Result<Lease, Error> {
+    async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
         Lease::check_term(term)?;
-        let shared = self.shared.clone();
+        let (shared, scope) = (self.shared.clone(), scope.to_string());
         // One that is opened twice because an answer was lost lapses by itself.
         let open = async move |link: &mut Link| {
             let token = Uuid::from(AttemptId::random());
-            let row = link.query_one(OPEN, &[&token, &shared.session.given_time(), &micros(term)]).await?;
+            let now = shared.session.given_time();
+            let row = link.query_one(OPEN, &[&token, &now, &micros(term), &scope]).await?;
             read(&row)
         };
         self.shared.ask(Resend::Always, open).await
     }
 
-    async fn renew_lease(&self, lease: SessionId) -> Result<Lease, Error> {
-        self.renewed(lease).await?.ok_or_else(Lease::over)
+    async fn renew_lease(&self, scope: &Scope, lease: SessionId) -> Result<Lease, Error> {
+        self.renewed(Some(scope.to_string()), lease).await?.ok_or_else(Lease::over)
     }
 
-    async fn end_lease(&self, lease: SessionId) -> Result<(), Error> {
-        let shared = self.shared.clone();
+    async fn end_lease(&self, scope: &Scope, lease: SessionId) -> Result<(), Error> {
+        let (shared, scope) = (self.shared.clone(), scope.to_string());
         let end = async move |link: &mut Link| {
-            link.query(END, &[&lease.0.cast_signed(), &shared.session.given_time()]).await?;
+            link.query(END, &[&lease.0.cast_signed(), &shared.session.given_time(), &scope]).await?;
             Ok::<(), Failure>(())
         };
         self.shared.ask(Resend::Always, end).await
@@ -75,11 +79,12 @@ impl Leases for Postgres {
 }
 
 impl Postgres {
-    /// Renews a lease; `None` where it is over, or a process's own session.
-    async fn renewed(&self, lease: SessionId) -> Result<Option<Lease>, Error> {
+    /// Renews a lease, of this scope where one is named; `None` where it is over, or a process's own session.
+    async fn renewed(&self, scope: Option<String>, lease: SessionId) -> Result<Option<Lease>, Error> {
         let shared = self.shared.clone();
         let renew = async move |link: &mut Link| {
-            let row = link.query_opt(RENEW, &[&lease.0.cast_signed(), &shared.session.given_time()]).await?;
+            let now = shared.session.given_time();
+            let row = link.query_opt(RENEW, &[&lease.0.cast_signed(), &now, &scope]).await?;
             row.as_ref().map(read).transpose()
         };
         self.shared.ask(Resend::Always, renew).await
@@ -90,21 +95,23 @@ impl Postgres {
         let own = self.shared.session.known().id;
         match claim {
             Some(held) if held.epoch == epoch && held.session != own => {
-                Ok(self.renewed(held.session).await?.is_some())
+                Ok(self.renewed(None, held.session).await?.is_some())
             }
             _ => Ok(false),
         }
     }
 }
 
-/// Refuses a lease that is over.
+/// Refuses a lease that is over, or not of the scope that this claim is asked for in.
 pub(super) async fn check(
     link: &mut Link,
     lease: SessionId,
+    identity: Option<&Identity>,
     now: Timestamp,
     standing: &Standing,
 ) -> Result<(), Failure> {
-    let Some(row) = link.query_opt(STANDING, &[&lease.0.cast_signed()]).await? else {
+    let scope = identity.map(|identity| identity.scope().to_string());
+    let Some(row) = link.query_opt(STANDING, &[&lease.0.cast_signed(), &scope]).await? else {
         return Err(Lease::over().into());
     };
     let time = |column| get(&row, column).map(Timestamp::from_micros);

@@ -10,8 +10,8 @@ use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
     AttemptId, Claim, Counts, Decision, Ending, Filter, Inspect as _, Journal as _, Kind, Lanes as _,
-    Leases as _, Ledger as _, Operated, Outcome, Project, Registry as _, Report, Rerun, Retention, StateName,
-    Tenant, Verdict, View, Watch as _,
+    Leases as _, Ledger as _, Operated, Outcome, Project, Registry as _, Report, Rerun, Retention, Scope,
+    StateName, Tenant, Verdict, View, Watch as _,
 };
 use hapax_store::conformance::{DAY, granted, ok, request};
 use hapax_store::embedded::Embedded;
@@ -125,10 +125,12 @@ async fn opening_for_writing_ends_the_session_of_a_process_that_was_killed() {
 async fn a_lease_that_is_not_the_processs_own_goes_on_after_reopening_m1() {
     let folder = tempfile::tempdir().unwrap();
     let clock = VirtualClock::new();
-    let minute = Duration::from_secs(60);
+    let (minute, scope) = (Duration::from_secs(60), Scope::local());
     let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
-    let (lease, lapsed) =
-        (store.open_lease(minute).await.unwrap().id, store.open_lease(minute / 2).await.unwrap().id);
+    let (lease, lapsed) = (
+        store.open_lease(&scope, minute).await.unwrap().id,
+        store.open_lease(&scope, minute / 2).await.unwrap().id,
+    );
     let request = ask("held");
     let id = request.identity.claim_id();
     let Verdict::Granted(grant) = store.claim_under(lease, request).await.unwrap() else {
@@ -141,9 +143,9 @@ async fn a_lease_that_is_not_the_processs_own_goes_on_after_reopening_m1() {
     assert!(matches!(store.peek(id).await.unwrap(), Some(View::Held { .. })));
     let ended = store.peek(ask("own").identity.claim_id()).await.unwrap();
     assert!(matches!(ended, Some(View::InDoubt { .. })), "{ended:?} {own:?}");
-    assert_eq!(store.renew_lease(lapsed).await.unwrap_err().kind(), Kind::LostLease);
-    store.renew_lease(lease).await.unwrap();
-    let next = store.open_lease(minute).await.unwrap().id;
+    assert_eq!(store.renew_lease(&scope, lapsed).await.unwrap_err().kind(), Kind::LostLease);
+    store.renew_lease(&scope, lease).await.unwrap();
+    let next = store.open_lease(&scope, minute).await.unwrap().id;
     assert!(next > lease && next > store.session().id, "no id is given out twice");
     clock.advance(minute);
     assert!(matches!(store.peek(id).await.unwrap(), Some(View::InDoubt { .. })));

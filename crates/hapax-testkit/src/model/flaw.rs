@@ -75,12 +75,14 @@ pub(crate) fn advance(flaw: Option<Flaw>, turn: Turn, event: Event, look: Look, 
         (
             Flaw::AnswerOwnResult,
             Command::Report { due: Due::Settle, .. },
-            Event::LostLease | Event::Kept(_),
+            Event::LostLease | Event::Kept { .. },
         ) => match turn.work() {
-            Work::Ended(effect) => Event::Kept(effect),
+            Work::Ended(effect) => Event::Kept { effect, may_have_run: false },
             _ => event,
         },
-        (Flaw::AnswerPlaceholder, Command::Claim, Event::Held) => Event::Kept(Effect::Done),
+        (Flaw::AnswerPlaceholder, Command::Claim, Event::Held) => {
+            Event::Kept { effect: Effect::Done, may_have_run: false }
+        }
         (Flaw::UnknownSettleIsNo, Command::Report { due: Due::Settle, .. }, Event::Unheard(_)) => {
             let running = Turn::running(patience, turn.history());
             return running.on(Event::Ended(Due::NotRun, Work::NotRun));

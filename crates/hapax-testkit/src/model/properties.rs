@@ -3,21 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hapax_core::Effect;
-use hapax_core::advice::{History, LastWord};
-use hapax_core::turn::{Command, Turn};
-
-/// Whether the ledger keeps that a doubt was waived: an operator's release, a reopen, or a doubt that ended by itself leaves a claim
-/// that looks as if nothing had ever run. While it does not, "no" is checked as if the key had been absent there.
-pub(crate) const WAIVERS_ARE_KEPT: bool = false;
-
-/// Whether this call was answered with a refusal that the ledger had kept. Its caller is told "no" although an earlier attempt may
-/// have had an effect where running again is safe: the ledger does not keep that with the refusal. This is the one exception to
-/// [`Rule::NoMeansNone`].
-pub(crate) fn is_replayed_refusal(turn: Turn) -> bool {
-    turn.history() == History::Unasked && turn.command() == Command::End(LastWord::Kept(Effect::Nothing))
-}
-
 macro_rules! named {
     ($(#[$outer:meta])* $name:ident { $($variant:ident = $text:literal,)+ }) => {
         $(#[$outer])*

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::{Ending, Operated, Outcome, SetAnswer, SweepReport, Verdict, View};
+use hapax_core::{Ending, Kept, Operated, Outcome, SetAnswer, SweepReport, Verdict, View};
 
 pub(super) fn outcome(outcome: &Outcome) -> String {
     match outcome {
@@ -12,6 +12,12 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
         Outcome::NotKept { status } => format!("not-kept:{status}"),
         Outcome::Erased => "erased".to_owned(),
     }
+}
+
+/// An outcome, and whether an attempt before the one that settled it may have run.
+fn kept(kept: &Kept) -> String {
+    let order = if kept.earlier_may_have_run { "again" } else { "first" };
+    format!("{} {order}", outcome(&kept.outcome))
 }
 
 pub(super) fn parse_outcome(text: &str) -> Option<Outcome> {
@@ -48,7 +54,7 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
         Verdict::Granted(grant) if grant.must_ask => "must-ask".to_owned(),
         Verdict::Granted(grant) if grant.earlier_may_have_run => "granted again".to_owned(),
         Verdict::Granted(_) => "granted first".to_owned(),
-        Verdict::Replay(kept) => format!("replay {}", outcome(&kept.outcome)),
+        Verdict::Replay(replayed) => format!("replay {}", kept(replayed)),
         Verdict::Held { .. } => "held".to_owned(),
         Verdict::Mismatch { .. } => "mismatch".to_owned(),
         Verdict::InDoubt { reason, .. } => format!("in-doubt {}", reason.as_str()),
@@ -58,7 +64,7 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
 
 pub(super) fn set(answer: &SetAnswer) -> String {
     match answer {
-        SetAnswer::Stored(kept) => format!("stored {}", outcome(&kept.outcome)),
+        SetAnswer::Stored(stored) => format!("stored {}", kept(stored)),
         SetAnswer::Present(present) => format!("present {}", view(Some(present))),
     }
 }
@@ -67,7 +73,7 @@ pub(super) fn view(view: Option<&View>) -> String {
     match view {
         None => "absent".to_owned(),
         Some(View::Held { .. }) => "held".to_owned(),
-        Some(View::Settled(kept)) => format!("settled {}", outcome(&kept.outcome)),
+        Some(View::Settled(settled)) => format!("settled {}", kept(settled)),
         Some(View::InDoubt { reason, .. }) => format!("in-doubt {}", reason.as_str()),
         Some(View::Released { .. }) => "released".to_owned(),
     }
@@ -76,11 +82,11 @@ pub(super) fn view(view: Option<&View>) -> String {
 pub(super) fn ending(ending: &Ending) -> String {
     match ending {
         Ending::Renewed { .. } => "renewed".to_owned(),
-        Ending::Settled(kept) => format!("settled {}", outcome(&kept.outcome)),
+        Ending::Settled(settled) => format!("settled {}", kept(settled)),
         Ending::Released => "released".to_owned(),
         Ending::InDoubt => "in-doubt".to_owned(),
         Ending::LostLease => "lost-lease".to_owned(),
-        Ending::AlreadySettled(kept) => format!("already-settled {}", outcome(&kept.outcome)),
+        Ending::AlreadySettled(settled) => format!("already-settled {}", kept(settled)),
     }
 }
 

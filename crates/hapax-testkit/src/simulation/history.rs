@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hapax_core::claim::SettledBy;
-use hapax_core::turn::Turn;
 use hapax_core::{
     Answer, AttemptId, Claim, Command, Ending, Epoch, Executed, Kept, Operated, Outcome, Report, Rerun,
     State, Timestamp, Verb, Verdict,
@@ -15,7 +14,7 @@ use hapax_core::{
 use super::Counts;
 pub(super) use super::told::Moment;
 use super::told::Told;
-use crate::model::{Rule, is_replayed_refusal};
+use crate::model::Rule;
 
 /// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,11 +88,6 @@ impl History {
     /// What a key has been through by now.
     pub(super) fn moment(&self, key: usize) -> Moment {
         self.keys[key].told.now
-    }
-
-    /// Whether the rule on "no" makes an exception of this end, which is known: a refusal that is replayed.
-    pub(super) fn is_excepted(&self, turn: Turn) -> bool {
-        self.rerun == Rerun::Safe && is_replayed_refusal(turn)
     }
 
     /// A caller is told whether its work was executed. The ledger answered its call between these two moments.

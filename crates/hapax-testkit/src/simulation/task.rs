@@ -6,8 +6,8 @@
 use hapax_core::advice::LastWord;
 use hapax_core::turn::{self, Deadline, Debt, Due, Event as Heard, Paid, Patience, Standing, Turn};
 use hapax_core::{
-    Answer, Ask, AttemptId, ClaimId, Command, Effect, Ending, Epoch, Executed, Fingerprint, OperationId,
-    Outcome, Ran, RecipeId, Report, Session, SessionId, Timestamp, Verdict, View,
+    Answer, Ask, AttemptId, ClaimId, Command, Effect, Ending, Epoch, Fingerprint, Kept, OperationId, Outcome,
+    Ran, RecipeId, Report, Session, SessionId, Timestamp, Verdict, View,
 };
 
 use super::history::Moment;
@@ -169,9 +169,7 @@ impl Simulation {
         self.rewrite(task, turn, next);
         // Its caller may leave at any time, and is told what is known by then.
         if let (Some(advice), Some((first, last))) = (next.advice(), self.tasks[task].heard) {
-            let excepted = self.history.is_excepted(next) && advice.executed == Executed::No;
-            let executed = if excepted { Executed::Unknown } else { advice.executed };
-            self.history.told(self.tasks[task].key, executed, first, last);
+            self.history.told(self.tasks[task].key, advice.executed, first, last);
         }
         self.carry_out(task);
     }
@@ -277,7 +275,7 @@ impl Simulation {
             self.tasks[task].looks += 1;
             return self.go_on_after(task, 250, 8_000);
         }
-        if matches!(event, Heard::Kept(_)) {
+        if matches!(event, Heard::Kept { .. }) {
             self.history.count("attached");
         }
         self.on(task, event);
@@ -288,7 +286,7 @@ impl Simulation {
         let key = self.tasks[task].key;
         self.heard_at(task, self.history.moment(key));
         match self.ledger.view(key, self.now) {
-            Some(View::Settled(kept)) => self.keep(task, kept.outcome, self.history.life(key)),
+            Some(View::Settled(kept)) => self.keep(task, kept, self.history.life(key)),
             Some(View::Held { .. }) => Heard::Held,
             Some(View::InDoubt { .. }) => Heard::InDoubt,
             Some(View::Released { .. }) if held => Heard::GivenBack,
@@ -297,10 +295,10 @@ impl Simulation {
         }
     }
 
-    fn keep(&mut self, task: usize, outcome: Outcome, life: usize) -> Heard {
-        let effect = effect_of(&outcome);
-        self.tasks[task].kept = Some((outcome, life));
-        Heard::Kept(effect)
+    fn keep(&mut self, task: usize, kept: Kept, life: usize) -> Heard {
+        let effect = effect_of(&kept.outcome);
+        self.tasks[task].kept = Some((kept.outcome, life));
+        Heard::Kept { effect, may_have_run: kept.earlier_may_have_run }
     }
 
     fn heard_at(&mut self, task: usize, moment: Moment) {
@@ -393,7 +391,7 @@ impl Simulation {
                 self.tasks[task].epoch = Some(grant.epoch);
                 Heard::Granted { may_have_run: grant.earlier_may_have_run, must_ask: grant.must_ask }
             }
-            Verdict::Replay(kept) => self.keep(task, kept.outcome, claim_life),
+            Verdict::Replay(kept) => self.keep(task, kept, claim_life),
             Verdict::Held { .. } => Heard::Held,
             Verdict::InDoubt { .. } => Heard::InDoubt,
             Verdict::Mismatch { .. } => Heard::Differs,
@@ -410,7 +408,7 @@ impl Simulation {
                 self.confirmed(task, sent);
                 Heard::Renewed
             }
-            Ending::Settled(kept) | Ending::AlreadySettled(kept) => self.keep(task, kept.outcome, claim_life),
+            Ending::Settled(kept) | Ending::AlreadySettled(kept) => self.keep(task, kept, claim_life),
             Ending::Released => Heard::Released,
             Ending::InDoubt => Heard::InDoubt,
             Ending::LostLease => {

@@ -7,15 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hapax_core::{Answer, Claim, Command, Epoch, Operated, Verb};
 
-use crate::model::WAIVERS_ARE_KEPT;
-
 /// What a key has been through by some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moment {
     /// How often it was absent.
     absent: usize,
-    /// How often it was absent, or a doubt was waived.
-    waived: usize,
     /// The newest epoch.
     newest: Option<Epoch>,
 }
@@ -25,7 +21,7 @@ pub(super) struct Moment {
 pub(super) struct Told {
     pub(super) now: Moment,
     granted: BTreeMap<Epoch, Moment>,
-    /// By what the key had been through when they were granted.
+    /// By how often the key had been absent when they were granted.
     effects: BTreeMap<usize, BTreeSet<Epoch>>,
     /// How often it had been absent when somebody had an effect, or an operator said so.
     done: BTreeSet<usize>,
@@ -46,14 +42,11 @@ impl Told {
         let is = after.map(|claim| (claim.operation_id, claim.opened_at));
         if was.is_some() && was != is {
             self.now.absent += 1;
-            self.now.waived += 1;
         }
-        if let (Command::Operate(decision), Answer::Operated(Operated::Done(_))) = (command, answer) {
-            match decision.verb {
-                Verb::Release { .. } | Verb::Reopen if !WAIVERS_ARE_KEPT => self.now.waived += 1,
-                Verb::Settle(..) => drop(self.done.insert(self.now.absent)),
-                _ => {}
-            }
+        if let (Command::Operate(decision), Answer::Operated(Operated::Done(_))) = (command, answer)
+            && matches!(decision.verb, Verb::Settle(..))
+        {
+            self.done.insert(self.now.absent);
         }
         if let Some(after) = after
             && before.is_none_or(|before| before.epoch != after.epoch)
@@ -67,16 +60,16 @@ impl Told {
     pub(super) fn effect(&mut self, epoch: Epoch) -> bool {
         let granted = self.granted.get(&epoch).copied().unwrap_or(self.now);
         self.done.insert(granted.absent);
-        self.effects.entry(granted.waived).or_default().insert(epoch);
-        self.no.get(&granted.waived).is_some_and(|told| epoch <= *told)
+        self.effects.entry(granted.absent).or_default().insert(epoch);
+        self.no.get(&granted.absent).is_some_and(|told| epoch <= *told)
     }
 
     /// A caller is told "no". Returns whether that is wrong already.
     pub(super) fn no(&mut self, last: Moment) -> bool {
         let Some(newest) = last.newest else { return false };
-        let told = self.no.entry(last.waived).or_insert(newest);
+        let told = self.no.entry(last.absent).or_insert(newest);
         *told = newest.max(*told);
-        let effects = self.effects.get(&last.waived);
+        let effects = self.effects.get(&last.absent);
         effects.is_some_and(|effects| effects.range(..=newest).next().is_some())
     }
 

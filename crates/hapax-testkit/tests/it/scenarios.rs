@@ -42,7 +42,7 @@ async fn a_wrong_answer_is_named_with_file_and_line() {
 async fn an_expected_answer_matches_whole_words_only() {
     let text = "# title\nalice: claim key=k\nalice: settle ok:done -> settled ok:d\n";
     let failure = play(&Scenario::parse("x.txt", text).unwrap()).await.unwrap_err();
-    assert_eq!(failure.to_string(), "x.txt:3: expected `settled ok:d`, got `settled ok:done`");
+    assert_eq!(failure.to_string(), "x.txt:3: expected `settled ok:d`, got `settled ok:done first`");
 }
 
 #[tokio::test]

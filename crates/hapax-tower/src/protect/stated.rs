@@ -13,7 +13,7 @@ impl<L: Ledger> Protect<L> {
     /// handler that settles its claim in its own transaction settles with this (L16): other bytes could not be handed out to
     /// anybody.
     pub fn outcome(&self, rule: &Rule, claim: ClaimId, answer: Response<Bytes>) -> Outcome {
-        let sealing = self.shared.seal.as_deref().map(|seal| (seal, claim));
+        let sealing = self.shared.sealing(claim);
         let is_error = answer.status().is_client_error() || answer.status().is_server_error();
         let settle = if is_error { Outcome::Refused } else { Outcome::Succeeded };
         take::known(answer.map(Some), settle, rule, sealing)

@@ -131,6 +131,16 @@ async fn another_body_is_a_mismatch_that_explains_itself_at_rest_and_in_flight_h
 }
 
 #[tokio::test]
+async fn a_mismatch_under_a_recipe_that_is_not_known_may_be_a_true_retry_e6() {
+    let theirs = app(Rule { recipe: Recipe::raw().with_headers(["x-kind"]).unwrap(), ..rule() });
+    assert_eq!(theirs.post("k-1", "x", &[]).await.status, 201);
+    let ours = app_with(rule(), |layer| layer, |_| theirs.protect.clone());
+    let got = ours.post("k-1", "x", &[]).await;
+    assert_eq!((got.code().as_str(), &got.json()["executed"]), ("key-reused", &"unknown".into()));
+    assert_eq!(ours.effects.count(), 0);
+}
+
+#[tokio::test]
 async fn a_mismatch_is_not_explained_to_another_subject_h10() {
     let app = app(Rule { recipe: Recipe::json(), width: Width::Project, mismatch_status: 409, ..rule() });
     app.post("k-1", "{\"amount\":5}", &[]).await;

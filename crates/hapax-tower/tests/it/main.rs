@@ -7,3 +7,4 @@ mod late;
 mod layer;
 mod problem;
 mod sealed;
+mod sizes;

@@ -7,7 +7,7 @@ use hapax_exec::{Call, Ended, Executor};
 use hapax_store::Options;
 use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
-use hapax_tower::Problem;
+use hapax_tower::{Code, OpaqueId, Problem};
 
 fn told(error: &hapax_exec::Error) -> serde_json::Value {
     serde_json::from_slice(Problem::from(error).response("/errors/").body()).unwrap()
@@ -30,4 +30,14 @@ async fn a_ledger_that_cannot_be_asked_says_when_others_may_have_run_it_h1() {
     let recalled = executor.recall(identity.claim_id(), None, Duration::ZERO).await.unwrap_err();
     let problem = told(&recalled);
     assert_eq!((&problem["code"], &problem["executed"]), (&"ledger-unavailable".into(), &"unknown".into()));
+}
+
+#[test]
+fn a_problem_names_an_operation_whose_claim_is_kept_elsewhere_by_its_longer_id_h8() {
+    let id = "v1.".to_owned() + &"Zm9v".repeat(100);
+    let problem = Problem::new(Code::OutcomeUnknown).about(OpaqueId::new(id.as_str()).ok());
+    let response = problem.response("/errors/");
+    assert_eq!(response.headers()["x-operation-id"], id.as_str());
+    let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+    assert_eq!(body["operation_id"], id.as_str());
 }

@@ -61,11 +61,11 @@ pub(crate) async fn page(store: &Store, query: &KeysQuery) -> Result<Keys, Error
     Ok(Keys { keys: in_use.map(shown).collect(), next: page.next })
 }
 
-/// Revokes a key; `false` when there is none of this id. Said again, it is revoked still.
-pub(crate) async fn revoke(store: &Store, id: &str) -> Result<bool, Error> {
+/// Revokes a key and returns it; `None` when there is none of this id. Said again, it is revoked still.
+pub(crate) async fn revoke(store: &Store, id: &str) -> Result<Option<ApiKey>, Error> {
     match api_key::revoke(store, id, now()).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == Kind::Invalid => Ok(false),
+        Ok(key) => Ok(Some(key)),
+        Err(error) if error.kind() == Kind::Invalid => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -109,7 +109,10 @@ pub(super) async fn delete(
     asked: Asked<op::RevokeKey>,
 ) -> Result<Revoked, Refusal> {
     match revoke(&state.store, &asked.id).await? {
-        true => Ok(Revoked { id: asked.id, revoked: true }),
-        false => Err(Refusal::not_found(format!("there is no key {}", asked.id))),
+        Some(key) => {
+            state.gateway.look_up_again(key);
+            Ok(Revoked { id: asked.id, revoked: true })
+        }
+        None => Err(Refusal::not_found(format!("there is no key {}", asked.id))),
     }
 }

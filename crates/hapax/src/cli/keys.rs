@@ -239,7 +239,7 @@ impl Revoke {
                 remote.call::<op::RevokeKey>(&self.id, &Nothing {}, &Nothing {}).await?
             }
             Source::Store(store) => {
-                let revoked = admin::revoke_key(store, &self.id).await?;
+                let revoked = admin::revoke_key(store, &self.id).await?.is_some();
                 Revoked { id: self.id.clone(), revoked }
             }
         };

@@ -121,6 +121,7 @@ fn parts(config: &Config) -> Result<Parts, Failed> {
         settings: config.settings.clone(),
         classes: Classes::from(config),
         admin: (config.admin.listen, admin_tokens(config)?),
+        admin_hosts: config.admin.hosts.clone(),
     })
 }
 

@@ -25,6 +25,8 @@ use crate::limits::{self, range};
 pub struct Admin {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Names that it answers to, beside addresses and `localhost`.
+    pub hosts: Vec<String>,
     /// What operators authenticate with; without it only health and metrics are served.
     pub token: Option<Secret>,
 }
@@ -73,6 +75,7 @@ pub(crate) fn edge(section: &Section<'_>, plain: &Rule) -> (Edge, RouteDefaults)
     edge.threads = section.count("threads", &range::THREADS).unwrap_or(edge.threads);
     edge.max_connections =
         section.count("max_connections", &range::CONNECTIONS).unwrap_or(edge.max_connections);
+    edge.max_connections_per_address = per_address(section, edge.max_connections);
     edge.max_detached = section.count("max_detached", &range::DETACHED).unwrap_or(edge.max_detached);
     edge.body_rate = section.size("body_rate", &range::BODY_RATE).map_or(edge.body_rate, |size| size.value);
     edge.max_buffered =
@@ -94,6 +97,17 @@ pub(crate) fn edge(section: &Section<'_>, plain: &Rule) -> (Edge, RouteDefaults)
     (edge, defaults)
 }
 
+/// How many connections one address may have: no more than there may be of all.
+fn per_address(section: &Section<'_>, max_connections: usize) -> Option<usize> {
+    let most = section.count("max_connections_per_address", &range::CONNECTIONS)?;
+    if most > max_connections {
+        let what = "`max_connections_per_address` is more than `max_connections`";
+        let remedy = "make it smaller, or raise `max_connections`";
+        section.reader().mistake(&section.place("max_connections_per_address"), what, remedy);
+    }
+    Some(most)
+}
+
 /// A body that is longer than everything that may be held could never be let in (H12).
 pub(crate) fn fits_memory(section: &Section<'_>, max_request_body: usize, max_buffered: u64) {
     if section.has("max_request_body") && max_request_body as u64 > max_buffered {
@@ -105,10 +119,10 @@ pub(crate) fn fits_memory(section: &Section<'_>, max_request_body: usize, max_bu
 
 fn route_defaults(section: &Section<'_>, plain: &Rule) -> RouteDefaults {
     let mut defaults = RouteDefaults::of(plain);
-    if let Some(size) = body_size(section, "max_request_body") {
+    if let Some(size) = max_request_body(section) {
         defaults.max_request_body = size;
     }
-    if let Some(size) = body_size(section, "max_kept_response") {
+    if let Some(size) = max_kept_response(section) {
         defaults.max_kept_response = size;
     }
     if let Some(waits) = section.word("attach", &ATTACH) {
@@ -126,9 +140,14 @@ fn route_defaults(section: &Section<'_>, plain: &Rule) -> RouteDefaults {
 /// Whether a second caller waits.
 pub(crate) const ATTACH: [(&str, bool); 2] = [("wait", true), ("reject", false)];
 
-/// A size that fits memory.
-pub(crate) fn body_size(section: &Section<'_>, field: &str) -> Option<usize> {
-    section.size(field, &range::BODY).and_then(|size| usize::try_from(size.value).ok())
+/// The longest body of a request.
+pub(crate) fn max_request_body(section: &Section<'_>) -> Option<usize> {
+    section.size("max_request_body", &range::BODY).and_then(|size| usize::try_from(size.value).ok())
+}
+
+/// The longest answer that is kept.
+pub(crate) fn max_kept_response(section: &Section<'_>) -> Option<usize> {
+    section.size("max_kept_response", &range::KEPT_RESPONSE).and_then(|size| usize::try_from(size.value).ok())
 }
 
 /// 422, or 409 for callers that expect that (H2).
@@ -158,7 +177,22 @@ pub(crate) fn admin(section: &Section<'_>) -> Admin {
         section.reader().mistake(&token.at, error.message(), remedy);
     }
     let token = token.map(|token| token.value);
-    Admin { listen: listen(section).unwrap_or_else(|| local(8081)), token }
+    Admin { listen: listen(section).unwrap_or_else(|| local(8081)), hosts: hosts(section), token }
+}
+
+/// The names that operators and their tools ask for; a port does not count.
+fn hosts(section: &Section<'_>) -> Vec<String> {
+    let named = section.texts("hosts").unwrap_or_default();
+    for host in named.iter().filter(|host| !is_host(host.value)) {
+        let what = format!("{:?} is no host name", host.value);
+        section.reader().mistake(&host.at, what, "write a name such as \"hapax.internal\", without a port");
+    }
+    named.into_iter().map(|host| host.value.to_owned()).collect()
+}
+
+fn is_host(text: &str) -> bool {
+    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+    plain && !text.is_empty() && !text.ends_with('.')
 }
 
 /// Reads `[api]`.

@@ -34,7 +34,8 @@ sections! {
     /// The listener and what holds for every route.
     EDGE = "edge" [
         "listen", "threads", "tls", "drain_timeout", "header_timeout", "body_rate", "idle_timeout", "max_connections",
-        "max_buffered", "max_detached", "operations_prefix", "recall_segment", "docs", "cors", "max_request_body", "max_kept_response",
+        "max_connections_per_address", "max_buffered", "max_detached", "operations_prefix", "recall_segment", "docs", "cors",
+        "max_request_body", "max_kept_response",
         "attach", "attach_timeout", "mismatch_status",
     ];
     /// Certificate and key.
@@ -42,7 +43,7 @@ sections! {
     /// What browsers of other origins may do.
     CORS = "edge.cors" ["origins", "headers", "credentials", "max_age"];
     /// The operators' listener.
-    ADMIN = "admin" ["listen", "token_env", "token_file"];
+    ADMIN = "admin" ["listen", "hosts", "token_env", "token_file"];
     /// The applications' listener.
     API = "api" ["listen"];
     /// Where claims are kept.
@@ -75,7 +76,7 @@ sections! {
     /// A service behind.
     UPSTREAM = "upstreams.<name>" [
         "kind", "url", "timeout", "give_up", "connect_timeout", "upstream_key", "digest_chars", "retry",
-        "max_connections", "idle_timeout", "ca",
+        "max_connections", "idle_timeout", "reuse", "ca",
     ];
     /// What is tried again.
     RETRY = "upstreams.<name>.retry" ["max_attempts", "backoff", "on_exhausted"];

@@ -17,8 +17,13 @@ impl Config {
             ("edge.header_timeout", edge.header_timeout != was.header_timeout),
             ("edge.idle_timeout", edge.idle_timeout != was.idle_timeout),
             ("edge.max_connections", edge.max_connections != was.max_connections),
+            (
+                "edge.max_connections_per_address",
+                edge.max_connections_per_address != was.max_connections_per_address,
+            ),
             ("edge.docs", edge.docs != was.docs),
             ("admin.listen", self.admin.listen != started.admin.listen),
+            ("admin.hosts", self.admin.hosts != started.admin.hosts),
             ("store.url", self.store.url != started.store.url),
             ("store.lease", self.store.lease != started.store.lease),
             ("seal", self.seal != started.seal),

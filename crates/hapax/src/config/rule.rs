@@ -56,11 +56,9 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>, behind: Option<
     rule.quiet = quiet(section, rule.rerun);
     rule.doubt = doubt(&section.section("doubt", &fields::DOUBT));
     rule.mismatch_status = edge::mismatch_status(section).unwrap_or(context.defaults.mismatch_status);
-    rule.max_request_body =
-        edge::body_size(section, "max_request_body").unwrap_or(context.defaults.max_request_body);
+    rule.max_request_body = edge::max_request_body(section).unwrap_or(context.defaults.max_request_body);
     edge::fits_memory(section, rule.max_request_body, context.max_buffered);
-    rule.max_kept_response =
-        edge::body_size(section, "max_kept_response").unwrap_or(context.defaults.max_kept_response);
+    rule.max_kept_response = edge::max_kept_response(section).unwrap_or(context.defaults.max_kept_response);
     rule.attach = attach(section, context);
     times(section, behind, &mut rule);
     let (retention, retention_class) = retention(section, context);

@@ -94,7 +94,7 @@ impl Config {
         let mut root = Section::default();
         root.table("edge", self.shown_edge());
         let mut admin = Section::default();
-        admin.text("listen", self.admin.listen.to_string());
+        admin.text("listen", self.admin.listen.to_string()).texts("hosts", &self.admin.hosts);
         admin.maybe(self.admin.token.as_ref(), |admin, _| _ = admin.text("token", SET));
         let mut api = Section::default();
         api.text("listen", self.api.listen.to_string());
@@ -140,7 +140,9 @@ impl Config {
         section.text("listen", edge.listen.to_string()).number("threads", edge.threads);
         section.duration("drain_timeout", edge.drain_timeout).duration("header_timeout", edge.header_timeout);
         section.size("body_rate", edge.body_rate).duration("idle_timeout", edge.idle_timeout);
-        section.number("max_connections", edge.max_connections).size("max_buffered", edge.max_buffered);
+        section.number("max_connections", edge.max_connections);
+        section.number("max_connections_per_address", edge.listener().per_address());
+        section.size("max_buffered", edge.max_buffered);
         section.number("max_detached", edge.max_detached);
         section.text("operations_prefix", &*edge.operations_prefix);
         section.text("recall_segment", &*edge.recall_segment).text("docs", &edge.docs);
@@ -218,9 +220,10 @@ fn shown_upstream(upstream: &Upstream) -> Section {
         UpstreamKey::None => section.text("upstream_key", "none"),
         UpstreamKey::Digest(chars) => section.text("upstream_key", "digest").number("digest_chars", chars),
     };
-    section
-        .number("max_connections", upstream.max_connections)
-        .duration("idle_timeout", upstream.idle_timeout);
+    section.number("max_connections", upstream.max_connections).flag("reuse", upstream.reuse);
+    if upstream.reuse {
+        section.duration("idle_timeout", upstream.idle_timeout);
+    }
     section.maybe(upstream.ca.as_ref(), |section, ca| _ = section.text("ca", ca.display().to_string()));
     let mut retry = Section::default();
     retry.number("max_attempts", upstream.retry.max_attempts).duration("backoff", upstream.retry.backoff);

@@ -202,6 +202,10 @@ fn an_upstream_says_how_it_is_called_k4_p6() {
     assert_eq!((upstream.host.as_str(), upstream.port, upstream.base.as_str()), ("pay.example", 443, "/v1"));
     assert_eq!((upstream.key, upstream.max_connections), (UpstreamKey::Digest(40), 7));
     assert_eq!((upstream.retry.max_attempts, upstream.retry.on_exhausted), (3, OnExhausted::Pause));
+    assert!(upstream.reuse);
+    let alone = loaded("[upstreams.a]\nurl = \"http://pay.example\"\nreuse = false\n");
+    assert!(!alone.settings.upstreams["a"].reuse);
+    assert!(alone.to_toml().contains("\nreuse = false\n"), "{}", alone.to_toml());
 }
 
 #[test]
@@ -280,8 +284,10 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
             "[edge]\nheader_timeout = \"7s\"\nidle_timeout = \"7s\"\ndocs = \"https://d.example/\"",
             "edge.header_timeout, edge.idle_timeout, edge.docs",
         ),
+        ("[edge]\nmax_connections_per_address = 7", "edge.max_connections_per_address"),
         ("[edge.tls]\ncert = \"c\"\nkey = \"k\"", "edge.tls"),
         ("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_env = \"SHORT\"", "admin.listen"),
+        ("[admin]\nhosts = [\"hapax.internal\"]\ntoken_env = \"SHORT\"", "admin.hosts"),
         ("[store]\nurl = \"memory:\"\nlease = \"7s\"", "store.url, store.lease"),
         ("[seal]\nkey_file = \"seal\"", "seal"),
         ("[log]\nformat = \"text\"\nlevel = \"warn\"", "log.format, log.level"),

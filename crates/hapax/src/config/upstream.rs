@@ -91,6 +91,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<Ready> {
     }
     let most = section.count("max_connections", &range::CONNECTIONS);
     upstream.max_connections = most.unwrap_or(upstream.max_connections);
+    upstream.reuse = reuse(section);
     upstream.key = key(section);
     upstream.retry = retry(&section.section("retry", &fields::RETRY));
     let ca = section.reader().readable(section, "ca");
@@ -109,6 +110,16 @@ fn read(section: &Section<'_>, name: &str) -> Option<Ready> {
     upstream.ca = ca.map(|ca| ca.value);
     (upstream.https, upstream.host, upstream.port, upstream.base) = (url.https, url.host, url.port, url.base);
     Some(Ready { upstream: Arc::new(upstream), give_up: give_up.map(|give_up| give_up.value) })
+}
+
+/// Whether connections are kept for the next request. Without that, for how long one is kept has no effect.
+fn reuse(section: &Section<'_>) -> bool {
+    let reuse = section.flag("reuse").is_none_or(|reuse| reuse.value);
+    if !reuse && section.has("idle_timeout") {
+        let what = "`idle_timeout` has no effect with `reuse = false`";
+        section.reader().mistake(&section.place("idle_timeout"), what, "remove one of them");
+    }
+    reuse
 }
 
 /// What goes upstream as the key (K4).

@@ -23,6 +23,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
+use super::host::Hosts;
 use super::refusal::Refusal;
 use crate::limits;
 
@@ -58,6 +59,7 @@ struct Manner {
     listener: HeaderValue,
     /// Where the pages about problem codes are (H1).
     docs: Arc<str>,
+    hosts: Arc<Hosts>,
 }
 
 /// A table whose endpoints are being given their handlers.
@@ -73,14 +75,40 @@ pub(crate) struct Mount<S, A: Authenticator> {
 
 impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
     /// Handlers get this state.
-    pub(crate) fn new(table: &'static Table<A::Need>, state: S, callers: A, docs: &str) -> Self {
-        let manner = Manner { listener: HeaderValue::from_static(table.listener), docs: docs.into() };
+    pub(crate) fn new(
+        table: &'static Table<A::Need>,
+        state: S,
+        callers: A,
+        docs: &str,
+        hosts: Hosts,
+    ) -> Self {
+        let listener = HeaderValue::from_static(table.listener);
+        let manner = Manner { listener, docs: docs.into(), hosts: Arc::new(hosts) };
         let (callers, router) = (Arc::new(callers), Router::new());
         Mount { table, state, callers, manner, router, served: BTreeSet::new(), mistakes: Vec::new() }
     }
 
+    /// A handler for an endpoint that anybody may use, under whatever name: it tells no more than whether the process serves.
+    pub(crate) fn open_to_any_host<O, F, R>(self, run: F) -> Self
+    where
+        O: Operation<Need = A::Need>,
+        F: Fn(S, Asked<O>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<O::Answer, Refusal>> + Send,
+    {
+        self.opened(run, false)
+    }
+
     /// A handler for an endpoint that anybody may use.
-    pub(crate) fn open<O, F, R>(mut self, run: F) -> Self
+    pub(crate) fn open<O, F, R>(self, run: F) -> Self
+    where
+        O: Operation<Need = A::Need>,
+        F: Fn(S, Asked<O>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<O::Answer, Refusal>> + Send,
+    {
+        self.opened(run, true)
+    }
+
+    fn opened<O, F, R>(mut self, run: F, checks_host: bool) -> Self
     where
         O: Operation<Need = A::Need>,
         F: Fn(S, Asked<O>) -> R + Clone + Send + Sync + 'static,
@@ -96,6 +124,9 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
             async move {
                 let answer = async {
                     let (head, body) = request.into_parts();
+                    if checks_host {
+                        manner.hosts.admit(&head)?;
+                    }
                     answer::<O>(run(state, understood(id, &head, body).await?).await?)
                 };
                 manner.finished(answer.await)
@@ -122,6 +153,7 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
             async move {
                 let answer = async {
                     let (head, body) = request.into_parts();
+                    manner.hosts.admit(&head)?;
                     let caller = callers.admit(&head, needs).await?;
                     answer::<O>(run(state, caller, understood(id, &head, body).await?).await?)
                 };

@@ -96,7 +96,8 @@ async fn a_wrong_token_is_refused_m1() {
         format!("Authorization: Basic {READER}\r\n"),
         format!("Cookie: {READER}\r\n"),
     ] {
-        let request = format!("GET /v1/claims HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n");
+        let request =
+            format!("GET /v1/claims HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{lines}\r\n");
         assert_eq!(office.raw(&request).await.status, 401, "{lines}");
     }
 }
@@ -365,7 +366,7 @@ async fn a_request_that_is_being_answered_is_finished_before_the_listener_ends()
     let mut stream = TcpStream::connect(&office.address).await.unwrap();
     let body = json!({"tenant": "acme", "project": "prod", "subject": "service:ci"}).to_string();
     let head = format!(
-        "POST /v1/keys HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {OPERATOR}\r\nContent-Length: {}\r\n\r\n",
+        "POST /v1/keys HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {OPERATOR}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -387,4 +388,30 @@ async fn an_idle_connection_does_not_keep_the_listener_from_ending() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let stopping = office.tell_to_stop();
     assert!(tokio::time::timeout(Duration::from_secs(30), stopping).await.unwrap().unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn a_page_under_a_name_of_its_own_reads_nothing_of_this_listener_m1() {
+    let office = Office::in_memory().await;
+    let ask = async |path: &str, host: &str| {
+        let mut stream = TcpStream::connect(&office.address).await.unwrap();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\n{host}Connection: close\r\nAuthorization: Bearer {OPERATOR}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    for path in ["/metrics", "/v1/claims", "/openapi.json", "/.well-known/hapax/errors/forbidden"] {
+        let refused = ask(path, "Host: rebound.example:8081\r\n").await;
+        assert!(refused.starts_with("HTTP/1.1 403 "), "{path}: {refused}");
+        assert!(refused.contains("rebound.example") && refused.contains("`hosts` of [admin]"), "{refused}");
+        for host in ["Host: 127.0.0.1:1\r\n", "Host: localhost\r\n", "Host: hapax.internal:8081\r\n"] {
+            assert!(ask(path, host).await.starts_with("HTTP/1.1 200 "), "{path} {host}");
+        }
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert!(ask(path, "Host: rebound.example\r\n").await.starts_with("HTTP/1.1 200 "), "{path}");
+    }
 }

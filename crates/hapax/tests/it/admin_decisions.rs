@@ -267,7 +267,7 @@ async fn a_body_that_is_too_long_is_refused() {
     let path = format!("/v1/claims/{id}/resolve");
     // Without a length, so that it is the reading that ends it.
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer {}\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n",
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n",
         crate::office::OPERATOR,
         body.len()
     );

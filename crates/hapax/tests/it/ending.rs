@@ -4,11 +4,14 @@ use std::io::Read as _;
 use std::process::Stdio;
 use std::time::Duration;
 
+use hapax_testkit::raw;
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
+use crate::rig::caller::{self, ALICE};
 use crate::rig::postgres::Server;
-use crate::rig::{Ground, hapax};
+use crate::rig::{Ground, Kind, hapax};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn told_to_end_before_it_serves_it_ends_without_having_served_h11_m2() {
@@ -50,4 +53,29 @@ async fn told_to_end_while_it_reloads_it_does_not_wait_for_that_h11_m2() {
     assert!(!edge.told().contains("the configuration was not reloaded"), "{}", edge.told());
     edge.terminate();
     edge.ended().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_websocket_keeps_no_process_from_a_clean_end_h11_m2() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    let sockets = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    ground.sections = format!("[upstreams.sockets]\nurl = \"http://{}\"\n", sockets.local_addr().unwrap());
+    ground.routes =
+        "[[routes]]\nmethod = \"GET\"\npath = \"/live\"\npolicy = \"PROHIBITED\"\nupstream = \"sockets\"\n"
+            .into();
+    let mut edge = ground.serve().await;
+    let mut client = tokio::net::TcpStream::connect(edge.edge).await.unwrap();
+    let headers = [("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-version", "13")];
+    raw::write(&mut client, &caller::request(ALICE, "GET /live", &headers, "")).await;
+    let mut service = raw::accept(&sockets).await;
+    raw::head(&mut service).await;
+    let switch = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    raw::write(&mut service, switch).await;
+    raw::head(&mut client).await;
+    edge.terminate();
+    let mut told = [0; 4];
+    client.read_exact(&mut told).await.unwrap();
+    assert_eq!(told, [0x88, 2, 0x03, 0xe9], "going away");
+    drop((client, service));
+    assert_eq!(edge.ended().await.code(), Some(0), "{}", edge.told());
 }

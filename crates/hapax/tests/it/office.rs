@@ -123,6 +123,7 @@ impl Office {
             settings: config.settings.clone(),
             classes: Classes::from(&config),
             admin: ("127.0.0.1:0".parse().unwrap(), tokens),
+            admin_hosts: vec!["hapax.internal".into()],
         };
         let node = Node::start(store.clone(), parts).await.unwrap();
         let executor = Executor::new(store.clone());
@@ -157,7 +158,7 @@ impl Office {
             if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n{token}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}Content-Length: {length}\r\n\r\n{body}"
         );
         let answer = self.raw(&request).await;
         let kind = answer.header("content-type").unwrap_or_default().to_owned();

@@ -172,7 +172,8 @@ async fn what_is_kept_cannot_be_read_by_other_users_b9() {
 
 /// The status that an operator with this token gets.
 async fn as_operator(edge: &Hapax, token: &str) -> u16 {
-    let request = format!("GET /v1/claims HTTP/1.1\r\nhost: admin\r\nauthorization: Bearer {token}\r\n\r\n");
+    let request =
+        format!("GET /v1/claims HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
     crate::rig::caller::send(edge.admin, request.as_bytes()).await.unwrap().status
 }
 
@@ -326,6 +327,24 @@ async fn what_claims_rest_on_cannot_be_changed_but_under_a_new_name_k6() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_is_compared_by_the_fingerprint_of_its_claim_which_the_configuration_has_no_more_k6() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    ground.routes = format!("{ROUTE}fingerprint = \"json\"\nignore = [\"/sent_at\"]\n");
+    let edge = ground.serve().await;
+    let first = edge.post("/refunds", "k", "{\"amount\": 1, \"sent_at\": 1}", "").await;
+    assert_eq!(first.status, 201, "{}", first.text());
+    edge.kill();
+    ground.routes = format!("{}was = \"refund\"\n", ROUTE.replace("\"refund\"", "\"refund.v2\""));
+    let edge = ground.serve().await;
+    let again = edge.post("/refunds", "k", "{\"amount\": 1, \"sent_at\": 2}", "").await;
+    assert!(again.is_replay(), "{}", again.text());
+    assert_eq!(again.text(), first.text());
+    let other = edge.post("/refunds", "k", "{\"amount\": 2, \"sent_at\": 1}", "").await;
+    assert_eq!(other.problem(), (422, "key-reused".into()));
+    assert_eq!(ground.service.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_listener_serves_what_belongs_to_another_m1() {
     let ground = Ground::new(Kind::Embedded).await;
     let edge = ground.serve().await;
@@ -347,7 +366,7 @@ async fn no_listener_serves_what_belongs_to_another_m1() {
         );
     }
     assert_eq!(ground.service.count(), 0);
-    let bare = b"GET /v1/claims HTTP/1.1\r\nhost: admin\r\n\r\n";
+    let bare = b"GET /v1/claims HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let refused = crate::rig::caller::send(edge.admin, bare).await.unwrap();
     assert_eq!(refused.problem(), (401, "unauthenticated".into()));
 }

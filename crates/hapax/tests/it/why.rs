@@ -148,9 +148,65 @@ async fn who_cannot_be_let_in_because_nobody_can_say_is_a_warning_with_the_cause
         !line.contains("upstream=") && !line.contains("somebodys"),
         "the service is not to blame: {line}"
     );
-    // Whoever shows nothing, or what is not valid, is nobody's fault.
-    let bare = "POST /charges HTTP/1.1\r\nhost: a\r\nauthorization: Basic eA==\r\ncontent-length: 0\r\n\r\n";
-    assert_eq!(send(edge.edge, bare.as_bytes()).await.unwrap().status, 401);
-    let line = crate::why::line(&edge, "POST", "/charges", "status=401").await;
-    assert!(line.contains("INFO") && !line.contains("cause="), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn why_a_caller_was_not_let_in_is_logged_and_not_told_o2_a2() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    let secret = "0".repeat(54);
+    let wrong = format!("authorization: Bearer hpx_0123456789abcdef_{secret}\r\n");
+    for (shown, reason) in [
+        ("authorization: Basic c2VjcmV0\r\n", "the authorization scheme is not Bearer"),
+        ("authorization: Bearer secret\r\n", "no configured method takes such a credential"),
+        (&wrong, "this is not an API key as hapax writes it"),
+        ("x-tenant-id: acme\r\n", "a trusted peer named only a part of its caller"),
+    ] {
+        let request = format!(
+            "POST /charges HTTP/1.1\r\nhost: a\r\n{shown}idempotency-key: k\r\ncontent-length: 0\r\n\r\n"
+        );
+        let refused = send(edge.edge, request.as_bytes()).await.unwrap();
+        assert_eq!(refused.problem(), (401, "unauthenticated".into()), "{shown}");
+        assert!(
+            !refused.text().contains(reason),
+            "the caller is told no more than before: {}",
+            refused.text()
+        );
+        let line = line(&edge, "POST", "/charges", &format!("cause=\"{reason}")).await;
+        assert!(
+            line.contains("INFO") && line.contains("status=401") && line.contains("peer=127.0.0.1:"),
+            "{line}"
+        );
+        for secret in ["c2VjcmV0", "secret", &secret] {
+            assert!(!edge.told().contains(secret), "{}", edge.told());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_with_too_many_connections_is_warned_about_once_and_counted_h11() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let path = ground.write("hapax");
+    let few = ground.configuration().replace("max_connections = 40000", "max_connections_per_address = 2");
+    std::fs::write(&path, few).unwrap();
+    let edge = Hapax::start(&path, &[]).await;
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        open.push(tokio::net::TcpStream::connect(edge.edge).await.unwrap());
+    }
+    for _ in 0..5 {
+        let mut refused = tokio::net::TcpStream::connect(edge.edge).await.unwrap();
+        assert_eq!(hapax_testkit::raw::rest(&mut refused).await, "");
+    }
+    edge.tells("connections of an address are refused").await;
+    let metrics = edge.ask("GET /metrics", "").await.text();
+    let counted = "hapax_connections_refused_total{limit=\"max_connections_per_address\"} 5\n";
+    assert!(metrics.contains(counted), "{metrics}");
+    let told = edge.told();
+    let lines: Vec<_> = told.lines().filter(|line| line.contains("are refused")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:?}");
+    assert!(
+        lines[0].contains("address=127.0.0.1") && lines[0].contains("max_connections_per_address=2"),
+        "{lines:?}"
+    );
 }

@@ -205,6 +205,8 @@ async fn answer(stream: &mut TcpStream, arrived: &Arrived, number: usize, held: 
     head.push_str(
         "content-type: text/plain\r\netag: \"abc\"\r\nset-cookie: session=1\r\nx-operation-id: forged\r\n",
     );
+    // As services do that send back what they were sent.
+    head.push_str("idempotency-key: forged\r\nhapax-listener: forged\r\nidempotency-expires: forged\r\n");
     head.push_str("idempotent-replayed: true\r\nkeep-alive: timeout=5\r\nx-hop: 1\r\nconnection: x-hop\r\n");
     if let Some(length) = tell("head").and_then(|length| length.parse::<usize>().ok()) {
         head.push_str(&format!("x-long: {}\r\n", "a".repeat(length)));

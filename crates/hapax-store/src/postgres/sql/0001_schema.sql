@@ -20,7 +20,8 @@ CREATE TABLE hapax.meta (
 -- Packed epochs: the incarnation in the bits above the 48th, the counter below.
 CREATE SEQUENCE hapax.epochs AS bigint MINVALUE 0 START 0;
 
--- One row per process (L4), and one per lease that is not a process's own: those have a term, and no memory table. The token
+-- One row per process (L4), and one per lease that is not a process's own: those have a term, the scope that
+-- they were opened for, and no memory table. The token
 -- keeps a process from renewing a row that only has the number it once had.
 CREATE TABLE hapax.sessions (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -32,7 +33,8 @@ CREATE TABLE hapax.sessions (
     -- latter is always on the server's clock, because the table counts real time.
     acked       bigint NOT NULL,
     table_until bigint NOT NULL,
-    term        bigint
+    term        bigint,
+    scope       text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- Tenant, project and operation of a claim, as one number, with how many of its claims stand where.
@@ -246,14 +248,15 @@ DECLARE
 BEGIN
     now := moment;
     IF cardinality(s_digest) > 0 THEN
-        -- A row without xmax was neither locked nor changed since it was written: nobody can make this wait.
+        -- A row without xmax was neither locked nor changed since it was written: nobody can make this wait. An earlier
+        -- attempt that may have run is told of with the outcome, and may be what is asked about: that is decided in the slow way.
         WITH done AS (
             UPDATE hapax.claims c
             SET state = 'S', note = 'h', since = moment,
                 until = hapax.later(CASE WHEN a.since_grant THEN c.granted_at ELSE moment END, a.keep)
             FROM unnest(s_digest, s_epoch, s_since_grant, s_keep, s_kind, s_status, s_checksum, s_bytes)
                  AS a (digest, epoch, since_grant, keep, kind, status, checksum, bytes)
-            WHERE c.digest = a.digest AND c.epoch = a.epoch AND c.state = 'H' AND c.xmax = 0
+            WHERE c.digest = a.digest AND c.epoch = a.epoch AND c.state = 'H' AND c.earlier = 'n' AND c.xmax = 0
             RETURNING c.digest, c.epoch, c.until, c.shelf, c.watched, c.attempt, c.operation_id,
                       a.kind, a.status, a.checksum, a.bytes
         ), kept AS (

@@ -73,6 +73,15 @@ fn a_file_that_is_not_there_or_no_toml_is_told() {
 }
 
 #[test]
+fn connections_that_are_not_reused_are_not_kept_either_l7() {
+    one(
+        "[upstreams.a]\nurl = \"http://a.example\"\nidle_timeout = \"9s\"\nreuse = false\n",
+        "3:16",
+        &["`idle_timeout` has no effect with `reuse = false`"],
+    );
+}
+
+#[test]
 fn an_unknown_field_is_refused_with_what_was_probably_meant() {
     one(
         "[edge]\nlisten_on = \"127.0.0.1:1\"\n",
@@ -107,6 +116,8 @@ fn durations_and_sizes_have_units_and_bounds() {
     one("[edge]\nheader_timeout = \"0s\"\n", "2:18", &["use 1ms to 1h"]);
     one("[edge]\nmax_request_body = \"1MB\"\n", "2:20", &["\"64KiB\""]);
     one("[edge]\nmax_request_body = \"2GiB\"\n", "2:20", &["use 0B to 1GiB"]);
+    one("[edge]\nmax_kept_response = \"129MiB\"\n", "2:21", &["use 0B to 128MiB"]);
+    in_route("max_kept_response = \"1GiB\"", 1, &["use 0B to 128MiB"]);
     one("[edge]\nmax_request_body = \"300MiB\"\n", "2:20", &["`max_buffered`"]);
     one("[edge]\nmax_request_body = \"2MiB\"\nmax_buffered = \"1MiB\"\n", "2:20", &["`max_buffered`"]);
     in_route("max_request_body = \"257MiB\"", 1, &["`edge.max_buffered`"]);

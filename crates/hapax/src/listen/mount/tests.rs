@@ -84,7 +84,7 @@ async fn stray(_: &'static str, _: String, _: Asked<Stray>) -> Result<Revoked, R
 }
 
 fn mount() -> Mount<&'static str, Tenants> {
-    Mount::new(&TABLE, "hello", Tenants, "/errors/")
+    Mount::new(&TABLE, "hello", Tenants, "/errors/", Hosts::default())
 }
 
 async fn ask(router: &mut Router, method: &str, path: &str, tenant: Option<&str>) -> (u16, HeaderMap, Value) {

@@ -152,7 +152,7 @@ impl Hapax {
     pub(crate) async fn ask(&self, line: &str, body: &str) -> Got {
         let length = body.len();
         let request = format!(
-            "{line} HTTP/1.1\r\nhost: admin\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: {length}\r\n\r\n{body}"
+            "{line} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         caller::send(self.admin, request.as_bytes()).await.expect("an answer of the admin listener")
     }

@@ -1,0 +1,89 @@
+//! Which hosts a listener answers to: addresses, `localhost`, and the names that its operator states.
+//!
+//! A page in an operator's browser can be made to reach any address under a name of its own (DNS rebinding), and would then read
+//! what needs no token. Such a request carries that name in `Host`. It cannot carry an address or `localhost`: those are not looked
+//! up where a stranger could answer.
+
+use std::net::IpAddr;
+
+use hapax_tower::{Code, Problem};
+use http::header::HOST;
+use http::request::Parts;
+use http::uri::Authority;
+
+use super::refusal::Refusal;
+
+/// The names that a listener answers to, beside addresses and `localhost`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hosts(Vec<String>);
+
+impl Hosts {
+    /// These names, in whatever case.
+    pub(crate) fn new(names: &[String]) -> Self {
+        Hosts(names.to_vec())
+    }
+
+    /// Refuses a request for another host. One that names none comes from no browser.
+    pub(crate) fn admit(&self, head: &Parts) -> Result<(), Refusal> {
+        let lines = head.headers.get_all(HOST).iter().map(|line| line.to_str().unwrap_or_default());
+        for named in lines.chain(head.uri.authority().map(Authority::as_str)) {
+            if !self.has(named) {
+                let detail = format!(
+                    "this listener does not answer to the host {named:?}: ask by address, or add the name to `hosts` of [admin]"
+                );
+                return Err(Problem::new(Code::Forbidden).detail(detail).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, named: &str) -> bool {
+        let Ok(authority) = named.parse::<Authority>() else { return false };
+        let host = authority.host().trim_end_matches('.');
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        bare.parse::<IpAddr>().is_ok()
+            || host.eq_ignore_ascii_case("localhost")
+            || self.0.iter().any(|name| name.eq_ignore_ascii_case(host))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_localhost_and_stated_names_are_answered_to_and_nothing_else_m1() {
+        let hosts = Hosts::new(&["hapax.internal".into()]);
+        let admitted = |host: &str| {
+            let (head, ()) = http::Request::get("/").header(HOST, host).body(()).unwrap().into_parts();
+            hosts.admit(&head).is_ok()
+        };
+        for host in [
+            "127.0.0.1:8081",
+            "10.1.2.3",
+            "[::1]:8081",
+            "localhost",
+            "LOCALHOST:1",
+            "Hapax.Internal:8081",
+            "hapax.internal.",
+        ] {
+            assert!(admitted(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8081",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "a@localhost.example",
+            "",
+            "a b",
+        ] {
+            assert!(!admitted(host), "{host}");
+        }
+        let two = http::Request::get("/").header(HOST, "localhost").header(HOST, "evil.example");
+        assert!(hosts.admit(&two.body(()).unwrap().into_parts().0).is_err());
+        assert!(hosts.admit(&http::Request::get("/").body(()).unwrap().into_parts().0).is_ok());
+        let target = http::Request::get("http://evil.example/").header(HOST, "localhost").body(()).unwrap();
+        assert!(hosts.admit(&target.into_parts().0).is_err());
+    }
+}
