@@ -93,7 +93,6 @@ impl<T> Tree<T> {
     }
 
     /// What is taken below this node, but for the node that was asked already.
-
     fn below<'t, R>(
         &'t self,
         at: usize,

@@ -30,6 +30,7 @@ fn writes(document: &Value) -> usize {
 }
 
 /// Checks a configuration that reads this document, writes the document back, and checks it again.
+#[expect(clippy::print_stdout, reason = "how long it takes is printed, and is no limit")]
 async fn reads_and_writes(what: &str, document: &str, fields: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (file, config) = (folder.path().join("api.json"), folder.path().join("hapax.toml"));
