@@ -11,6 +11,7 @@ mod pgbench;
 mod postgres;
 mod rawlog;
 mod report;
+mod routes;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,8 @@ enum Bench {
     Instructions(instructions::Args),
     /// The client's middleware beside bare reqwest.
     Client(client::Args),
+    /// Finding one of ten thousand routes beside one of ten.
+    Routes(routes::Args),
     /// The gateway whose allocations are counted; started by `edge`.
     #[command(hide = true)]
     CountedGateway { service: std::net::SocketAddr },
@@ -104,6 +107,11 @@ async fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Client(args) => {
             let mut report = Report::new("client");
             client::measure(&args, &mut report).await?;
+            report.finish()
+        }
+        Bench::Routes(args) => {
+            let mut report = Report::new("routes");
+            routes::measure(&args, &mut report)?;
             report.finish()
         }
         Bench::CountedGateway { service } => edge::counted::serve(service).await,

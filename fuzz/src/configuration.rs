@@ -7,7 +7,12 @@ pub fn configuration(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let env = |name: &str| (name == "SET").then(|| "of-the-environment".to_owned());
     // Files that the text names are looked for where there are none.
-    match hapax::config::read(text, Path::new("/nonexistent/hapax.toml"), &env) {
+    match hapax::config::read(
+        text,
+        Path::new("/nonexistent/hapax.toml"),
+        &env,
+        hapax::config::Secrets::Needed,
+    ) {
         Ok(config) => {
             assert_eq!(config.declared.len(), config.settings.routes.len());
         }

@@ -120,6 +120,8 @@ fn settings(service: SocketAddr) -> Result<Settings, Failure> {
         path: path.into(),
         policy,
         lenient: false,
+        public: false,
+        recall: true,
         level: Level::Project,
         upstream: upstream.clone(),
         rule: rule.map(Arc::new),

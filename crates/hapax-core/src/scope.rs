@@ -22,9 +22,10 @@ const TENANT_LEVEL: &str = "_tenant";
 const PLATFORM_LEVEL: &str = "_platform";
 /// How a namespaced key starts (K3, K4).
 const NAMESPACE_PREFIX: &str = "t-";
-/// Subjects that no credential may claim to be, other than hapax's own (K4).
+/// Subjects that hapax itself gives: no credential may claim to be one of them (K4, A2).
 const WEBHOOK_INGEST: &str = "service:webhook-ingest";
 const SCHEDULER: &str = "service:scheduler";
+const ANONYMOUS: &str = "client:anonymous";
 
 /// The tenant: a slug, `^[a-z0-9][a-z0-9_-]{0,62}$`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,12 +140,12 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The subject that a credential states. hapax's own two services are refused (K4).
+    /// The subject that a credential states. Those that hapax itself gives are refused (K4).
     pub fn from_credential(kind: SubjectKind, id: impl AsRef<[u8]>) -> Result<Subject, Error> {
         let subject = Self::render(kind, id.as_ref())?;
         if subject.is_reserved() {
             return Err(Error::invalid(
-                "this service name is reserved for hapax: give the credential another one",
+                "this subject is reserved for hapax: give the credential another one",
             )
             .with_detail(&subject.text));
         }
@@ -171,6 +172,16 @@ impl Subject {
     /// The dispatcher of schedules.
     pub fn scheduler() -> Subject {
         Subject { kind: SubjectKind::Service, text: SCHEDULER.into() }
+    }
+
+    /// Every caller of a public route (A2).
+    pub fn anonymous() -> Subject {
+        Subject { kind: SubjectKind::Client, text: ANONYMOUS.into() }
+    }
+
+    /// Whether this is every caller of a public route. What it kept is explained to nobody: the next one may be another.
+    pub fn is_anonymous(&self) -> bool {
+        *self.text == *ANONYMOUS
     }
 
     /// Reads back what [`Subject::as_str`] gave. Only for text that hapax or a trusted peer wrote.
@@ -201,9 +212,9 @@ impl Subject {
         &self.text
     }
 
-    /// Whether this is one of hapax's own services.
+    /// Whether hapax itself gives this subject, and no credential can.
     pub fn is_reserved(&self) -> bool {
-        matches!(&*self.text, WEBHOOK_INGEST | SCHEDULER)
+        matches!(&*self.text, WEBHOOK_INGEST | SCHEDULER | ANONYMOUS)
     }
 
     fn render(kind: SubjectKind, id: &[u8]) -> Result<Subject, Error> {

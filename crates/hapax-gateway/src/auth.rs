@@ -1,12 +1,13 @@
 //! Who the caller is (A): from the head of a request, before anything else is done for it.
 //!
-//! [`Authenticator::authenticate`] reads from top to bottom: what a trusted peer says, else the bearer credential, which is
+//! [`Authenticator::authenticate`] reads from top to bottom: what a trusted peer says, else the credential that is shown, which is
 //! an API key, a token, or a key that an outside service knows. What was verified a moment ago is remembered, so that most
 //! requests cost one digest. Which routes a [`Principal`] reaches is decided by the routes, and removing the headers that
 //! only hapax may write from what is forwarded (A5) is the proxy's affair.
 
 pub mod api_key;
 pub(crate) mod caller;
+pub(crate) mod credential;
 mod jwks;
 mod jwt;
 pub(crate) mod outside;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use hapax_core::{Error, Project, Registry, Scope, Subject, SubjectKind, Tenant};
 use hapax_tower::{Code, Problem};
-use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
@@ -29,7 +30,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::limits;
-use crate::settings::{self, Level};
+use crate::settings::{self, KeyPlaces, Level};
 use api_key::ApiKeys;
 use jwt::Tokens;
 use remembered::{Before, Digest, Remembered};
@@ -154,6 +155,10 @@ struct Verified {
 
 /// Finds out who the caller is.
 pub struct Authenticator<R> {
+    fixed: settings::Fixed,
+    /// The caller of public routes; where tenant and project are fixed, and only there.
+    anonymous: Option<Principal>,
+    places: KeyPlaces,
     trusted: Vec<IpNet>,
     trusted_level: bool,
     api_keys: Option<ApiKeys<R>>,
@@ -184,7 +189,15 @@ impl<R: Registry> Authenticator<R> {
             Some(jwt) => Some(Tokens::open(jwt, former).await?),
             None => None,
         };
+        let fixed = settings.fixed.clone();
+        let anonymous = fixed.tenant.clone().zip(fixed.project.clone());
+        let anonymous = anonymous.map(|(tenant, project)| {
+            Principal::new(tenant, Some(project), Subject::anonymous(), Level::Project)
+        });
         Ok(Authenticator {
+            fixed,
+            anonymous,
+            places: settings.key_places,
             trusted: settings.trusted.clone(),
             trusted_level: settings.trusted_level,
             api_keys: settings.api_keys.then(|| ApiKeys::new(registry.clone())),
@@ -213,19 +226,24 @@ impl<R: Registry> Authenticator<R> {
         self.trusted_level
     }
 
+    /// The caller of a public route (A2).
+    pub(crate) fn anonymous(&self) -> Result<&Principal, AuthError> {
+        self.anonymous.as_ref().ok_or(AuthError::Missing)
+    }
+
     /// Who sent this. Nothing but the head is looked at, and for most requests nobody else is asked.
     pub async fn authenticate(&self, head: &Parts, peer: IpAddr) -> Result<Principal, AuthError> {
         if self.is_trusted(peer)
-            && let Some(principal) = trusted::principal(&head.headers, self.trusted_level)?
+            && let Some(principal) = trusted::principal(&head.headers, self.trusted_level, &self.fixed)?
         {
             return Ok(principal);
         }
-        let credential = bearer(&head.headers)?;
-        let digest = Digest::of(credential);
+        let credential = credential::shown(&head.headers, self.places)?;
+        let digest = Digest::of(&credential);
         match self.remembered.get(&digest) {
             Some(principal) => Ok(principal),
             // Rare, and a large future: not carried along by every request.
-            None => Box::pin(self.look_up(credential, digest)).await,
+            None => Box::pin(self.look_up(&credential, digest)).await,
         }
     }
 
@@ -239,13 +257,14 @@ impl<R: Registry> Authenticator<R> {
         match (&self.tokens, &self.verifier) {
             (Some(tokens), verifier) if verifier.is_none() || jwt::is_like(credential) => {
                 let before = self.remembered.before();
-                let verified = tokens.verify(credential).await?;
+                let verified = tokens.verify(credential, &self.fixed).await?;
                 Ok(self.remember(digest, verified, before))
             }
             (_, Some(verifier)) => {
                 verifier.is_not_refused(&digest)?;
                 let late = AuthError::unreachable("the verifying service did not answer in time");
-                self.take_turn(digest, verifier.timeout(), late, verifier.verify(credential, digest)).await
+                let asking = verifier.verify(credential, digest, &self.fixed);
+                self.take_turn(digest, verifier.timeout(), late, asking).await
             }
             _ => Err(nobody_knows()),
         }
@@ -290,36 +309,6 @@ impl<R> fmt::Debug for Authenticator<R> {
 
 fn nobody_knows() -> AuthError {
     AuthError::invalid("no configured method takes such a credential")
-}
-
-/// The bearer credential: one field line, `Bearer`, space, and what can be seen.
-fn bearer(headers: &HeaderMap) -> Result<&str, AuthError> {
-    let Some(line) = only(headers, &AUTHORIZATION)? else { return Err(AuthError::Missing) };
-    let Some(credential) = shown(line.as_bytes()) else {
-        return Err(AuthError::invalid("the authorization scheme is not Bearer"));
-    };
-    if line.contains('\t') {
-        return Err(AuthError::invalid("only spaces may stand before the credential"));
-    }
-    if credential.len() > limits::CREDENTIAL {
-        return Err(AuthError::invalid("the credential is too long"));
-    }
-    match std::str::from_utf8(credential) {
-        Ok(word) if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(word),
-        _ => Err(AuthError::invalid("the credential is not one word")),
-    }
-}
-
-/// What a line of `Authorization` shows behind `Bearer`, without the space around it, whatever space that is.
-fn shown(line: &[u8]) -> Option<&[u8]> {
-    let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
-    let (scheme, credential) = line.split_at(end);
-    scheme.eq_ignore_ascii_case(b"bearer").then(|| credential.trim_ascii())
-}
-
-/// Whether a line of `Authorization` shows an API key, by the same reading that lets its caller in.
-pub(crate) fn shows_api_key(line: &[u8]) -> bool {
-    shown(line).is_some_and(api_key::is_like)
 }
 
 /// The only field line of this name, as text. Of two, nobody could say which one counts.

@@ -33,6 +33,11 @@ pub(crate) fn preflight(cors: Option<&Cors>, asked: &HeaderMap, methods: &str) -
     Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None, cause: None })
 }
 
+/// Whether a request with `OPTIONS` is a browser's question about another one.
+pub(crate) fn is_preflight(asked: &HeaderMap) -> bool {
+    asked.contains_key(ACCESS_CONTROL_REQUEST_METHOD) && asked.contains_key(ORIGIN)
+}
+
 impl Cors {
     /// The origin of a request, if it is allowed.
     fn allows(&self, headers: &HeaderMap) -> Option<HeaderValue> {

@@ -16,6 +16,7 @@ mod limits;
 pub mod metrics;
 mod outlet;
 pub mod pages;
+pub mod pattern;
 mod read;
 mod recall;
 mod record;

@@ -14,6 +14,12 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const BACKOFF: Duration = Duration::from_millis(100);
 /// Where the pages about problem codes are: the edge itself serves them.
 pub(crate) const DOCS: &str = "/.well-known/hapax/errors/";
+/// Below this the edge serves its own pages, and nothing else.
+pub(crate) const OWN: &str = "/.well-known/hapax/";
+/// The segment behind a route's path below which outcomes are recalled by key.
+pub(crate) const RECALL_SEGMENT: &str = "by-idempotency-key";
+/// The longest path of a route, in bytes.
+pub(crate) const PATTERN: usize = 1_024;
 /// The longest pause between two attempts at a service.
 pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// Tenants whose shares are remembered before idle ones are forgotten.

@@ -1,7 +1,8 @@
 //! Which route, and which of the edge's own pages, a request is for.
 //!
 //! A request matches exactly one (P2). Beside the configured routes the edge has two kinds of its own: where outcomes are
-//! recalled (H7), and the pages about problem codes (H1).
+//! recalled (H7), and the pages about problem codes (H1). What none of them takes goes to the catch-all, if there is one and it is no
+//! way around another route.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use hapax_http::head;
 use hapax_tower::{Code, Problem};
 use http::Method;
 use http::header::{ALLOW, HeaderValue};
-use matchit::Router;
 
-use crate::settings::{Route, Settings};
+use crate::pattern::{self, Pattern, Tree};
+use crate::settings::{Fixed, Route, Settings};
 use crate::{limits, pages};
 
 /// What a request is for.
@@ -108,6 +109,7 @@ impl From<NoMatch> for Problem {
     }
 }
 
+/// What is served at a path.
 #[derive(Debug)]
 enum Place {
     Route(Arc<Route>),
@@ -117,59 +119,119 @@ enum Place {
     Page,
 }
 
+impl Place {
+    /// What a request with this path is for. A key, an id or a code is the last segment, or the last but one.
+    fn target(&self, path: &str) -> Option<Target> {
+        let from_end = |number: usize| path.rsplit('/').nth(number).unwrap_or_default().to_owned();
+        let named = |wait: bool| from_end(usize::from(!wait));
+        Some(match self {
+            Place::Route(route) => Target::Route(route.clone()),
+            Place::Key { routes, wait } => {
+                // Behind it come the word, the key, and `output` for who does not wait.
+                let before = path.rsplitn(if *wait { 3 } else { 4 }, '/').last().unwrap_or_default();
+                let before = if before.is_empty() { "/" } else { before }.to_owned();
+                let by = RecallBy::Key { routes: routes.clone(), key: named(*wait), path: before };
+                Target::Recall(Recall { by, wait: *wait })
+            }
+            Place::Operation { wait } => {
+                Target::Recall(Recall { by: RecallBy::Operation(named(*wait)), wait: *wait })
+            }
+            Place::Webhook => Target::Webhook(WebhookPath { provider: from_end(1), id: from_end(0) }),
+            Place::Page => Target::Page(pages::code(&from_end(0))?),
+        })
+    }
+}
+
+/// One method of a path.
+#[derive(Debug)]
+struct Entry {
+    method: Method,
+    place: Place,
+}
+
+/// By shape, where outcomes are recalled by key, and the routes that share the place: how each of them names its parameters does not
+/// matter.
+type Recalls = BTreeMap<String, (String, Vec<Arc<Route>>)>;
+
 /// All routes of a configuration.
-///
-/// One router for each method: a path that another method has more exactly must not hide this method's.
 #[derive(Debug)]
 pub(crate) struct Table {
-    methods: BTreeMap<String, Router<Place>>,
+    tree: Tree<Entry>,
     /// By the name that claims are kept under, for what is recalled by operation id.
     operations: BTreeMap<String, Arc<Route>>,
+    rest: Option<Rest>,
 }
 
 impl Table {
     pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
-        let mut table = Table { methods: BTreeMap::new(), operations: BTreeMap::new() };
-        let mut keyed: BTreeMap<String, Vec<Arc<Route>>> = BTreeMap::new();
-        for route in &settings.routes {
-            let (route, path) = (Arc::new(route.clone()), plain(&route.path));
+        let mut table = Table { tree: Tree::default(), operations: BTreeMap::new(), rest: None };
+        let mut recalls = Recalls::new();
+        let routes: Vec<Arc<Route>> = settings.routes.iter().cloned().map(Arc::new).collect();
+        let Fixed { tenant, project } = &settings.auth.fixed;
+        if (tenant.is_none() || project.is_none()) && routes.iter().any(|route| route.public) {
+            return Err(Error::invalid("public routes need a fixed tenant and project"));
+        }
+        for route in &routes {
+            let pattern = Pattern::of_route(&route.path).map_err(|why| {
+                Error::invalid("the path of a route cannot be matched")
+                    .with_detail(format_args!("{}: {why}", route.path))
+            })?;
             if let Some(rule) = &route.rule {
                 table.operations.insert(rule.operation.to_string(), route.clone());
-                keyed.entry(path.trim_end_matches('/').to_owned()).or_default().push(route.clone());
+                if route.is_recalled_by_key() {
+                    let segment = &settings.edge.recall_segment;
+                    let place = format!("{}/{segment}/{{hapax-key}}", route.path.trim_end_matches('/'));
+                    let (_, routes) =
+                        recalls.entry(own(&place)?.shape()).or_insert_with(|| (place, Vec::new()));
+                    routes.push(route.clone());
+                }
             }
-            table.insert(route.method.as_str(), &path, Place::Route(route.clone()))?;
+            match pattern.is_catch_all() {
+                true => table.insert_rest(route, &routes)?,
+                false => table.insert(route.method.clone(), &pattern, Place::Route(route.clone()))?,
+            }
         }
-        for (path, routes) in keyed {
-            let (routes, recall): (Arc<[_]>, _) =
-                (routes.into(), format!("{path}/by-idempotency-key/{{key}}"));
-            table.insert(
-                "GET",
-                &format!("{recall}/output"),
-                Place::Key { routes: routes.clone(), wait: false },
-            )?;
-            table.insert("GET", &recall, Place::Key { routes, wait: true })?;
-        }
-        if !table.operations.is_empty() {
-            let operation = format!("{}/{{id}}", settings.edge.operations_prefix);
-            table.insert("GET", &format!("{operation}/output"), Place::Operation { wait: false })?;
-            table.insert("GET", &operation, Place::Operation { wait: true })?;
-        }
-        if let Some(webhooks) = &settings.webhooks {
-            let path = format!("{}/{{provider}}/{{webhook_id}}", webhooks.prefix);
-            table.insert("POST", &path, Place::Webhook)?;
-        }
-        table.insert("GET", &format!("{}{{code}}", limits::DOCS), Place::Page)?;
+        table.insert_own(settings, recalls)?;
         Ok(table)
     }
 
-    fn insert(&mut self, method: &str, path: &str, place: Place) -> Result<(), Error> {
-        if path.contains('%') {
-            return Err(Error::invalid("the path of a route is written without escapes").with_detail(path));
+    /// What the edge serves itself.
+    fn insert_own(&mut self, settings: &Settings, recalls: Recalls) -> Result<(), Error> {
+        for (place, routes) in recalls.into_values() {
+            let routes: Arc<[_]> = routes.into();
+            let at_once = Place::Key { routes: routes.clone(), wait: false };
+            self.insert(Method::GET, &own(&format!("{place}/output"))?, at_once)?;
+            self.insert(Method::GET, &own(&place)?, Place::Key { routes, wait: true })?;
         }
-        self.methods.entry(method.to_owned()).or_default().insert(path, place).map_err(|error| {
-            Error::invalid("two routes match the same requests")
-                .with_detail(format_args!("{method} {path}: {error}"))
-        })
+        if !self.operations.is_empty() {
+            let operation = format!("{}/{{id}}", settings.edge.operations_prefix);
+            let at_once = own(&format!("{operation}/output"))?;
+            self.insert(Method::GET, &at_once, Place::Operation { wait: false })?;
+            self.insert(Method::GET, &own(&operation)?, Place::Operation { wait: true })?;
+        }
+        if let Some(webhooks) = &settings.webhooks {
+            let path = format!("{}/{{provider}}/{{webhook_id}}", webhooks.prefix);
+            self.insert(Method::POST, &own(&path)?, Place::Webhook)?;
+        }
+        self.insert(Method::GET, &own(&format!("{}{{code}}", limits::DOCS))?, Place::Page)
+    }
+
+    fn insert(&mut self, method: Method, pattern: &Pattern, place: Place) -> Result<(), Error> {
+        let entries = self.tree.entry(pattern);
+        if entries.iter().any(|entry| entry.method == method) {
+            return Err(Error::invalid("two routes match the same requests")
+                .with_detail(format_args!("{method} {}", pattern.as_str())));
+        }
+        entries.push(Entry { method, place });
+        Ok(())
+    }
+
+    fn insert_rest(&mut self, route: &Arc<Route>, routes: &[Arc<Route>]) -> Result<(), Error> {
+        if self.rest.is_some() {
+            return Err(Error::invalid("two routes match the same requests").with_detail(&*route.path));
+        }
+        self.rest = Some(Rest::new(route, routes));
+        Ok(())
     }
 
     /// The route of an operation, by the name that its claims are kept under.
@@ -193,46 +255,56 @@ impl Table {
         if is_same { found } else { Err(NoMatch::Unclear) }
     }
 
-    /// `HEAD` follows `GET` where it has no route of its own (P7).
+    /// `HEAD` follows `GET` where it has no route of its own (P7). A path that another method has more exactly does not hide this
+    /// method's.
     fn find_as_is(&self, method: &Method, path: &str) -> Result<Target, NoMatch> {
-        let own = self.at(method.as_str(), path);
-        let found = if own.is_none() && *method == Method::HEAD { self.at("GET", path) } else { own };
-        found.ok_or_else(|| match self.allowed(path) {
-            methods if methods.is_empty() => NoMatch::Path,
-            methods => NoMatch::Method(methods),
-        })
+        let at = |method: &Method| {
+            self.tree.find(path, |entry| (entry.method == *method).then(|| entry.place.target(path))?)
+        };
+        if let Some(target) = at(method) {
+            return Ok(target);
+        }
+        if *method == Method::HEAD
+            && let Some(target) = at(&Method::GET)
+        {
+            return Ok(target);
+        }
+        match &self.rest {
+            Some(rest) if !self.is_own(path) => rest.take(method, path),
+            _ => Err(self.no_match(path)),
+        }
     }
 
-    fn at(&self, method: &str, path: &str) -> Option<Target> {
-        let found = self.methods.get(method)?.at(path).ok()?;
-        let parameter = |name: &str| found.params.get(name).unwrap_or_default().to_owned();
-        Some(match found.value {
-            Place::Route(route) => Target::Route(route.clone()),
-            Place::Key { routes, wait } => {
-                // Behind it come the word, the key, and `output` for who does not wait.
-                let before = path.rsplitn(if *wait { 3 } else { 4 }, '/').last().unwrap_or_default();
-                let path = if before.is_empty() { "/" } else { before }.to_owned();
-                let by = RecallBy::Key { routes: routes.clone(), key: parameter("key"), path };
-                Target::Recall(Recall { by, wait: *wait })
-            }
-            Place::Operation { wait } => {
-                Target::Recall(Recall { by: RecallBy::Operation(parameter("id")), wait: *wait })
-            }
-            Place::Webhook => {
-                let (provider, id) = (parameter("provider"), parameter("webhook_id"));
-                Target::Webhook(WebhookPath { provider, id })
-            }
-            Place::Page => Target::Page(pages::code(&parameter("code"))?),
-        })
+    /// Whether the edge itself serves something at this path, whatever the method is.
+    fn is_own(&self, path: &str) -> bool {
+        let is_own = |entry: &Entry| (!matches!(entry.place, Place::Route(_))).then_some(());
+        path.starts_with(limits::OWN) || self.tree.find(path, is_own).is_some()
+    }
+
+    fn no_match(&self, path: &str) -> NoMatch {
+        match self.methods(path) {
+            methods if methods.is_empty() => NoMatch::Path,
+            methods => NoMatch::Method(methods),
+        }
     }
 
     /// The methods that this path takes; empty where it is unknown.
-    fn allowed(&self, path: &str) -> String {
-        let known = self.methods.keys().filter(|method| self.at(method, path).is_some());
-        let mut methods: Vec<&str> = known.map(String::as_str).collect();
+    pub(crate) fn methods(&self, path: &str) -> String {
+        let mut methods: Vec<&str> = Vec::new();
+        let _: Option<()> = self.tree.find(path, |entry| {
+            if entry.place.target(path).is_some() {
+                methods.push(entry.method.as_str());
+            }
+            None
+        });
+        if self.rest.is_some() && !self.is_own(path) {
+            methods.extend(REST);
+        }
         if methods.is_empty() {
             return String::new();
         }
+        methods.sort_unstable();
+        methods.dedup();
         for (implied, by) in [("HEAD", Some("GET")), ("OPTIONS", None)] {
             if !methods.contains(&implied) && by.is_none_or(|by| methods.contains(&by)) {
                 methods.push(implied);
@@ -242,50 +314,82 @@ impl Table {
     }
 }
 
-/// The path with its parameters numbered: how two routes name the same place does not matter.
-fn plain(path: &str) -> String {
-    let mut plain = String::with_capacity(path.len());
-    for (number, segment) in path.split('/').enumerate() {
-        if number > 0 {
-            plain.push('/');
+/// The methods that browsers are told a catch-all takes.
+const REST: [&str; 5] = ["DELETE", "GET", "PATCH", "POST", "PUT"];
+
+/// The pattern of something that the edge serves itself.
+fn own(path: &str) -> Result<Pattern, Error> {
+    Pattern::parse(path).map_err(|why| {
+        Error::invalid("a path of the edge itself cannot be matched")
+            .with_detail(format_args!("{path}: {why}"))
+    })
+}
+
+/// The catch-all: it takes what no other route and no path of the edge itself does, and is no way around any of them.
+#[derive(Debug)]
+struct Rest {
+    route: Arc<Route>,
+    /// By their folded patterns, those that a service could mean by another spelling of their path.
+    guarded: Tree<Pattern>,
+}
+
+impl Rest {
+    fn new(route: &Arc<Route>, routes: &[Arc<Route>]) -> Self {
+        let mut guarded: Tree<Pattern> = Tree::default();
+        for other in routes.iter().filter(|other| other.demands_more_than(route)) {
+            if let Ok(pattern) = Pattern::parse(&other.path) {
+                guarded.entry(&pattern.folded()).push(pattern);
+            }
         }
-        match segment.starts_with('{') && segment.ends_with('}') {
-            true => plain.push_str(&format!("{{p{number}}}")),
-            false => plain.push_str(segment),
+        Rest { route: route.clone(), guarded }
+    }
+
+    /// Takes a request, unless it is one of a guarded route in another spelling: its path differs in case or by a slash at the end,
+    /// or its method in case. Many services mind neither.
+    fn take(&self, method: &Method, path: &str) -> Result<Target, NoMatch> {
+        let is_other = |pattern: &Pattern| (!pattern.matches(path)).then_some(());
+        let is_plain = !method.as_str().bytes().any(|byte| byte.is_ascii_lowercase());
+        match is_plain && self.guarded.find(&pattern::folded(path), is_other).is_none() {
+            true => Ok(Target::Route(self.route.clone())),
+            false => Err(NoMatch::Path),
         }
     }
-    plain
 }
 
 #[cfg(test)]
 mod tests {
-    use hapax_core::Policy;
+    use hapax_core::{Policy, Project, Tenant};
     use hapax_tower::Rule;
 
     use super::*;
     use crate::settings::{Auth, Edge, Level, TenantLimits, Upstream};
 
     fn table(routes: &[(&str, &str, Option<&str>)]) -> Result<Table, Error> {
+        Table::new(&settings(routes))
+    }
+
+    fn settings(routes: &[(&str, &str, Option<&str>)]) -> Settings {
         let upstream = Arc::new(Upstream::new("a", "localhost", 1));
         let routes = routes.iter().map(|(method, path, operation)| Route {
             method: method.parse().unwrap(),
             path: (*path).into(),
             policy: if operation.is_some() { Policy::RequiredA } else { Policy::Prohibited },
             lenient: false,
+            public: false,
+            recall: true,
             level: Level::Project,
             upstream: upstream.clone(),
             rule: operation.map(|operation| Arc::new(Rule::new(operation).unwrap())),
             reconcile: None,
         });
-        let settings = Settings {
+        Settings {
             edge: Edge::new(([127, 0, 0, 1], 0).into()),
             upstreams: BTreeMap::new(),
             routes: routes.collect(),
             auth: Auth::default(),
             tenants: TenantLimits::default(),
             webhooks: None,
-        };
-        Table::new(&settings)
+        }
     }
 
     fn found(table: &Table, method: &str, path: &str) -> String {
@@ -387,5 +491,119 @@ mod tests {
         assert!(table(&[("GET", "/a/{b}", None), ("GET", "/a/{c}", None)]).is_err());
         assert!(table(&[("GET", "/operations/{x}", Some("x"))]).is_err());
         assert!(table(&[("GET", "/a/{b}", None), ("GET", "/a/c", None)]).is_ok());
+    }
+
+    /// Every path, with a catch-all behind the routes.
+    fn with_rest(routes: &[(&str, &str, Option<&str>)]) -> Table {
+        let mut all = routes.to_vec();
+        all.insert(0, ("ANY", "/{*rest}", None));
+        table(&all).unwrap()
+    }
+
+    #[test]
+    fn a_catch_all_yields_to_every_other_route_and_to_the_paths_of_the_edge_p2() {
+        let table = with_rest(&[("POST", "/a", Some("a.create")), ("GET", "/a/{id}", None)]);
+        for (method, path, wanted) in [
+            ("POST", "/a", "/a"),
+            ("PUT", "/a", "/{*rest}"),
+            ("GET", "/a", "/{*rest}"),
+            ("HEAD", "/a", "/{*rest}"),
+            ("GET", "/a/7", "/a/{id}"),
+            ("HEAD", "/a/7", "/a/{id}"),
+            ("OPTIONS", "/a/7", "/{*rest}"),
+            ("GET", "/", "/{*rest}"),
+            ("PURGE", "/deep/er/still", "/{*rest}"),
+            ("GET", "/x%20y", "/{*rest}"),
+            ("GET", "/a/by-idempotency-key/k", "key k true 1"),
+            ("POST", "/a/by-idempotency-key/k", "GET, HEAD, OPTIONS"),
+            ("DELETE", "/operations/op_1", "GET, HEAD, OPTIONS"),
+            ("GET", "/operations", "/{*rest}"),
+            ("GET", "/.well-known/hapax/errors/key-missing", "page key-missing"),
+            ("GET", "/.well-known/hapax/errors/nonsense", "unknown"),
+            ("GET", "/.well-known/hapax/other", "unknown"),
+            ("GET", "/.well-known/other", "/{*rest}"),
+        ] {
+            assert_eq!(found(&table, method, path), wanted, "{method} {path}");
+        }
+        assert_eq!(table.methods("/a"), "DELETE, GET, PATCH, POST, PUT, HEAD, OPTIONS");
+    }
+
+    #[test]
+    fn a_catch_all_is_no_way_around_a_keyed_route_p2() {
+        let table = with_rest(&[
+            ("POST", "/pay", Some("pay")),
+            ("POST", "/orders/{id}/Refund", Some("refund")),
+            ("PUT", "/slash/", Some("slash")),
+            ("PUT", "/b:c", Some("colon")),
+            ("POST", "/t/{id}", Some("t.one")),
+            ("PUT", "/t/me", Some("t.me")),
+            ("GET", "/free", None),
+        ]);
+        for (method, path, wanted) in [
+            ("POST", "/Pay", "unknown"),
+            ("POST", "/pay/", "unknown"),
+            ("GET", "/PAY/", "unknown"),
+            ("post", "/pay", "unknown"),
+            ("Post", "/pay", "unknown"),
+            ("POST", "/orders/7/refund", "unknown"),
+            ("POST", "/ORDERS/A/Refund/", "unknown"),
+            ("PUT", "/slash", "unknown"),
+            ("PUT", "/b%3Ac", "unclear"),
+            ("PUT", "/B%3AC", "unclear"),
+            ("PUT", "/t/ME", "unknown"),
+            // The same path with another method is another operation.
+            ("GET", "/pay", "/{*rest}"),
+            ("GET", "/t/ME2", "/{*rest}"),
+            ("GET", "/orders/7/Refund", "/{*rest}"),
+            ("GET", "/FREE/", "/{*rest}"),
+            ("GET", "/payments", "/{*rest}"),
+        ] {
+            assert_eq!(found(&table, method, path), wanted, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_public_catch_all_is_no_way_around_credentials_p2() {
+        for (public, wanted) in [(true, "unknown"), (false, "/{*rest}")] {
+            let mut settings = settings(&[("GET", "/{*rest}", None), ("GET", "/admin", None)]);
+            settings.routes[0].public = public;
+            assert_eq!(Table::new(&settings).is_err(), public, "whose the callers are must be said");
+            settings.auth.fixed =
+                Fixed { tenant: Tenant::new("acme").ok(), project: Project::new("shop").ok() };
+            assert_eq!(found(&Table::new(&settings).unwrap(), "GET", "/Admin"), wanted);
+        }
+    }
+
+    #[test]
+    fn the_leftmost_literal_wins_of_two_routes_that_match_p2() {
+        let table = table(&[
+            ("DELETE", "/issues/{n}/lock", Some("unlock")),
+            ("DELETE", "/issues/comments/{id}", Some("comment.delete")),
+            ("GET", "/compare/{base}...{head}", None),
+            ("GET", "/compare/{any}", None),
+        ])
+        .unwrap();
+        for (method, path, wanted) in [
+            ("DELETE", "/issues/comments/lock", "/issues/comments/{id}"),
+            ("DELETE", "/issues/7/lock", "/issues/{n}/lock"),
+            ("GET", "/compare/main...dev", "/compare/{base}...{head}"),
+            ("GET", "/compare/main", "/compare/{any}"),
+        ] {
+            assert_eq!(found(&table, method, path), wanted, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn recall_by_key_is_off_or_named_otherwise_where_that_is_said_h7() {
+        let mut settings = settings(&[("POST", "/a", Some("a")), ("POST", "/b", Some("b"))]);
+        settings.routes[1].recall = false;
+        settings.edge.recall_segment = "recall".into();
+        let table = Table::new(&settings).unwrap();
+        assert_eq!(found(&table, "GET", "/a/recall/k"), "key k true 1");
+        assert_eq!(found(&table, "GET", "/a/recall/k/output"), "key k false 1");
+        for path in ["/a/by-idempotency-key/k", "/b/recall/k", "/b/by-idempotency-key/k"] {
+            assert_eq!(found(&table, "GET", path), "unknown", "{path}");
+        }
+        assert_eq!(found(&table, "GET", "/operations/op_1"), "operation op_1 true");
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_core::Policy;
+use hapax_core::{Policy, Project, Tenant};
 use hapax_http::settings::{Listener, Pacing, Service};
 use hapax_tower::{Code, Problem, Rule};
 use http::uri::PathAndQuery;
@@ -70,6 +70,8 @@ pub struct Edge {
     pub max_detached: usize,
     /// Where outcomes are recalled by operation id, such as `/operations` (H7).
     pub operations_prefix: Arc<str>,
+    /// The segment behind a route's path below which outcomes are recalled by key (H7).
+    pub recall_segment: Arc<str>,
     /// Where the pages about problem codes are (H1). Not changed by a reload.
     pub docs: String,
     /// What browsers of other origins may do (P7).
@@ -100,6 +102,7 @@ impl Edge {
             max_buffered: limits::BUFFERED,
             max_detached: limits::DETACHED,
             operations_prefix: "/operations".into(),
+            recall_segment: limits::RECALL_SEGMENT.into(),
             docs: limits::DOCS.into(),
             cors: None,
         }
@@ -247,14 +250,18 @@ pub enum OnExhausted {
 /// One route.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The method.
+    /// The method; of a catch-all, which takes every method, it does not count.
     pub method: Method,
-    /// The path, with parameters as `{name}`.
+    /// The path, with parameters as `{name}`; `/{*rest}` is the catch-all.
     pub path: Arc<str>,
     /// What is demanded of a key.
     pub policy: Policy,
     /// A prohibited key is ignored instead of refused.
     pub lenient: bool,
+    /// Every caller comes in as `client:anonymous` of the fixed tenant and project; credentials are not looked at (A2).
+    pub public: bool,
+    /// Outcomes are recalled by key below its path (H7).
+    pub recall: bool,
     /// Whom it belongs to.
     pub level: Level,
     /// Where it goes.
@@ -266,6 +273,22 @@ pub struct Route {
 }
 
 impl Route {
+    /// Whether it takes whatever no other route does (P2).
+    pub fn is_catch_all(&self) -> bool {
+        self.path.starts_with("/{*")
+    }
+
+    /// Whether outcomes are recalled by key below its path. The path of a catch-all is none, and a caller who shows no credentials
+    /// has nothing to be known by but the key itself.
+    pub(crate) fn is_recalled_by_key(&self) -> bool {
+        self.recall && !self.public && !self.is_catch_all()
+    }
+
+    /// Whether a request of this route would be less protected as one of that catch-all.
+    pub(crate) fn demands_more_than(&self, rest: &Route) -> bool {
+        self.rule.is_some() || (rest.public && !self.public) || self.level > rest.level
+    }
+
     /// How long a caller waits here, with a key or without: as the route says, or else its service.
     pub fn timeout(&self) -> Duration {
         self.rule.as_ref().map_or(self.upstream.timeout, |rule| rule.timeout)
@@ -291,12 +314,48 @@ pub struct Auth {
     pub jwt: Option<Jwt>,
     /// API keys (`hpx_…`) of the registry.
     pub api_keys: bool,
+    /// Where else than in `Authorization: Bearer` a caller may show one.
+    pub key_places: KeyPlaces,
     /// Peers whose headers `x-tenant-id`, `x-project-id` and `x-subject` are believed (A3).
     pub trusted: Vec<IpNet>,
     /// Whether their header `x-level` is believed, too. Whoever only sets the other three passes on what callers write there.
     pub trusted_level: bool,
     /// An outside service that knows keys (A7).
     pub verify: Option<VerifyService>,
+    /// What holds where a credential says nothing.
+    pub fixed: Fixed,
+}
+
+/// What holds where a credential does not say whose it is, in an installation of one tenant (A2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fixed {
+    /// The tenant.
+    pub tenant: Option<Tenant>,
+    /// The project; only for callers of that tenant, where one is fixed.
+    pub project: Option<Project>,
+}
+
+impl Fixed {
+    /// Whose a credential is that says so much; `None` where nothing says of which tenant.
+    pub(crate) fn complete(
+        &self,
+        tenant: Option<Tenant>,
+        project: Option<Project>,
+    ) -> Option<(Tenant, Option<Project>)> {
+        let tenant = tenant.or_else(|| self.tenant.clone())?;
+        let is_theirs = self.tenant.as_ref().is_none_or(|fixed| *fixed == tenant);
+        let project = project.or_else(|| self.project.clone().filter(|_| is_theirs));
+        Some((tenant, project))
+    }
+}
+
+/// Where callers may show a key, beside `Authorization: Bearer` (A2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyPlaces {
+    /// In the header `X-Api-Key`.
+    pub x_api_key: bool,
+    /// In `Authorization: Basic`, as the user or as the password.
+    pub basic: bool,
 }
 
 /// Which tokens are believed (A1).

@@ -113,10 +113,14 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let (host, peer) = (head::check(&mut head).map_err(engine::problem)?, seen.peer.ip());
         let hop = Hop { peer, tls, trusted: plan.auth.is_trusted(peer), host };
 
-        // Exactly one target. What a browser asks before the request itself is answered before the match.
+        // Exactly one target. What a browser asks before the request itself is answered before the match, a catch-all's included.
         let target = match plan.table.find(&head.method, head.uri.path()) {
             Err(NoMatch::Method(methods)) if head.method == Method::OPTIONS => {
                 seen.key_ignored = key::is_sent(&head.headers);
+                return cors::preflight(edge.cors.as_ref(), &head.headers, &methods);
+            }
+            Ok(Target::Route(_)) if head.method == Method::OPTIONS && cors::is_preflight(&head.headers) => {
+                let methods = plan.table.methods(head.uri.path());
                 return cors::preflight(edge.cors.as_ref(), &head.headers, &methods);
             }
             found => found?,

@@ -461,8 +461,10 @@ impl<L: Ledger> Protect<L> {
             return Answered { response: first.response, event: Event::Released, operation_id, cause: None };
         }
         if let Reason::Mismatch { leaves, keep_until } = error.reason() {
-            // With a wider scope the first caller may have been somebody else, who is not explained to others (H10).
-            let own = leaves.as_ref().filter(|_| identity.width() == Width::Subject);
+            // With a wider scope, and on a public route, the first caller may have been another one, who is not explained to this one
+            // (H10, A2).
+            let is_one = identity.scope().subject().is_some_and(|subject| !subject.is_anonymous());
+            let own = leaves.as_ref().filter(|_| identity.width() == Width::Subject && is_one);
             let explanation = own.zip(message).map(|(leaves, message)| {
                 let request = message.parts(&[], rule.max_request_body);
                 leaves.explain_request(&request, &self.shared.leaf_key, rule.recipe.ignored())

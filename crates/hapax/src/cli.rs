@@ -4,6 +4,7 @@
 pub(crate) mod claims;
 pub mod config;
 pub(crate) mod doctor;
+pub(crate) mod init;
 pub(crate) mod keys;
 pub mod openapi;
 pub(crate) mod probe;
@@ -33,6 +34,8 @@ struct Cli {
 enum Command {
     /// Start the edge in front of a small payments service, and say what to try.
     Demo(demo::Args),
+    /// Write a configuration to start from, with one protected route.
+    Init(init::Args),
     /// Look at claims, and decide about those that need somebody to decide.
     #[command(subcommand)]
     Claims(claims::Command),
@@ -121,6 +124,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => runtime.block_on(doctor::run(args)),
         Command::Serve(args) => runtime.block_on(serve::run(args)),
         Command::Probe(args) => runtime.block_on(probe::run(args)),
+        Command::Init(args) => init::run(args),
         Command::Config(args) => config::run(&args),
         Command::Openapi(args) => openapi::run(&args),
     };

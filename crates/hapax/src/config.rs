@@ -13,7 +13,6 @@ mod keys;
 mod material;
 mod mistakes;
 mod overlaps;
-mod pattern;
 mod reader;
 mod route;
 mod rule;
@@ -37,14 +36,14 @@ use hapax_gateway::settings::{Edge, Settings};
 pub use edge::{Admin, Api};
 pub use keeping::{Log, LogFormat, RetentionClasses, SealKey, StoreSettings};
 pub use mistakes::{Mistake, Mistakes, Place, Within};
-pub use reader::Secret;
+pub use reader::{Secret, Secrets};
 pub use route::Declared;
 
+pub(crate) use hapax_gateway::pattern::Pattern;
 pub(crate) use keeping::retention_text as parse_retention;
-pub(crate) use overlaps::{BY_ID, RECALL};
-pub(crate) use pattern::{Meets, Pattern};
+pub(crate) use overlaps::{BY_ID, recall_paths};
 pub(crate) use reader::{Reader, read as read_file};
-pub(crate) use route::{level_of, level_word};
+pub(crate) use route::{level_of, level_word, policies};
 pub(crate) use section::Section;
 pub(crate) use show::{retention_text, route_members};
 pub(crate) use tree::{Entry, Node, Table, Value};
@@ -88,6 +87,15 @@ pub struct Config {
 
 /// Reads and checks a configuration. `env` is asked for environment variables.
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Mistakes> {
+    load_with(path, env, Secrets::Needed)
+}
+
+/// The same where secrets may be absent, as in CI. What comes back is for looking at, not for serving (P5).
+pub fn load_with(
+    path: &Path,
+    env: &dyn Fn(&str) -> Option<String>,
+    secrets: Secrets,
+) -> Result<Config, Mistakes> {
     let file = Arc::new(path.to_owned());
     let text = read_file(path, limits::FILE_BYTES).map_err(|error| {
         let place = Place { file: file.clone(), within: Within::File };
@@ -95,14 +103,19 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config,
             (format!("it cannot be read: {error}"), "name a readable configuration file".into());
         Mistakes::new(vec![Mistake { place, what, remedy }], &file)
     })?;
-    read(&text, path, env)
+    read(&text, path, env, secrets)
 }
 
-/// Checks the text of a configuration, as [`load`] does with what it read from this file.
-pub fn read(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Mistakes> {
+/// Checks the text of a configuration, as [`load_with`] does with what it read from this file.
+pub fn read(
+    text: &str,
+    path: &Path,
+    env: &dyn Fn(&str) -> Option<String>,
+    secrets: Secrets,
+) -> Result<Config, Mistakes> {
     let file = Arc::new(path.to_owned());
     let table = tree::from_toml(text, &file).map_err(|found| Mistakes::new(found, &file))?;
-    let reader = Reader::new(file.clone(), env);
+    let reader = Reader::new(file.clone(), env, secrets);
     let config = read_config(&reader, &table, path);
     let (found, notices) = reader.finish();
     match config {
@@ -130,9 +143,11 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         upstreams: &upstreams,
         retention: &retention,
         max_buffered: edge.max_buffered,
+        fixed: &auth.fixed,
     };
     let (found, documents) = routes(&root, &context);
-    overlaps::check(reader, &found, &edge.operations_prefix);
+    overlaps::check(reader, &found, &edge);
+    auth::lets_in(&auth_section, &auth, &found);
     let webhooks_section = root.section("webhooks", &fields::WEBHOOKS);
     let webhooks = webhooks::webhooks(&webhooks_section, &context);
     if webhooks_section.exists() {

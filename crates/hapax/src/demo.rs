@@ -143,6 +143,8 @@ fn settings(listen: SocketAddr, service: SocketAddr) -> Result<Settings, Error> 
         path: path.into(),
         policy,
         lenient: false,
+        public: false,
+        recall: true,
         level: Level::Project,
         upstream: upstream.clone(),
         rule: rule.map(Arc::new),

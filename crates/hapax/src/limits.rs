@@ -139,15 +139,13 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 /// Longest configuration or OpenAPI document, in bytes.
-pub(crate) const FILE_BYTES: u64 = 16 * MIB;
+pub(crate) const FILE_BYTES: u64 = 64 * MIB;
 /// Longest file with a secret, in bytes.
 pub(crate) const SECRET_BYTES: u64 = 64 * KIB;
 /// Most mistakes that are told at a time.
 pub(crate) const MISTAKES: usize = 1_000;
 /// Most routes.
-pub(crate) const ROUTES: usize = 5_000;
-/// Longest path of a route, in bytes.
-pub(crate) const PATH_BYTES: usize = 1_024;
+pub(crate) const ROUTES: usize = 15_000;
 /// Longest name of an upstream or a retention class, in bytes.
 pub(crate) const UPSTREAM_NAME_BYTES: usize = 63;
 /// The longest name of a declared provider of webhooks: it stands in operations and keys.

@@ -15,7 +15,8 @@ pub(super) const PYTHON_VAR: &str = "HAPAX_TEST_PYTHON";
 pub(super) const NEEDS: [&str; 2] = ["npm", "python"];
 
 // Exact versions: tests say what they do. All of them run on the Node.js and the Python of Debian 12.
-const FROM_NPM: [&str; 3] = ["express@5.3.0", "express-idempotency@1.0.6", "stripe@22.6.2"];
+const FROM_NPM: [&str; 4] =
+    ["express@5.3.0", "express-idempotency@1.0.6", "stripe@22.6.2", "@octokit/openapi@23.0.2"];
 const FOR_PYTHON: [&str; 3] = ["stripe==16.1.0", "httpx==0.28.1", "squareup==46.0.0.20260916"];
 
 /// The folder with all those from npm, installed if need be.

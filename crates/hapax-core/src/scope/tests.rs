@@ -117,7 +117,7 @@ fn a_subject_text_that_rendering_would_not_give_is_refused() {
 #[test]
 fn no_credential_can_be_one_of_the_services_of_hapax() {
     // K4
-    for own in [Subject::webhook_ingest(), Subject::scheduler()] {
+    for own in [Subject::webhook_ingest(), Subject::scheduler(), Subject::anonymous()] {
         assert!(own.is_reserved());
         assert!(Subject::from_credential(own.kind(), own.id()).is_err());
         assert!(Subject::from_credential_text(own.as_str()).is_err());

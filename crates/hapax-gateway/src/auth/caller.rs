@@ -23,6 +23,20 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
+    /// Who the caller of a route is, from the head alone. On a public one no credentials are looked at (A2).
+    pub(crate) async fn of_route<R: Registry>(
+        auth: &Authenticator<R>,
+        route: &Route,
+        head: &request::Parts,
+        peer: IpAddr,
+        trusted: bool,
+    ) -> Result<Self, Problem> {
+        match route.public {
+            true => auth.anonymous().cloned().map(Caller::Known).map_err(|error| refused(&error)),
+            false => Self::identify(auth, head, peer, trusted).await,
+        }
+    }
+
     /// Who the caller is, from the head alone.
     pub(crate) async fn identify<R: Registry>(
         auth: &Authenticator<R>,

@@ -14,7 +14,7 @@ use super::jwks::{FetchedKeys, KeySet};
 use super::{AuthError, Principal, Verified, level_named};
 use crate::clock;
 use crate::limits;
-use crate::settings::{Jwt, JwtAlgorithm, JwtClaims, JwtKeys, Level};
+use crate::settings::{Fixed, Jwt, JwtAlgorithm, JwtClaims, JwtKeys, Level};
 
 /// Whether a credential has the form of a signed token: three parts, the first of them a JSON object.
 pub(super) fn is_like(credential: &str) -> bool {
@@ -63,7 +63,7 @@ impl Tokens {
         })
     }
 
-    pub(super) async fn verify(&self, token: &str) -> Result<Verified, AuthError> {
+    pub(super) async fn verify(&self, token: &str, fixed: &Fixed) -> Result<Verified, AuthError> {
         let header = jsonwebtoken::decode_header(token).map_err(refused)?;
         if !self.algorithms.contains(&header.alg) {
             return Err(AuthError::invalid("the token's algorithm is not accepted"));
@@ -77,7 +77,7 @@ impl Tokens {
         };
         let claims = self.verified_claims(token, &header, &keys)?;
         self.check_meant_for_us(&claims)?;
-        Ok(Verified { good_for: self.good_for(&claims), principal: self.principal(&claims)? })
+        Ok(Verified { good_for: self.good_for(&claims), principal: self.principal(&claims, fixed)? })
     }
 
     fn verified_claims(
@@ -129,15 +129,16 @@ impl Tokens {
         expiry.saturating_add(self.leeway).saturating_sub(now).min(limits::TOKEN_REMEMBERED)
     }
 
-    fn principal(&self, claims: &Map<String, Value>) -> Result<Principal, AuthError> {
+    fn principal(&self, claims: &Map<String, Value>, fixed: &Fixed) -> Result<Principal, AuthError> {
         let unfit = |error: Error| AuthError::unfit(&error);
         let names = &self.claims;
-        let tenant = text(claims, &names.tenant)?.ok_or_else(|| missing("tenant"))?;
+        let tenant = text(claims, &names.tenant)?.map(Tenant::new).transpose().map_err(unfit)?;
         let project = text(claims, &names.project)?.map(Project::new).transpose().map_err(unfit)?;
         let id = text(claims, &names.subject)?.ok_or_else(|| missing("subject"))?;
         let subject = Subject::from_credential(self.kind(claims)?, id).map_err(unfit)?;
         let level = self.level(claims)?;
-        Ok(Principal::new(Tenant::new(tenant).map_err(unfit)?, project, subject, level))
+        let (tenant, project) = fixed.complete(tenant, project).ok_or_else(|| missing("tenant"))?;
+        Ok(Principal::new(tenant, project, subject, level))
     }
 
     fn kind(&self, claims: &Map<String, Value>) -> Result<SubjectKind, AuthError> {

@@ -5,7 +5,7 @@ use hapax_core::{Project, Scope, Subject, Tenant};
 use http::{HeaderMap, HeaderName};
 
 use super::{AuthError, Principal, level_named, only};
-use crate::settings::Level;
+use crate::settings::{Fixed, Level};
 
 /// The header of the tenant.
 pub const TENANT: HeaderName = HeaderName::from_static("x-tenant-id");
@@ -17,17 +17,23 @@ pub const SUBJECT: HeaderName = HeaderName::from_static("x-subject");
 pub const LEVEL: HeaderName = HeaderName::from_static("x-level");
 
 /// The principal that the headers name; `None` where there is none of them. Half a principal is an error, not a reason to
-/// look for other credentials.
-pub(super) fn principal(headers: &HeaderMap, reads_level: bool) -> Result<Option<Principal>, AuthError> {
+/// look for other credentials, unless what is missing is fixed.
+pub(super) fn principal(
+    headers: &HeaderMap,
+    reads_level: bool,
+    fixed: &Fixed,
+) -> Result<Option<Principal>, AuthError> {
     let (tenant, project) = (only(headers, &TENANT)?, only(headers, &PROJECT)?);
     let level = if reads_level { only(headers, &LEVEL)? } else { None };
     let subject = only(headers, &SUBJECT)?;
-    let (tenant, subject) = match (tenant, subject) {
-        (Some(tenant), Some(subject)) => (tenant, subject),
-        (None, None) if project.is_none() && level.is_none() => return Ok(None),
-        _ => return Err(AuthError::invalid("a trusted peer named only a part of its caller")),
+    if tenant.is_none() && subject.is_none() && project.is_none() && level.is_none() {
+        return Ok(None);
+    }
+    let tenant = tenant.map(Tenant::new).transpose().map_err(|error| AuthError::unfit(&error))?;
+    let Some((subject, (tenant, of_tenant))) = subject.zip(fixed.complete(tenant, None)) else {
+        return Err(AuthError::invalid("a trusted peer named only a part of its caller"));
     };
-    let tenant = Tenant::new(tenant).map_err(|error| AuthError::unfit(&error))?;
+    let project = project.or(of_tenant.as_ref().map(Project::as_str));
     // Strict, so that no two texts mean one subject.
     let subject = Subject::parse(subject).map_err(|error| AuthError::unfit(&error))?;
     let level = match level {

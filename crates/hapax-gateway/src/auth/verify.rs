@@ -15,7 +15,7 @@ use super::remembered::{Digest, Remembered};
 use super::{AuthError, Principal, Verified};
 use crate::clock;
 use crate::limits;
-use crate::settings::{Level, VerifyService};
+use crate::settings::{Fixed, Level, VerifyService};
 
 /// Asks an outside service about keys.
 pub(super) struct Verifier {
@@ -55,7 +55,12 @@ impl Verifier {
         }
     }
 
-    pub(super) async fn verify(&self, key: &str, digest: Digest) -> Result<Verified, AuthError> {
+    pub(super) async fn verify(
+        &self,
+        key: &str,
+        digest: Digest,
+        fixed: &Fixed,
+    ) -> Result<Verified, AuthError> {
         // Whoever waited for its turn may find that the one before was refused.
         self.is_not_refused(&digest)?;
         let question = Bytes::from(json!({ "key": key }).to_string());
@@ -65,7 +70,7 @@ impl Verifier {
         // Later versions of the interface wrap what is said.
         let said = answer.get("data").filter(|data| data.is_object()).unwrap_or(&answer);
         match said.get("valid").and_then(Value::as_bool) {
-            Some(true) => Ok(Verified { principal: principal(said)?, good_for: self.good_for(said) }),
+            Some(true) => Ok(Verified { principal: principal(said, fixed)?, good_for: self.good_for(said) }),
             Some(false) => {
                 let for_now = limits::REFUSAL_REMEMBERED.min(self.remember);
                 self.refused.insert(digest, (), for_now, self.refused.before());
@@ -86,11 +91,11 @@ impl Verifier {
 }
 
 /// Whom a valid key names. One that names nobody, or nobody who can be, is a key that does not open anything here.
-fn principal(said: &Value) -> Result<Principal, AuthError> {
+fn principal(said: &Value, fixed: &Fixed) -> Result<Principal, AuthError> {
     let unfit = |error: Error| AuthError::unfit(&error);
     let text = |pointer: &str| said.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
     let tenant = text("/externalId").or_else(|| text("/identity/externalId")).or_else(|| text("/ownerId"));
-    let tenant = tenant.ok_or_else(|| AuthError::invalid("the verifying service names no tenant"))?;
+    let tenant = tenant.map(Tenant::new).transpose().map_err(unfit)?;
     let project = text("/meta/project").map(Project::new).transpose().map_err(unfit)?;
     let subject = match (text("/meta/subject"), text("/keyId")) {
         (Some(subject), _) => Subject::from_credential_text(subject),
@@ -98,7 +103,10 @@ fn principal(said: &Value) -> Result<Principal, AuthError> {
         (None, Some(id)) => Subject::from_credential(SubjectKind::Client, id),
         (None, None) => return Err(AuthError::invalid("the verifying service names no subject")),
     };
-    Ok(Principal::new(Tenant::new(tenant).map_err(unfit)?, project, subject.map_err(unfit)?, Level::Project))
+    let whose = fixed.complete(tenant, project);
+    let (tenant, project) =
+        whose.ok_or_else(|| AuthError::invalid("the verifying service names no tenant"))?;
+    Ok(Principal::new(tenant, project, subject.map_err(unfit)?, Level::Project))
 }
 
 fn unanswered(why: impl std::fmt::Display) -> AuthError {

@@ -34,7 +34,7 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     seen.key_ignored = key::ignores(route.policy, route.lenient) && key::is_sent(&head.headers);
 
     // Who asks, on replays too (A6).
-    let caller = Caller::identify(&plan.auth, &head, hop.peer, hop.trusted).await?;
+    let caller = Caller::of_route(&plan.auth, &route, &head, hop.peer, hop.trusted).await?;
     let own = caller.scope(route.level);
     seen.scope = own.as_ref().ok().cloned();
 
@@ -91,7 +91,9 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
 
     // What makes this request the same as another one.
     let message = Message { method: head.method, uri: head.uri, headers: head.headers, body };
-    let wait = Wait::preferred(&message.headers, Some(&edge.operations_prefix));
+    // An outcome is fetched by its own caller, and a public route knows none.
+    let fetched_at = Some(&edge.operations_prefix).filter(|_| !route.public);
+    let wait = Wait::preferred(&message.headers, fetched_at);
     let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
     let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
     let identity = claimant.under(&rule);

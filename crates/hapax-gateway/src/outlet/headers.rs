@@ -9,7 +9,7 @@ use http::Uri;
 use http::header::{COOKIE, FORWARDED, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 
-use crate::auth;
+use crate::auth::credential;
 use crate::intake::Hop;
 use crate::settings::Upstream;
 
@@ -55,7 +55,7 @@ fn stays_here(name: &HeaderName, value: &HeaderValue, trusted: bool) -> bool {
         "forwarded" => !trusted,
         _ if text.starts_with("x-forwarded-") => !trusted,
         // Known to hapax alone: whoever has it can call the edge.
-        "authorization" => auth::shows_api_key(value.as_bytes()),
+        "authorization" | "x-api-key" => credential::shows_api_key(name, value.as_bytes()),
         // Stays only if it is right; the pool sees to that.
         "content-length" => false,
         _ if is_written_here(text) => true,

@@ -24,6 +24,8 @@ fn take(settings: &mut Settings) {
         path: "/hooks/{provider}/{webhook_id}".into(),
         policy: Policy::RequiredB,
         lenient: false,
+        public: false,
+        recall: false,
         level: Level::Project,
         upstream,
         rule: None,

@@ -92,6 +92,8 @@ pub(crate) fn settings(service: &Service) -> Settings {
         path: path.into(),
         policy,
         lenient: false,
+        public: false,
+        recall: true,
         level: Level::Project,
         upstream: upstream.clone(),
         rule: rule.map(Arc::new),

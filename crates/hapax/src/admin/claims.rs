@@ -100,11 +100,23 @@ pub(crate) async fn show(store: &impl Inspect, id: OperationId) -> Result<Option
 
 pub(super) async fn get_list(
     state: AdminState,
-    _: Operator,
+    operator: Operator,
     asked: Asked<op::ListClaims>,
 ) -> Result<Claims, Refusal> {
-    Ok(list(&state.store, &asked.query).await?)
+    let mut claims = list(&state.store, &asked.query).await?;
+    claims.claims.iter_mut().for_each(|claim| hide_key(claim, operator.role));
+    Ok(claims)
 }
+
+/// On a public route a caller who knows a key gets its answer (A2), and an answer is more than this role may see.
+fn hide_key(claim: &mut Claim, role: Role) {
+    if role < Role::Operate && claim.subject == Subject::anonymous().as_str() {
+        claim.key = HIDDEN.into();
+    }
+}
+
+/// What stands in the place of a key that is not shown. No key looks like it.
+const HIDDEN: &str = "(not shown)";
 
 pub(super) async fn get_count(
     state: AdminState,
@@ -124,10 +136,12 @@ pub(super) async fn get_one(
         operator.needs(Role::Operate)?;
     }
     let record = find(&state, &asked.id).await?;
-    Ok(match asked.query.outcome {
+    let mut claim = match asked.query.outcome {
         true => view::claim_with_outcome(&record, &state.answers),
         false => view::claim(&record),
-    })
+    };
+    hide_key(&mut claim, operator.role);
+    Ok(claim)
 }
 
 /// The claim of an operation id.
@@ -138,4 +152,31 @@ pub(super) async fn find(state: &AdminState, id: &str) -> Result<Record, Refusal
             "there is no claim {id}: it never was, is past its retention, or was purged"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operator_who_only_looks_does_not_see_the_key_of_a_public_route_a2() {
+        let claim = |subject: &str| -> Claim {
+            let json = serde_json::json!({
+                "operation_id": "op_a7c1f4a9e6790c96f8d1c8f3e3f63f3c", "tenant": "a", "project": "b", "subject": subject, "operation": "o",
+                "key": "k", "source": "header", "scope": "subject", "epoch": "1.1", "operation_epoch": "1",
+                "fingerprint": {"recipe": "0", "digest": "0"}, "rerun": "unsafe", "opened_at": "2026-11-15T22:52:49Z",
+                "granted_at": "2026-11-15T22:52:49Z", "state": "held",
+            });
+            serde_json::from_value(json).unwrap()
+        };
+        for (subject, role, shown) in [
+            ("client:anonymous", Role::Read, HIDDEN),
+            ("client:anonymous", Role::Operate, "k"),
+            ("user:alice", Role::Read, "k"),
+        ] {
+            let mut claim = claim(subject);
+            hide_key(&mut claim, role);
+            assert_eq!(claim.key, shown, "{subject}");
+        }
+    }
 }

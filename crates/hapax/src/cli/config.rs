@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{Failed, say};
-use crate::config::{self, Config, Mistakes, Within};
+use crate::config::{self, Config, Mistakes, Secrets, Within};
 
 /// Check a configuration, or show what it means.
 #[derive(Debug, Args)]
@@ -18,9 +18,18 @@ pub struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Say whether a configuration is right, and every mistake if it is not.
-    Check(FileArgs),
+    Check(CheckArgs),
     /// Print the configuration as it takes effect, with all defaults and without secrets.
     Show(FileArgs),
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Let variables and files with secrets be absent, as they are in CI. Those that are there are checked.
+    #[arg(long)]
+    no_secrets: bool,
 }
 
 #[derive(Debug, Args)]
@@ -54,8 +63,10 @@ fn told(mistakes: &Mistakes) -> String {
     format!("the configuration has {count} mistake{s}\n{mistakes}")
 }
 
-fn check(args: &FileArgs) -> Result<(), Failed> {
-    let loaded = config::load(&args.file, &environment);
+fn check(args: &CheckArgs) -> Result<(), Failed> {
+    let secrets = if args.no_secrets { Secrets::MayBeAbsent } else { Secrets::Needed };
+    let args = &args.file;
+    let loaded = config::load_with(&args.file, &environment, secrets);
     if args.json {
         say::data(report(&loaded).to_string())?;
         return loaded.map(drop).map_err(|_| Failed::no(""));

@@ -1,14 +1,15 @@
 //! Who may come in (`[auth]`, A1–A3 and A7). Tokens and keys are verified by the gateway; here it is made sure that what is
 //! configured can work at all.
 
-use hapax_core::SubjectKind;
-use hapax_gateway::settings::{Auth, Jwt, JwtAlgorithm, JwtClaims, JwtKeys, VerifyService};
+use hapax_core::{Project, SubjectKind, Tenant};
+use hapax_gateway::settings::{Auth, Fixed, Jwt, JwtAlgorithm, JwtClaims, JwtKeys, KeyPlaces, VerifyService};
 use http::HeaderValue;
 use ipnet::IpNet;
 
 use super::edge::Admin;
 use super::fields;
 use super::material;
+use super::route::Found;
 use super::section::{Section, Spot};
 use super::url::Url;
 use crate::limits::{self, range};
@@ -25,24 +26,54 @@ pub(crate) const ALGORITHMS: [(&str, JwtAlgorithm); 4] = [
 pub(crate) fn auth(section: &Section<'_>) -> Auth {
     let api_keys = section.section("api_keys", &fields::API_KEYS);
     let trusted_headers = section.section("trusted_headers", &fields::TRUSTED);
-    let auth = Auth {
+    Auth {
         jwt: jwt(&section.section("jwt", &fields::JWT)),
         api_keys: api_keys.exists() && api_keys.flag("enabled").is_none_or(|enabled| enabled.value),
+        key_places: key_places(&api_keys),
         trusted: trusted(&trusted_headers),
         trusted_level: trusted_level(&trusted_headers),
         verify: verify(&section.section("verify", &fields::VERIFY)),
-    };
+        fixed: fixed(section),
+    }
+}
+
+/// What holds where a credential says nothing (A2).
+fn fixed(section: &Section<'_>) -> Fixed {
+    let told = |error: hapax_core::Error| error.message().to_owned();
+    let tenant = section.parsed("tenant", |text| Tenant::new(text).map_err(told));
+    let project = section.parsed("project", |text| Project::new(text).map_err(told));
+    Fixed { tenant: tenant.map(|tenant| tenant.value), project: project.map(|project| project.value) }
+}
+
+/// Where callers may show a key beside `Authorization: Bearer` (A2).
+fn key_places(section: &Section<'_>) -> KeyPlaces {
+    let mut places = KeyPlaces::default();
+    for word in section.texts("also_from").unwrap_or_default() {
+        match word.value {
+            "x-api-key" => places.x_api_key = true,
+            "basic" => places.basic = true,
+            other => {
+                let what = format!("`also_from`: a key cannot be shown in {other:?}");
+                section.reader().mistake(&word.at, what, "use \"x-api-key\" or \"basic\"");
+            }
+        }
+    }
+    places
+}
+
+/// Says so where no caller can come in.
+pub(crate) fn lets_in(section: &Section<'_>, auth: &Auth, routes: &[Found]) {
     let asked = ["jwt", "verify"].iter().any(|field| section.has(field));
-    if !asked && !auth.api_keys && auth.trusted.is_empty() {
+    let public = routes.iter().filter_map(|route| route.meant.as_ref()).any(|(route, _)| route.public);
+    if !asked && !public && !auth.api_keys && auth.trusted.is_empty() {
         let text = "[auth] lets nobody in; add [auth.jwt], [auth.api_keys] or [auth.trusted_headers]";
         section.reader().notice(&section.at(), text);
     }
-    auth
 }
 
 /// Callers need keys, and a running server makes them for operators only (A2).
 pub(crate) fn keys_can_be_made(section: &Section<'_>, auth: &Auth, admin: &Admin) {
-    if auth.api_keys && admin.token.is_none() {
+    if auth.api_keys && admin.token.is_none() && !section.reader().spares_secrets() {
         let text = "there is no admin token, so while this serves nobody can make or revoke an API key; add [admin] with \
                     `token_env = \"HAPAX_ADMIN_TOKEN\"`";
         section.reader().notice(&section.place("api_keys"), text);

@@ -9,11 +9,11 @@ use hapax_tower::Rule;
 use hapax_tower::problem::DOCS;
 use http::HeaderName;
 
+use super::Pattern;
 use super::fields;
 use super::material;
 use super::mistakes::Place;
-use super::overlaps::{OWN, RESERVED};
-use super::pattern::Pattern;
+use super::overlaps::OWN;
 use super::reader::{Reader, Secret};
 use super::section::{Section, Spot};
 use super::url;
@@ -80,7 +80,11 @@ pub(crate) fn edge(section: &Section<'_>, plain: &Rule) -> (Edge, RouteDefaults)
     edge.body_rate = section.size("body_rate", &range::BODY_RATE).map_or(edge.body_rate, |size| size.value);
     edge.max_buffered =
         section.size("max_buffered", &range::BUFFERED).map_or(edge.max_buffered, |size| size.value);
-    if let Some(prefix) = section.parsed("operations_prefix", operations_prefix) {
+    if let Some(segment) = section.parsed("recall_segment", recall_segment) {
+        edge.recall_segment = segment.value.into();
+    }
+    let own = &edge.recall_segment;
+    if let Some(prefix) = section.parsed("operations_prefix", |text| operations_prefix(text, own)) {
         edge.operations_prefix = prefix.value.into();
     }
     if let Some(docs) = section.url("docs", docs) {
@@ -239,15 +243,24 @@ pub(crate) fn fixed_path(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// One literal segment.
+fn recall_segment(text: &str) -> Result<String, String> {
+    let pattern = Pattern::of_requests(&format!("/{text}"));
+    match pattern {
+        Ok(pattern) if !pattern.has_parameters() && !text.contains('/') => Ok(text.to_owned()),
+        _ => Err("write one segment of a path, such as \"by-idempotency-key\"".into()),
+    }
+}
+
 /// Where the edge serves nothing else of its own.
-fn operations_prefix(text: &str) -> Result<String, String> {
+fn operations_prefix(text: &str, recall_segment: &str) -> Result<String, String> {
     Pattern::of_requests(text)?;
     let path = fixed_path(text)?;
     let own = OWN.map(|segment| format!("/{segment}")).concat();
-    let recalls = path.split('/').any(|segment| segment == RESERVED);
+    let recalls = path.split('/').any(|segment| segment == recall_segment);
     if recalls || path == own || path.starts_with(&format!("{own}/")) {
         return Err(format!(
-            "write a path such as \"/operations\", not below {own} and without {RESERVED:?}"
+            "write a path such as \"/operations\", not below {own} and without {recall_segment:?}"
         ));
     }
     Ok(path)
@@ -276,8 +289,8 @@ fn tls(section: &Section<'_>) -> Option<Tls> {
     }
     section.require("cert", "name the PEM file with the certificate chain");
     section.require("key", "name the PEM file with the private key");
-    let cert = section.reader().readable(section, "cert");
-    let key = section.reader().readable(section, "key");
+    let cert = section.reader().secret_file(section, "cert");
+    let key = section.reader().secret_file(section, "key");
     let (cert, key) = (cert?, key?);
     material::pair(section.reader(), &cert, &key);
     Some(Tls { cert: cert.value, key: key.value })

@@ -35,7 +35,8 @@ sections! {
     /// The listener and what holds for every route.
     EDGE = "edge" [
         "listen", "threads", "tls", "drain_timeout", "header_timeout", "body_rate", "idle_timeout", "max_connections",
-        "max_connections_per_address", "max_buffered", "max_detached", "operations_prefix", "docs", "cors", "max_request_body", "max_kept_response",
+        "max_connections_per_address", "max_buffered", "max_detached", "operations_prefix", "recall_segment", "docs", "cors",
+        "max_request_body", "max_kept_response",
         "attach", "attach_timeout", "mismatch_status",
     ];
     /// Certificate and key.
@@ -51,7 +52,7 @@ sections! {
     /// How long outcomes are kept.
     RETENTION = "retention" ["default", "<class>"];
     /// Who may come in.
-    AUTH = "auth" ["jwt", "api_keys", "trusted_headers", "verify"] later ["schedules"];
+    AUTH = "auth" ["tenant", "project", "jwt", "api_keys", "trusted_headers", "verify"] later ["schedules"];
     /// Tokens.
     JWT = "auth.jwt" [
         "algorithms", "secret_env", "secret_file", "jwks_file", "jwks_url", "issuer", "audience", "leeway", "claims",
@@ -60,7 +61,7 @@ sections! {
     /// The names of a token's claims.
     CLAIMS = "auth.jwt.claims" ["tenant", "project", "subject", "subject_type", "level"];
     /// API keys of the registry.
-    API_KEYS = "auth.api_keys" ["enabled"];
+    API_KEYS = "auth.api_keys" ["enabled", "also_from"];
     /// Peers whose headers are believed.
     TRUSTED = "auth.trusted_headers" ["from", "level"];
     /// An outside service that knows keys.
@@ -82,7 +83,7 @@ sections! {
     RETRY = "upstreams.<name>.retry" ["max_attempts", "backoff", "on_exhausted"];
     /// A route.
     ROUTE = "routes" [
-        "method", "path", "operation", "was", "policy", "lenient", "level", "upstream", "retention", "rerun", "quiet",
+        "method", "path", "operation", "was", "policy", "lenient", "public", "recall", "level", "upstream", "retention", "rerun", "quiet",
         "reconcile", "scope", "fingerprint", "ignore", "fingerprint_headers", "timeout", "give_up", "max_run", "doubt",
         "attach", "attach_timeout", "keep", "on_5xx", "mismatch_status", "max_request_body", "max_kept_response",
         "key", "key_grammar", "key_from", "window",
@@ -108,7 +109,7 @@ sections! {
     /// A store of secrets outside the registry.
     WEBHOOK_KV = "webhooks.kv" ["url", "mount", "token_file", "timeout"];
     /// An OpenAPI document to read routes from.
-    OPENAPI = "openapi" ["file", "upstream", "prefix"];
+    OPENAPI = "openapi" ["file", "upstream", "prefix", "default_policy", "recall"];
 }
 
 impl Fields {

@@ -1,71 +1,79 @@
 //! Routes that get in each other's way: a request must match exactly one (P2), recall routes are the edge's own (H7), and
 //! an operation has one name (K6).
+//!
+//! Each pair is found by [`Tree`], so that ten thousand routes are looked at as fast as they are read.
 
 use std::collections::HashMap;
 
 use hapax_core::Operation;
+use hapax_gateway::pattern::{Meets, Pattern, Tree};
+use hapax_gateway::settings::Edge;
 use http::Method;
 
 use super::mistakes::Place;
-use super::pattern::{Meets, Pattern};
 use super::reader::Reader;
-use super::route::Found as RouteFound;
+use super::route::Found;
 use super::section::{Section, Spot};
-use super::webhooks::Found;
 
 /// Below the path of a keyed route: where outcomes are recalled by key (H7).
-pub(crate) const RECALL: [&str; 2] = ["/by-idempotency-key/{key}", "/by-idempotency-key/{key}/output"];
+pub(crate) fn recall_paths(segment: &str) -> [String; 2] {
+    [format!("/{segment}/{{key}}"), format!("/{segment}/{{key}}/output")]
+}
+
 /// Below the edge's `operations_prefix`: where outcomes are recalled by operation id (H7).
 pub(crate) const BY_ID: [&str; 2] = ["/{operation_id}", "/{operation_id}/output"];
-/// The word in the place of a parameter that no route can have.
-pub(super) const RESERVED: &str = "by-idempotency-key";
 /// What the edge serves itself.
 pub(super) const OWN: [&str; 2] = [".well-known", "hapax"];
 
 /// A path that the edge serves itself.
-struct Recall<'f> {
+struct Recall {
     pattern: Pattern,
-    /// The route whose outcomes are recalled; `None` for those recalled by id.
-    of: Option<&'f Spot<Pattern>>,
+    by_key: bool,
 }
 
 /// Tells every pair that gets in each other's way.
-pub(crate) fn check(reader: &Reader<'_>, routes: &[RouteFound], operations_prefix: &str) {
+pub(crate) fn check(reader: &Reader<'_>, routes: &[Found], edge: &Edge) {
     names(reader, routes);
     former_names(reader, routes);
     same_requests(reader, routes);
-    let recalls = recalls(routes, operations_prefix);
-    let mut by_length: HashMap<usize, Vec<&Recall<'_>>> = HashMap::new();
-    recalls.iter().for_each(|recall| by_length.entry(recall.pattern.len()).or_default().push(recall));
-    for path in routes.iter().filter_map(|route| route.path.as_ref()) {
+    let recalls = recalls(routes, edge);
+    for path in
+        routes.iter().filter_map(|route| route.path.as_ref()).filter(|path| !path.value.is_catch_all())
+    {
         own_pages(reader, path);
-        let near = by_length.get(&path.value.len()).into_iter().flatten();
-        if let Some(recall) = near.into_iter().find(|recall| recall.is_overlapped_by(&path.value)) {
+        let mut overlapped = None;
+        recalls.meeting(&path.value, |recall| {
+            overlapped =
+                overlapped.or(Some(recall).filter(|recall| recall.is_overlapped_by(&path.value, edge)));
+        });
+        if let Some(recall) = overlapped {
             let (path_text, recall_text) = (path.value.as_str(), recall.pattern.as_str());
             let what = format!("`{path_text}` overlaps {recall_text}, where outcomes are recalled");
-            let remedy = match recall.of {
-                Some(_) => "use another path",
-                None => "use another path, or another `operations_prefix`",
+            let remedy = match recall.by_key {
+                true => {
+                    "use another path, or say `recall = false` for the route whose outcomes are recalled there"
+                }
+                false => "use another path, or another `operations_prefix`",
             };
             reader.mistake(&path.at, what, remedy);
         }
     }
-    recalls_differ(reader, &recalls);
+    recalls_differ(reader, routes);
 }
 
-impl Recall<'_> {
+impl Recall {
     /// `/orders/{order}/notes` could match `/orders/by-idempotency-key/notes`, too. That is no overlap: in the place of a
     /// parameter the word is reserved, and recall goes first. Otherwise no keyed collection could have nested resources.
-    fn is_overlapped_by(&self, path: &Pattern) -> bool {
+    fn is_overlapped_by(&self, path: &Pattern, edge: &Edge) -> bool {
         match path.meets(&self.pattern) {
             Meets::Never => false,
-            Meets::Crossing => self.of.is_none() || path.has_literal(RESERVED),
+            Meets::Crossing => !self.by_key || path.has_literal(&edge.recall_segment),
             Meets::Same | Meets::Within => true,
         }
     }
 }
 
-fn names(reader: &Reader<'_>, routes: &[RouteFound]) {
+fn names(reader: &Reader<'_>, routes: &[Found]) {
     let mut first: HashMap<&str, &Place> = HashMap::new();
     for operation in routes.iter().filter_map(|route| route.operation.as_ref()) {
         if let Some(earlier) = first.get(operation.value.as_str()) {
@@ -82,7 +90,7 @@ fn names(reader: &Reader<'_>, routes: &[RouteFound]) {
 }
 
 /// A former name is the present name of no route, and has one heir.
-fn former_names(reader: &Reader<'_>, routes: &[RouteFound]) {
+fn former_names(reader: &Reader<'_>, routes: &[Found]) {
     let mut heirs: HashMap<&str, &Place> = HashMap::new();
     let present = routes.iter().filter_map(|route| route.operation.as_ref());
     let present: HashMap<&str, &Spot<Operation>> =
@@ -104,7 +112,7 @@ fn former_names(reader: &Reader<'_>, routes: &[RouteFound]) {
 }
 
 /// What is retired has no route any more, under whichever name.
-pub(crate) fn retired(reader: &Reader<'_>, retired: &[Spot<Operation>], routes: &[RouteFound]) {
+pub(crate) fn retired(reader: &Reader<'_>, retired: &[Spot<Operation>], routes: &[Found]) {
     for name in retired {
         let routes = routes.iter().flat_map(|route| route.operation.iter().chain(route.was.iter().flatten()));
         if let Some(route) = routes.into_iter().find(|operation| operation.value == name.value) {
@@ -118,47 +126,51 @@ pub(crate) fn retired(reader: &Reader<'_>, retired: &[Spot<Operation>], routes: 
     }
 }
 
-/// Two routes of one method whose patterns are the same, or of which neither is the more concrete one.
-fn same_requests(reader: &Reader<'_>, routes: &[RouteFound]) {
-    let mut groups: HashMap<(&str, usize), Vec<&Spot<Pattern>>> = HashMap::new();
+/// Two routes of one method whose patterns match the same requests. Where only some are the same, the leftmost literal decides.
+fn same_requests(reader: &Reader<'_>, routes: &[Found]) {
+    let mut first: HashMap<(&str, String), &Spot<Pattern>> = HashMap::new();
     for route in routes {
         let (Some(method), Some(path)) = (&route.method, &route.path) else { continue };
-        let group = groups.entry((method.value.as_str(), path.value.len())).or_default();
-        let clash = group.iter().find_map(|earlier| match earlier.value.meets(&path.value) {
-            Meets::Same => Some((earlier, "the same requests")),
-            Meets::Crossing => Some((earlier, "some of the same requests, and neither is more concrete")),
-            Meets::Within | Meets::Never => None,
-        });
-        if let Some((earlier, which)) = clash {
-            let (method, path_text) = (method.value.as_str(), path.value.as_str());
-            let what = format!(
-                "{method} {path_text} and {method} {} ({}) match {which}",
-                earlier.value.as_str(),
-                earlier.at.short()
-            );
-            reader.mistake(&path.at, what, "keep one of them, or make one more concrete");
-        }
-        group.push(path);
+        let method = method.value.as_str();
+        let Some(earlier) = first.get(&(method, path.value.shape())) else {
+            first.insert((method, path.value.shape()), path);
+            continue;
+        };
+        let what = format!(
+            "{method} {} and {method} {} ({}) match the same requests",
+            path.value.as_str(),
+            earlier.value.as_str(),
+            earlier.at.short()
+        );
+        reader.mistake(&path.at, what, "keep one of them, or make one more concrete");
     }
 }
 
-fn recalls<'f>(routes: &'f [RouteFound], operations_prefix: &str) -> Vec<Recall<'f>> {
-    let keyed = routes.iter().filter(|route| route.keyed).filter_map(|route| route.path.as_ref());
-    let by_key = keyed.flat_map(|path| {
-        RECALL.iter().map(move |more| Recall { pattern: path.value.then(more), of: Some(path) })
-    });
-    let prefix = Pattern::parse(operations_prefix).ok();
+fn recalls(routes: &[Found], edge: &Edge) -> Tree<Recall> {
+    let keyed = routes.iter().filter(|route| route.recall).filter_map(|route| route.path.as_ref());
+    let more = recall_paths(&edge.recall_segment);
+    let by_key = keyed
+        .flat_map(|path| more.iter().map(|more| Recall { pattern: path.value.then(more), by_key: true }));
+    let prefix = Pattern::parse(&edge.operations_prefix).ok();
     let by_id = prefix
         .into_iter()
-        .flat_map(|prefix| BY_ID.map(|more| Recall { pattern: prefix.then(more), of: None }));
-    by_key.chain(by_id).collect()
+        .flat_map(|prefix| BY_ID.map(|more| Recall { pattern: prefix.then(more), by_key: false }));
+    let mut tree: Tree<Recall> = Tree::default();
+    for recall in by_key.chain(by_id) {
+        let entries = tree.entry(&recall.pattern);
+        // Several methods of one path share theirs.
+        if entries.is_empty() {
+            entries.push(recall);
+        }
+    }
+    tree
 }
 
 /// Deliveries come where nothing else does.
 pub(crate) fn webhooks(
     section: &Section<'_>,
-    own: Option<&Found>,
-    routes: &[RouteFound],
+    own: Option<&super::webhooks::Found>,
+    routes: &[Found],
     operations_prefix: &str,
 ) {
     let Some(pattern) = own.and_then(|own| Pattern::parse(&own.webhooks.route.path).ok()) else { return };
@@ -189,22 +201,30 @@ fn own_pages(reader: &Reader<'_>, path: &Spot<Pattern>) {
     }
 }
 
-/// Routes of different methods can have paths of which neither is more concrete; their recall routes have one method.
-fn recalls_differ(reader: &Reader<'_>, recalls: &[Recall<'_>]) {
-    let keyed: Vec<_> = recalls.iter().filter_map(|recall| recall.of).step_by(RECALL.len()).collect();
-    let mut by_length: HashMap<usize, Vec<&Spot<Pattern>>> = HashMap::new();
-    for path in keyed {
-        let group = by_length.entry(path.value.len()).or_default();
-        if let Some(earlier) =
-            group.iter().find(|earlier| earlier.value.meets(&path.value) == Meets::Crossing)
-        {
-            let (a, b) = (path.value.as_str(), earlier.value.as_str());
+/// Routes of different methods can have paths of which neither is more concrete; their recall routes have one method, and what one of
+/// them did would be looked for under the other.
+fn recalls_differ(reader: &Reader<'_>, routes: &[Found]) {
+    let mut earlier: Tree<(&str, &Spot<Pattern>)> = Tree::default();
+    for route in routes.iter().filter(|route| route.recall) {
+        let (Some(method), Some(path)) = (&route.method, &route.path) else { continue };
+        let method = method.value.as_str();
+        let mut crossing = None;
+        earlier.meeting(&path.value, |(other, before)| {
+            let crosses = *other != method && before.value.meets(&path.value) == Meets::Crossing;
+            crossing = crossing.or(Some(before).filter(|_| crosses));
+        });
+        if let Some(before) = crossing {
+            let (a, b) = (path.value.as_str(), before.value.as_str());
             let what = format!(
                 "outcomes of {a} and of {b} ({}) would be recalled at the same paths",
-                earlier.at.short()
+                before.at.short()
             );
-            reader.mistake(&path.at, what, "make one of the paths more concrete");
+            reader.mistake(
+                &path.at,
+                what,
+                "make one of the paths more concrete, or say `recall = false` for one",
+            );
         }
-        group.push(path);
+        earlier.entry(&path.value).push((method, path));
     }
 }

@@ -30,17 +30,27 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Whether secrets must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secrets {
+    /// A variable or a file that is absent is a mistake.
+    Needed,
+    /// One that is absent counts as right; one that is there is checked.
+    MayBeAbsent,
+}
+
 /// What reading needs.
 pub(crate) struct Reader<'e> {
     file: Arc<PathBuf>,
+    secrets: Secrets,
     env: &'e dyn Fn(&str) -> Option<String>,
     mistakes: RefCell<Vec<Mistake>>,
     notices: RefCell<Vec<String>>,
 }
 
 impl<'e> Reader<'e> {
-    pub(crate) fn new(file: Arc<PathBuf>, env: &'e dyn Fn(&str) -> Option<String>) -> Self {
-        Reader { file, env, mistakes: RefCell::default(), notices: RefCell::default() }
+    pub(crate) fn new(file: Arc<PathBuf>, env: &'e dyn Fn(&str) -> Option<String>, secrets: Secrets) -> Self {
+        Reader { file, secrets, env, mistakes: RefCell::default(), notices: RefCell::default() }
     }
 
     /// Tells a mistake.
@@ -99,6 +109,25 @@ impl<'e> Reader<'e> {
         }
     }
 
+    /// A file with a secret, or one that comes with it, which must be readable unless it may be absent; its path.
+    pub(crate) fn secret_file(&self, section: &Section<'_>, field: &str) -> Option<Spot<PathBuf>> {
+        let text = section.text(field)?;
+        match self.may_be_absent(&self.path(text.value)) {
+            true => None,
+            false => self.readable(section, field),
+        }
+    }
+
+    /// Whether secrets may be absent, and this file is.
+    fn may_be_absent(&self, path: &Path) -> bool {
+        self.secrets == Secrets::MayBeAbsent && !path.exists()
+    }
+
+    /// Whether secrets may be absent.
+    pub(crate) fn spares_secrets(&self) -> bool {
+        self.secrets == Secrets::MayBeAbsent
+    }
+
     /// The text of a file that must be readable.
     pub(crate) fn contents(&self, at: &Place, field: &str, path: &Path, most: u64) -> Option<String> {
         read(path, most).map_err(|error| self.unreadable(at, field, path, &error)).ok()
@@ -131,6 +160,9 @@ impl<'e> Reader<'e> {
     /// A secret from an environment variable, which must be set.
     pub(crate) fn secret_of_variable(&self, field: &str, name: &Spot<&str>) -> Option<Spot<Secret>> {
         let Some(value) = self.variable(name.value) else {
+            if self.spares_secrets() {
+                return None;
+            }
             let what = format!("`{field}`: the environment variable {} is not set", name.value);
             self.mistake(&name.at, what, format!("set {} before hapax starts", name.value));
             return None;
@@ -141,6 +173,9 @@ impl<'e> Reader<'e> {
     /// A secret from a file; white space at its end does not belong to it.
     pub(crate) fn secret_of_file(&self, field: &str, path: &Spot<&str>) -> Option<Spot<Secret>> {
         let full = self.path(path.value);
+        if self.may_be_absent(&full) {
+            return None;
+        }
         let text = self.contents(&path.at, field, &full, limits::SECRET_BYTES)?;
         let secret = text.trim_end();
         if secret.is_empty() {

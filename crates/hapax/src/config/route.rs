@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hapax_core::{Operation, Policy};
-use hapax_gateway::settings::{Level, Route};
+use hapax_gateway::settings::{Fixed, Level, Route};
 use http::Method;
 
+use super::Pattern;
 use super::edge::RouteDefaults;
 use super::fields;
 use super::keeping::RetentionClasses;
 use super::mistakes::Place;
-use super::pattern::Pattern;
 use super::rule;
 use super::section::{Section, Spot};
 use super::upstream::{Behind, Ready};
@@ -40,6 +40,8 @@ pub(crate) struct Context<'c> {
     pub(crate) retention: &'c RetentionClasses,
     /// What all bodies may take in memory together.
     pub(crate) max_buffered: u64,
+    /// Whose callers of public routes are.
+    pub(crate) fixed: &'c Fixed,
 }
 
 /// A route as it was read; with mistakes, some of it is missing.
@@ -50,12 +52,15 @@ pub(crate) struct Found {
     pub(crate) operation: Option<Spot<Operation>>,
     pub(crate) was: Option<Vec<Spot<Operation>>>,
     pub(crate) keyed: bool,
+    /// Whether outcomes are recalled by key below its path.
+    pub(crate) recall: bool,
     pub(crate) meant: Option<(Route, Declared)>,
 }
 
 /// Fields that mean something only where there are keys.
-const KEYED_ONLY: [&str; 24] = [
+const KEYED_ONLY: [&str; 25] = [
     "was",
+    "recall",
     "retention",
     "rerun",
     "quiet",
@@ -99,20 +104,17 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>) -> Found {
     section.require("method", "say which, such as \"POST\"");
     section.require("path", "say which, such as \"/api/v1/payments\"");
     let method = section.parsed("method", method);
-    let path = section.parsed("path", Pattern::of_requests);
+    let path = section.parsed("path", Pattern::of_route);
+    let catches_all = catches_all(section, method.as_ref(), path.as_ref());
     let level = section.word("level", &LEVELS).map_or(Level::Project, |level| level.value);
-    let policy = policy(section, level);
+    let policy = policy(section, level, catches_all);
     let operation = section.parsed("operation", operation);
     let lenient = lenient(section, policy);
     let behind = upstream(section, context);
-    let mut found = Found {
-        method,
-        path,
-        operation,
-        was: None,
-        keyed: policy.is_some_and(Policy::is_keyed),
-        meant: None,
-    };
+    let keyed = policy.is_some_and(Policy::is_keyed);
+    let public = policy.is_some_and(|_| public(section, level, keyed, context.fixed));
+    let recall = recall(section, catches_all, public);
+    let mut found = Found { method, path, operation, was: None, keyed, recall: keyed && recall, meant: None };
     if found.keyed {
         section.require("operation", "name the operation of every keyed route, such as \"payments.create\"");
         found.was = former_names(section);
@@ -120,21 +122,104 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>) -> Found {
         without_effect(section);
     }
     let rule = if found.keyed { Some(rule::read(section, context, behind)) } else { None };
-    found.meant = meant(section, &found, policy, level, lenient, behind, rule);
+    let demands = Demands { policy, lenient, public, level };
+    found.meant = meant(section, &found, &demands, behind, rule);
     found
+}
+
+/// What a route demands of a caller.
+struct Demands {
+    policy: Option<Policy>,
+    lenient: bool,
+    public: bool,
+    level: Level,
+}
+
+/// Whether this is the catch-all: `*` and `/{*rest}` go together (P2).
+fn catches_all(section: &Section<'_>, method: Option<&Spot<Method>>, path: Option<&Spot<Pattern>>) -> bool {
+    let (Some(method), Some(path)) = (method, path) else { return false };
+    let (every_method, every_path) = (method.value.as_str() == ANY_METHOD, path.value.is_catch_all());
+    if every_method && !every_path {
+        let remedy = "say which method, or `path = \"/{*rest}\"` for everything that no other route takes";
+        section.reader().mistake(&method.at, "`method = \"*\"` is for a catch-all only", remedy);
+    }
+    if every_path && !every_method {
+        let what = "a catch-all takes every method";
+        section.reader().mistake(&method.at, what, "say `method = \"*\"`, or a path without `{*…}`");
+    }
+    every_path
+}
+
+/// The method of a catch-all.
+pub(crate) const ANY_METHOD: &str = "*";
+
+/// Whether everybody comes in, with the words that fit: who shares keys with strangers must have said so (A2).
+fn public(section: &Section<'_>, level: Level, keyed: bool, fixed: &Fixed) -> bool {
+    let reader = section.reader();
+    let Some(stated) = section.flag_or_word("public", SHARED_KEYS) else { return false };
+    let Some(shared) = stated.value else { return false };
+    match (shared, keyed) {
+        (false, true) => {
+            let what = "`public = true` is for routes that take no keys: on this one, every caller who knows a key gets its answer";
+            reader.mistake(&stated.at, what, "say `public = \"shared-keys\"` if that is meant");
+        }
+        (true, false) => {
+            let what = "`public = \"shared-keys\"` is for routes that take keys";
+            reader.mistake(&stated.at, what, "say `public = true`");
+        }
+        _ => {}
+    }
+    if fixed.tenant.is_none() || fixed.project.is_none() {
+        let what =
+            "a public route needs a tenant and a project of its own, and credentials are not looked at";
+        reader.mistake(&stated.at, what, "say `tenant` and `project` in [auth]");
+    }
+    if level != Level::Project {
+        let what = format!("a public route is a project's, not one of level {}", level_word(level));
+        reader.mistake(&stated.at, what, "remove `level`, or `public`");
+    }
+    if section.text("fingerprint").is_some_and(|word| word.value == "none") {
+        let what = "`fingerprint = \"none\"` on a public route hands anybody the answer to another request";
+        reader.mistake(&section.place("fingerprint"), what, "choose another fingerprint");
+    }
+    if section.text("scope").is_some_and(|word| word.value != "subject") {
+        let what = "`scope` has no effect on a public route, whose callers are one subject";
+        reader.mistake(&section.place("scope"), what, "remove it");
+    }
+    if section.has("key_from") {
+        let what = "`key_from` on a public route takes the same request of two callers for one";
+        reader.mistake(&section.place("key_from"), what, "remove it, or `public`");
+    }
+    true
+}
+
+/// Keys are shared by all callers of a public route.
+pub(crate) const SHARED_KEYS: &str = "shared-keys";
+
+/// Whether outcomes are recalled by key below the path (H7).
+fn recall(section: &Section<'_>, catches_all: bool, public: bool) -> bool {
+    let stated = section.flag("recall");
+    let never = match (catches_all, public) {
+        (true, _) => Some("a catch-all"),
+        (false, true) => Some("a public route"),
+        _ => None,
+    };
+    if let (Some(which), Some(stated)) = (never, stated.as_ref().filter(|stated| stated.value)) {
+        let what = format!("`recall = true`: {which} has no recall by key");
+        section.reader().mistake(&stated.at, what, "remove it");
+    }
+    never.is_none() && stated.is_none_or(|stated| stated.value)
 }
 
 /// Brings the parts together, where none is missing.
 fn meant(
     section: &Section<'_>,
     found: &Found,
-    policy: Option<Policy>,
-    level: Level,
-    lenient: bool,
+    demands: &Demands,
     behind: Option<&Ready>,
     rule: Option<rule::Protection>,
 ) -> Option<(Route, Declared)> {
-    let (method, path, policy) = (found.method.as_ref()?, found.path.as_ref()?, policy?);
+    let (method, path, policy) = (found.method.as_ref()?, found.path.as_ref()?, demands.policy?);
     let operation = found.operation.as_ref().map(|operation| operation.value.clone());
     let mut declared = Declared {
         place: section.at(),
@@ -160,8 +245,10 @@ fn meant(
         method: method.value.clone(),
         path: path.value.as_str().into(),
         policy,
-        lenient,
-        level,
+        lenient: demands.lenient,
+        public: demands.public,
+        recall: found.recall,
+        level: demands.level,
         upstream: behind?.upstream.clone(),
         rule,
         reconcile,
@@ -171,6 +258,7 @@ fn meant(
 
 fn method(text: &str) -> Result<Method, String> {
     match text {
+        ANY_METHOD => Method::from_bytes(ANY_METHOD.as_bytes()).map_err(|error| error.to_string()),
         "HEAD" | "OPTIONS" => {
             Err("remove the route: HEAD and OPTIONS follow the routes of the path (P7)".into())
         }
@@ -214,10 +302,15 @@ pub(crate) fn names(section: &Section<'_>, field: &str, texts: Vec<Spot<&str>>) 
     names
 }
 
-/// Every route declares one; those of a tenant or of the platform prohibit keys unless they say otherwise (P1).
-fn policy(section: &Section<'_>, level: Level) -> Option<Policy> {
-    let words = Policy::ALL.map(|policy| (policy.as_str(), policy));
-    if !section.has("policy") && level != Level::Project {
+/// The words of policies.
+pub(crate) fn policies() -> [(&'static str, Policy); 5] {
+    Policy::ALL.map(|policy| (policy.as_str(), policy))
+}
+
+/// Every route declares one; those of a tenant or of the platform and a catch-all prohibit keys unless they say otherwise (P1, P2).
+fn policy(section: &Section<'_>, level: Level, catches_all: bool) -> Option<Policy> {
+    let words = policies();
+    if !section.has("policy") && (catches_all || level != Level::Project) {
         return Some(Policy::Prohibited);
     }
     section.require("policy", "say REQUIRED_A, REQUIRED_B, ACCEPTED, HANDLER_INTERNAL_C or PROHIBITED");

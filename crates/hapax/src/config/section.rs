@@ -194,6 +194,18 @@ impl<'a> Section<'a> {
         Some(Spot::new(flag, &node.at))
     }
 
+    /// True, false or one word: `None` for false, otherwise whether it is the word.
+    pub(crate) fn flag_or_word(&self, field: &str, word: &str) -> Option<Spot<Option<bool>>> {
+        let node = self.node(field)?;
+        let value = match &node.value {
+            Value::Flag(true) => Some(false),
+            Value::Flag(false) => None,
+            Value::Text(text) if text == word => Some(true),
+            _ => return self.wrong(field, node, &format!("true, false or {word:?}")),
+        };
+        Some(Spot::new(value, &node.at))
+    }
+
     /// An array of strings.
     pub(crate) fn texts(&self, field: &str) -> Option<Vec<Spot<&'a str>>> {
         let node = self.node(field)?;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 
 use super::auth::ALGORITHMS;
 use super::keys::GRAMMARS;
-use super::route::level_word;
+use super::route::{SHARED_KEYS, level_word};
 use super::rule::{ENDS, KEEPS, ON_5XX, RERUNS};
 use super::units::{show_duration, show_size};
 use super::{Config, Declared, LogFormat};
@@ -148,7 +148,8 @@ impl Config {
         section.number("max_connections_per_address", edge.listener().per_address());
         section.size("max_buffered", edge.max_buffered);
         section.number("max_detached", edge.max_detached);
-        section.text("operations_prefix", &*edge.operations_prefix).text("docs", &edge.docs);
+        section.text("operations_prefix", &*edge.operations_prefix);
+        section.text("recall_segment", &*edge.recall_segment).text("docs", &edge.docs);
         section.size("max_request_body", defaults.max_request_body);
         section.size("max_kept_response", defaults.max_kept_response);
         section.text("attach", if defaults.waits { "wait" } else { "reject" });
@@ -171,9 +172,14 @@ impl Config {
 
 fn shown_auth(auth: &Auth) -> Section {
     let mut section = Section::default();
+    section.maybe(auth.fixed.tenant.as_ref(), |section, name| _ = section.text("tenant", name.as_str()));
+    section.maybe(auth.fixed.project.as_ref(), |section, name| _ = section.text("project", name.as_str()));
     section.maybe(auth.jwt.as_ref(), |section, jwt| _ = section.table("jwt", shown_jwt(jwt)));
     let mut api_keys = Section::default();
     api_keys.flag("enabled", auth.api_keys);
+    let places = [("x-api-key", auth.key_places.x_api_key), ("basic", auth.key_places.basic)];
+    let places = places.into_iter().filter(|(_, counts)| *counts).map(|(word, _)| word);
+    api_keys.texts("also_from", places);
     let mut trusted = Section::default();
     trusted.texts("from", &auth.trusted).flag("level", auth.trusted_level);
     section.table("api_keys", api_keys).table("trusted_headers", trusted);
@@ -248,6 +254,13 @@ fn shown_route(route: &Route, declared: &Declared) -> Section {
     section.text("policy", route.policy.as_str());
     if route.policy == hapax_core::Policy::Prohibited {
         section.flag("lenient", route.lenient);
+    }
+    match (route.public, &route.rule) {
+        (true, Some(_)) => section.text("public", SHARED_KEYS),
+        (public, _) => section.flag("public", public),
+    };
+    if route.rule.is_some() {
+        section.flag("recall", route.recall);
     }
     section.text("level", level_word(route.level)).text("upstream", &route.upstream.name);
     if let Some(rule) = &route.rule {

@@ -12,9 +12,9 @@ use hapax_gateway::webhooks::provider::{self, BUILT_IN, Encoding, Generic, Hash,
 use hapax_tower::Rule;
 use http::{HeaderName, Method};
 
+use super::Pattern;
 use super::edge::{self, fixed_path};
 use super::fields;
-use super::pattern::Pattern;
 use super::route::{self, Context};
 use super::rule::{self, KEEPS, RERUNS};
 use super::section::{Section, Spot};
@@ -58,6 +58,8 @@ pub(crate) fn webhooks(section: &Section<'_>, context: &Context<'_>) -> Option<F
         path: format!("{prefix}/{{provider}}/{{webhook_id}}").into(),
         policy: Policy::RequiredB,
         lenient: false,
+        public: false,
+        recall: false,
         level: Level::Project,
         upstream: behind?.upstream.clone(),
         rule: None,

@@ -8,7 +8,9 @@ use serde_json::{Map, Value as Json};
 
 use super::order::Order;
 use super::{EXTENSION, METHODS, Source, field_of, token, yaml};
-use crate::config::{Entry, Node, Pattern, Place, Reader, Section, Table, Value, Within, read_file};
+use crate::config::{
+    Entry, Node, Pattern, Place, Reader, Section, Table, Value, Within, policies, read_file,
+};
 use crate::limits;
 
 /// Reads one `[[openapi]]` section: which document it is, and a table for each operation with a policy. `None` where it
@@ -18,6 +20,7 @@ pub(crate) fn routes(section: &Section<'_>) -> Option<(Source, Vec<Table>)> {
     section.require("upstream", "say where these routes go: one of [upstreams]");
     let prefix = section
         .parsed("prefix", |text| Pattern::of_requests(text).map(|_| text.trim_end_matches('/').to_owned()));
+    let defaults = defaults(section);
     let (Some(file), Some(upstream)) = (section.text("file"), section.text("upstream")) else {
         return None;
     };
@@ -33,10 +36,27 @@ pub(crate) fn routes(section: &Section<'_>) -> Option<(Source, Vec<Table>)> {
     let upstream = Node { at: upstream.at, value: Value::Text(upstream.value.to_owned()) };
     let prefix = prefix.map(|prefix| prefix.value).unwrap_or_default();
     let source = Source { file: path.clone(), prefix: prefix.clone() };
-    let tables =
-        Document { reader: section.reader(), file: Arc::new(path), prefix, upstream }.routes(&document);
+    let document_read =
+        Document { reader: section.reader(), file: Arc::new(path), prefix, upstream, defaults };
+    let tables = document_read.routes(&document);
     Some((source, tables))
 }
+
+/// What holds for the writes of a document that do not say otherwise, as fields of a route with their places.
+fn defaults(section: &Section<'_>) -> Vec<Entry> {
+    let policy = section.word("default_policy", &policies());
+    let policy = policy.map(|policy| ("policy", policy.at, Value::Text(policy.value.as_str().to_owned())));
+    let recall = section.flag("recall").map(|recall| ("recall", recall.at, Value::Flag(recall.value)));
+    let entry = |(name, at, value): (&str, Place, Value)| Entry {
+        name: name.to_owned(),
+        at: at.clone(),
+        node: Node { at, value },
+    };
+    policy.into_iter().chain(recall).map(entry).collect()
+}
+
+/// The methods of operations that change something.
+const WRITES: [&str; 4] = ["put", "post", "delete", "patch"];
 
 /// Reads a document; the error says what is wrong with it.
 pub(crate) fn parse(path: &Path) -> Result<Json, String> {
@@ -58,6 +78,8 @@ struct Document<'r> {
     file: Arc<PathBuf>,
     prefix: String,
     upstream: Node,
+    /// Fields that operations need not say.
+    defaults: Vec<Entry>,
 }
 
 impl Document<'_> {
@@ -124,7 +146,12 @@ impl Document<'_> {
         }
     }
 
-    /// An operation is a route if it has a policy.
+    /// Whether the document's policy holds for operations with this method.
+    fn has_policy_for(&self, method: &str) -> bool {
+        WRITES.contains(&method) && self.defaults.iter().any(|entry| entry.name == "policy")
+    }
+
+    /// An operation is a route if it has a policy, of its own or of the document.
     fn operation(
         &self,
         path: &str,
@@ -137,7 +164,7 @@ impl Document<'_> {
             self.without_effect(&format!("{pointer}/{name}"), operation.get(name));
         }
         let extensions: Vec<_> = operation.iter().filter(|(name, _)| is_extension(name)).collect();
-        if extensions.is_empty() {
+        if extensions.is_empty() && !self.has_policy_for(method) {
             return None;
         }
         let at = self.at(pointer.clone());
@@ -171,7 +198,21 @@ impl Document<'_> {
             };
             self.reader.mistake(&self.at(pointer), what, remedy);
         }
+        self.complete(method, &mut entries);
         Some(Table { at, entries })
+    }
+
+    /// Adds what the operation leaves to the document. Where the policy takes no keys, nothing else would have an effect.
+    fn complete(&self, method: &str, entries: &mut Vec<Entry>) {
+        for default in &self.defaults {
+            let holds = match default.name.as_str() {
+                "policy" => WRITES.contains(&method),
+                _ => is_keyed(entries),
+            };
+            if holds && !entries.iter().any(|entry| entry.name == default.name) {
+                entries.push(default.clone());
+            }
+        }
     }
 
     fn entry(&self, field: &str, pointer: &str, json: &Json) -> Entry {
@@ -199,6 +240,13 @@ impl Document<'_> {
         };
         Node { at, value }
     }
+}
+
+/// Whether a policy that takes keys is among the fields of a route.
+fn is_keyed(entries: &[Entry]) -> bool {
+    let policy = entries.iter().find(|entry| entry.name == "policy");
+    let Some(Value::Text(word)) = policy.map(|entry| &entry.node.value) else { return false };
+    policies().iter().any(|(known, policy)| known == word && policy.is_keyed())
 }
 
 /// Also in capitals, which no reader of OpenAPI takes for an extension: it was meant as one.

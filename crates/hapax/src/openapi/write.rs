@@ -2,7 +2,7 @@
 //!
 //! What hapax adds is marked `x-hapax` where that is allowed, so that a second run replaces it and changes nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use hapax_core::{Grammar, Policy, Retention};
 use hapax_gateway::settings::Route;
@@ -10,7 +10,7 @@ use hapax_tower::Keys;
 use serde_json::{Map, Value as Json, json};
 
 use super::{OURS, Source, extension_of, field_named, field_of, responses, token};
-use crate::config::{self, BY_ID, Config, Declared, Meets, Pattern, RECALL, retention_text};
+use crate::config::{self, BY_ID, Config, Declared, Pattern, recall_paths, retention_text};
 
 /// A document of the routes alone.
 pub fn document(config: &Config, prefix: &str) -> Result<Json, String> {
@@ -54,17 +54,20 @@ fn add(document: &mut Json, config: &Config, target: &Target<'_>) -> Result<(), 
     let mut root = Object::at(document, String::new())?;
     let common = Common { problem: problem(&mut root)?, parameters };
     let mut paths = root.object("paths")?;
-    for (route, declared) in config.settings.routes.iter().zip(&config.declared) {
+    let mut written = Written::of(&paths);
+    let routes = config.settings.routes.iter().zip(&config.declared);
+    // A catch-all has no path that callers could be told.
+    for (route, declared) in routes.filter(|(route, _)| !route.is_catch_all()) {
         if let Some(path) = within(&route.path) {
-            let path = as_written(&paths, path);
+            let path = written.name(&paths, path);
             let said = said(route, declared, target.source);
             operation(&mut paths.object(&path)?, &path, route, declared, said, &common)?;
         }
     }
     let problem = common.problem;
-    for (path, name) in recall_paths(config) {
+    for (path, name) in recalls(config) {
         if let Some(path) = within(&path) {
-            let path = as_written(&paths, path);
+            let path = written.name(&paths, path);
             let item = paths.object(&path)?;
             item.is_no_reference()?;
             if item.members.get("get").is_none_or(is_ours) {
@@ -95,14 +98,25 @@ impl Common {
     }
 }
 
-/// A path as the document has it: the names of parameters make no other path, and a document may have it once only.
-fn as_written(paths: &Object<'_>, path: String) -> String {
-    let Ok(pattern) = Pattern::parse(&path) else { return path };
-    let is_same =
-        |known: &&String| Pattern::parse(known).is_ok_and(|known| known.meets(&pattern) == Meets::Same);
-    match paths.members.contains_key(&path) {
-        true => path,
-        false => paths.members.keys().find(is_same).cloned().unwrap_or(path),
+/// The paths of a document by their shapes: the names of parameters make no other path, and a document may have it once only.
+struct Written {
+    by_shape: HashMap<String, String>,
+}
+
+impl Written {
+    fn of(paths: &Object<'_>) -> Self {
+        let shape = |path: &String| Some((Pattern::parse(path).ok()?.shape(), path.clone()));
+        Written { by_shape: paths.members.keys().rev().filter_map(shape).collect() }
+    }
+
+    /// A path as the document has it, or will have it from now on.
+    fn name(&mut self, paths: &Object<'_>, path: String) -> String {
+        match Pattern::parse(&path) {
+            Ok(pattern) if !paths.members.contains_key(&path) => {
+                self.by_shape.entry(pattern.shape()).or_insert(path).clone()
+            }
+            _ => path,
+        }
     }
 }
 
@@ -314,16 +328,17 @@ fn remove_ours(response: &mut Json) {
 }
 
 /// The recall routes (H7) and the operation whose name they get. Several methods of one path share theirs.
-fn recall_paths(config: &Config) -> BTreeMap<String, String> {
+fn recalls(config: &Config) -> BTreeMap<String, String> {
     let mut paths = BTreeMap::new();
     let named = |more: &str, name: &str| {
         format!("{name}.{}", if more.ends_with("output") { "output" } else { "recall" })
     };
-    for rule in config.settings.routes.iter().filter_map(|route| Some((route, route.rule.as_ref()?))) {
-        let Ok(pattern) = Pattern::parse(&rule.0.path) else { continue };
-        for more in RECALL {
-            let name = named(more, rule.1.operation.as_str());
-            paths.entry(pattern.then(more).as_str().to_owned()).or_insert(name);
+    let recalled = config.settings.routes.iter().filter(|route| route.recall);
+    for (route, rule) in recalled.filter_map(|route| Some((route, route.rule.as_ref()?))) {
+        let Ok(pattern) = Pattern::parse(&route.path) else { continue };
+        for more in recall_paths(&config.settings.edge.recall_segment) {
+            let name = named(&more, rule.operation.as_str());
+            paths.entry(pattern.then(&more).as_str().to_owned()).or_insert(name);
         }
     }
     if let Ok(prefix) = Pattern::parse(&config.settings.edge.operations_prefix) {

@@ -54,7 +54,7 @@ fn top(top: &str, operation: &str, more: &str) -> Config {
         "{top}\n[upstreams.pay]\nurl = \"http://127.0.0.1:9000\"\n[[routes]]\nmethod = \"POST\"\npath = \"/pay/{{id}}\"\n\
          upstream = \"pay\"\noperation = \"{operation}\"\npolicy = \"ACCEPTED\"\n{more}\n"
     );
-    crate::config::read(&text, Path::new("hapax.toml"), &|_| None)
+    crate::config::read(&text, Path::new("hapax.toml"), &|_| None, crate::config::Secrets::Needed)
         .unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
@@ -277,7 +277,8 @@ async fn a_reload_does_not_drop_a_route_on_which_claims_rest_unless_it_is_retire
             "{retired}\n[upstreams.pay]\nurl = \"http://127.0.0.1:9000\"\n{}",
             second.replace("PUT", "PATCH")
         );
-        crate::config::read(&text, Path::new("hapax.toml"), &|_| None).unwrap()
+        crate::config::read(&text, Path::new("hapax.toml"), &|_| None, crate::config::Secrets::Needed)
+            .unwrap()
     };
     taken(&store, &Moment::Reload(&served), &only("")).await;
     settle(&store, "pay").await;

@@ -345,7 +345,7 @@ fn a_declared_provider_must_be_able_to_work_w2() {
         Generic { timestamp_header: Some("x-t".into()), ..good.clone() },
         Generic { signed: "{id}{body}".into(), ..good.clone() },
         Generic { identifier_signed: true, ..good.clone() },
-        Generic { identifier: IdentifierPlace::Form("id".into()), ..good.clone() },
+        Generic { identifier: IdentifierPlace::Form("id".into()), ..good },
     ] {
         assert!(bad.check().is_err(), "{bad:?}");
     }

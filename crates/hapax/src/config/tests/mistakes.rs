@@ -251,7 +251,8 @@ fn routes(list: &[(&str, &str)], keyed: bool) -> Vec<String> {
 
 #[test]
 fn two_routes_that_match_the_same_request_are_refused_p2() {
-    for (a, b) in [("/a", "/a"), ("/a/{x}", "/a/{y}"), ("/s/a/{x}", "/s/{y}/b"), ("/s/{x}/b/c", "/s/a/{y}/c")]
+    for (a, b) in
+        [("/a", "/a"), ("/a/{x}", "/a/{y}"), ("/a/{x}...{y}", "/a/{c}...{d}"), ("/s/{x}/b/c", "/s/{y}/b/c")]
     {
         let told = routes(&[("GET", a), ("GET", b)], false);
         assert!(
@@ -261,6 +262,11 @@ fn two_routes_that_match_the_same_request_are_refused_p2() {
         assert_eq!(routes(&[("GET", a), ("POST", b)], false), [""; 0], "{a} {b}");
     }
     assert_eq!(routes(&[("GET", "/a/{x}"), ("GET", "/a/me")], false), [""; 0], "the concrete one is meant");
+    // The leftmost literal decides.
+    for (a, b) in [("/s/a/{x}", "/s/{y}/b"), ("/s/{x}/b/c", "/s/a/{y}/c")] {
+        assert_eq!(routes(&[("GET", a), ("GET", b)], false), [""; 0], "{a} {b}");
+        assert_eq!(routes(&[("POST", a), ("POST", b)], true), [""; 0], "{a} {b}");
+    }
 }
 
 #[test]
@@ -295,7 +301,7 @@ fn a_route_that_overlaps_a_recall_route_is_refused_h7() {
 #[test]
 fn a_path_or_method_with_tricks_is_refused_p2_p7() {
     let text = with_route("policy = \"REQUIRED_A\"");
-    for path in ["/a//b", "/a/../b", "/a/%2e%2e", "a", "/a?b", "/a/{x}y"] {
+    for path in ["/a//b", "/a/../b", "/a/%2e%2e", "a", "/a?b", "/a/{x}{y}", "/:id", "/a/*", "/a/{*rest}"] {
         one(&text.replace("/pay", path), "5:8", &["`path` cannot be"]);
     }
     for (method, remedy) in [
@@ -565,7 +571,7 @@ fn too_many_routes_are_refused() {
         );
     }
     let told = told(&Folder::new(&[]), &text);
-    assert!(told.len() == 1 && told[0].contains("5001 routes"), "{told:#?}");
+    assert!(told.len() == 1 && told[0].contains(&format!("{} routes", limits::ROUTES + 1)), "{told:#?}");
 }
 
 #[test]
@@ -632,4 +638,92 @@ fn a_refused_url_is_told_without_what_may_be_secret_p5() {
             assert!(told.contains(&format!("{shown:?}")) && !told.contains("s3"), "{told}");
         }
     }
+}
+
+#[test]
+fn a_catch_all_takes_every_method_prohibits_keys_and_is_there_once_p2() {
+    let base = "[upstreams.a]\nurl = \"http://h\"\n";
+    let rest = |more: &str| format!("{base}[[routes]]\nupstream = \"a\"\n{more}\n");
+    let config = loaded(&rest("method = \"*\"\npath = \"/{*rest}\""));
+    let route = &config.settings.routes[0];
+    assert!(route.is_catch_all() && route.policy == Policy::Prohibited && route.rule.is_none());
+    one(&rest("method = \"GET\"\npath = \"/{*rest}\""), "5:10", &["takes every method", "method = \"*\""]);
+    let some = rest("method = \"*\"\npath = \"/a\"\npolicy = \"PROHIBITED\"");
+    one(&some, "5:10", &["for a catch-all only", "/{*rest}"]);
+    let keyed = "method = \"*\"\npath = \"/{*all}\"\npolicy = \"ACCEPTED\"\noperation = \"x\"";
+    let config = loaded(&rest(keyed));
+    assert!(!config.settings.routes[0].recall && config.settings.routes[0].rule.is_some());
+    one(&rest(&format!("{keyed}\nrecall = true")), "9:10", &["a catch-all has no recall by key"]);
+    let twice = "method = \"*\"\npath = \"/{*rest}\"\n[[routes]]\nupstream = \"a\"\nmethod = \"*\"\npath = \"/{*all}\"";
+    one(&rest(twice), "10:8", &["match the same requests"]);
+}
+
+#[test]
+fn a_public_route_says_whose_its_callers_are_and_that_they_share_keys_a2() {
+    let fixed = "[auth]\ntenant = \"acme\"\nproject = \"shop\"\n";
+    let text = |auth: &str, more: &str| format!("{auth}{}", with_route(more));
+    let keyed = "policy = \"REQUIRED_A\"\npublic = \"shared-keys\"";
+    let config = loaded(&text(fixed, keyed));
+    let route = &config.settings.routes[0];
+    assert!(route.public && !route.recall, "no recall by key");
+    assert!(config.notices.is_empty(), "{:?}", config.notices);
+    let (auth, settings) = (&config.settings.auth, &config.settings);
+    assert_eq!(auth.fixed.tenant.as_ref().map(|name| name.as_str()), Some("acme"));
+    assert_eq!(settings.auth.fixed.project.as_ref().map(|name| name.as_str()), Some("shop"));
+    one(&text("", keyed), "9:10", &["needs a tenant and a project", "[auth]"]);
+    one(&text("[auth]\ntenant = \"acme\"\n", keyed), "11:10", &["needs a tenant and a project"]);
+    one(&text(fixed, "policy = \"REQUIRED_A\"\npublic = true"), "12:10", &["shared-keys"]);
+    one(&text(fixed, &format!("{keyed}\nfingerprint = \"none\"")), "13:15", &["answer to another request"]);
+    one(&text(fixed, &format!("{keyed}\nscope = \"tenant\"")), "13:9", &["callers are one subject"]);
+    one(&text(fixed, &format!("{keyed}\nlevel = \"tenant\"")), "12:10", &["level tenant"]);
+    one(&text(fixed, &format!("{keyed}\nrecall = true")), "13:10", &["a public route has no recall"]);
+    one(
+        &text(fixed, "policy = \"ACCEPTED\"\npublic = 1"),
+        "12:10",
+        &["`public` cannot be an integer", "shared-keys"],
+    );
+    let derived =
+        "policy = \"ACCEPTED\"\npublic = \"shared-keys\"\nrerun = \"safe\"\nkey_from = \"fingerprint\"";
+    one(&text(fixed, derived), "14:12", &["two callers for one"]);
+    let open = "[upstreams.a]\nurl = \"http://h\"\n[[routes]]\nmethod = \"GET\"\npath = \"/a\"\nupstream = \"a\"\npolicy = \"PROHIBITED\"\n";
+    assert!(loaded(&format!("{fixed}{open}public = true\n")).settings.routes[0].public);
+    one(&format!("{fixed}{open}public = \"shared-keys\"\n"), "11:10", &["say `public = true`"]);
+    one("[auth]\ntenant = \"A B\"\n", "2:10", &["`tenant` cannot be \"A B\""]);
+    one("[auth.api_keys]\nalso_from = [\"cookie\"]\n", "2:14", &["\"cookie\"", "\"basic\""]);
+}
+
+#[test]
+fn recall_is_switched_off_or_named_otherwise_h7() {
+    let clash = |first: &str, edge: &str| {
+        format!(
+            "{edge}{}[[routes]]\nmethod = \"GET\"\npath = \"/pay/{{x}}/{{y}}\"\npolicy = \"PROHIBITED\"\nupstream = \"pay\"\n",
+            with_route(&format!("policy = \"REQUIRED_A\"\n{first}"))
+        )
+    };
+    one(&clash("", ""), "12:8", &["where outcomes are recalled", "recall = false"]);
+    assert!(!loaded(&clash("recall = false", "")).settings.routes[0].recall);
+    let named = "[edge]\nrecall_segment = \"recall\"\n";
+    let literal = clash("", named).replace("/pay/{x}/{y}", "/pay/by-idempotency-key/{y}");
+    assert_eq!(&*loaded(&literal).settings.edge.recall_segment, "recall");
+    one(&literal.replace("by-idempotency-key", "recall"), "14:8", &["/pay/recall/{key}"]);
+    for bad in ["a/b", "{a}", "a;b", ".."] {
+        one(&format!("[edge]\nrecall_segment = \"{bad}\"\n"), "2:18", &["one segment"]);
+    }
+    let open = "[upstreams.a]\nurl = \"http://h\"\n[[routes]]\nmethod = \"GET\"\npath = \"/a\"\nupstream = \"a\"\npolicy = \"PROHIBITED\"\n";
+    one(&format!("{open}recall = false\n"), "8:10", &["`recall` has no effect"]);
+}
+
+#[test]
+fn secrets_may_be_absent_where_that_is_said_and_are_checked_where_they_are_there_p5() {
+    let folder = Folder::new(&[("short", "x\n")]);
+    let text = "[admin]\ntoken_env = \"NOWHERE\"\n[seal]\nkey_file = \"gone\"\n[auth.api_keys]\n[auth.jwt]\nalgorithms = [\"HS256\"]\n\
+                secret_env = \"NOWHERE\"\n[auth.verify]\nurl = \"https://h/v\"\ntoken_file = \"gone\"\n[edge.tls]\ncert = \"c\"\nkey = \"k\"\n";
+    let path = folder.0.path().join("hapax.toml");
+    let spared = |text: &str| super::super::read(text, &path, &environment, Secrets::MayBeAbsent);
+    assert_eq!(told(&folder, text).len(), 6, "the control: every one of them is missed");
+    let config = spared(text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    assert!(config.notices.is_empty(), "{:?}", config.notices);
+    let wrong = spared(&text.replace("\"gone\"", "\"short\"")).unwrap_err().to_string();
+    assert!(wrong.contains("a seal key is 32 bytes"), "{wrong}");
+    assert!(spared("[admin]\ntokn = 1\n").is_err(), "everything else is checked");
 }

@@ -12,7 +12,7 @@ use crate::config::{Config, route_fields};
 use crate::openapi::write::{self, Target};
 
 /// What holds where a route says nothing: other things than without it, so that what was said and what was not differ.
-const AROUND: &str = "[retention]\ndefault = \"usual\"\nusual = \"36h\"\ncritical = \"7d\"\n\
+const AROUND: &str = "[auth]\ntenant = \"acme\"\nproject = \"shop\"\n[retention]\ndefault = \"usual\"\nusual = \"36h\"\ncritical = \"7d\"\n\
     [edge]\nattach_timeout = \"11s\"\nmismatch_status = 409\nmax_request_body = \"3MiB\"\nmax_kept_response = \"2MiB\"\n\
     [upstreams.pay]\nurl = \"http://127.0.0.1:9000\"\ntimeout = \"7s\"\ngive_up = \"14m\"\n";
 
@@ -78,6 +78,7 @@ fn sayings() -> Vec<Vec<Value>> {
             json!({"was": ["newer", "older"]}),
             json!({"was": []}),
         ],
+        vec![json!({}), json!({"recall": false}), json!({"recall": true})],
         vec![
             json!({}),
             json!({"level": "project"}),
@@ -88,12 +89,13 @@ fn sayings() -> Vec<Vec<Value>> {
 }
 
 /// What can be said of a route without keys.
-fn keyless() -> [Value; 4] {
+fn keyless() -> [Value; 5] {
     [
         json!({"policy": "PROHIBITED"}),
         json!({"policy": "PROHIBITED", "lenient": true}),
         json!({"policy": "PROHIBITED", "lenient": false, "level": "tenant"}),
         json!({"level": "platform"}),
+        json!({"policy": "PROHIBITED", "public": true}),
     ]
 }
 
@@ -104,7 +106,7 @@ fn document(picks: &[usize]) -> Value {
         say(&mut pay, &part[pick % part.len()]);
     }
     let mut look = json!({"responses": {}});
-    say(&mut look, &keyless()[picks[0] % 4]);
+    say(&mut look, &keyless()[picks[0] % 5]);
     json!({"openapi": "3.1.0", "paths": {"/pay": {"post": pay, "get": look}}})
 }
 

@@ -1,0 +1,122 @@
+//! The text of a first configuration, and what to do with it.
+
+use super::Credentials;
+
+/// What a first configuration is made from.
+#[derive(Debug)]
+pub(super) struct Answers {
+    pub(super) upstream: String,
+    pub(super) route: Route,
+    pub(super) credentials: Credentials,
+    pub(super) jwks_url: Option<String>,
+    pub(super) store: String,
+}
+
+/// The route that must not run twice.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) method: String,
+    pub(super) path: String,
+}
+
+impl Route {
+    /// Reads `POST /payments`. Whether method and path can be used is found out with the whole configuration.
+    pub(super) fn parse(text: &str) -> Result<Route, String> {
+        match text.split_whitespace().collect::<Vec<_>>()[..] {
+            [method, path] => Ok(Route { method: method.to_owned(), path: path.to_owned() }),
+            _ => Err(format!("{text:?} is no route: write a method and a path, such as \"POST /payments\"")),
+        }
+    }
+
+    /// A name for what it does: its literal segments and its method.
+    fn operation(&self) -> String {
+        let words = self.path.split('/').filter(|segment| !segment.is_empty() && !segment.contains('{'));
+        let words = words.map(|word| word.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "-"));
+        let method = self.method.to_ascii_lowercase();
+        words.chain([method]).collect::<Vec<_>>().join(".").trim_start_matches(['-', '.']).to_owned()
+    }
+}
+
+/// A text of TOML.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+/// The configuration.
+pub(super) fn configuration(answers: &Answers) -> String {
+    let Answers { upstream, route, store, .. } = answers;
+    let (upstream, store) = (quoted(upstream), quoted(store));
+    let (method, path) = (quoted(&route.method), quoted(&route.path));
+    let (operation, auth) = (quoted(&route.operation()), auth(answers));
+    let (keyed, open) = match answers.credentials {
+        Credentials::Service => (
+            "public = \"shared-keys\"         # the service checks callers; a caller who knows a key gets its answer\n",
+            "public = true                  # the service checks callers\n",
+        ),
+        _ => ("", ""),
+    };
+    format!(
+        r#"# Written by `hapax init`. `hapax config check` tells every mistake at once, `hapax config show` what holds.
+
+[edge]
+listen = "127.0.0.1:8080"        # where callers come in
+
+[admin]
+listen = "127.0.0.1:8081"        # health, metrics, and what operators do
+token_env = "HAPAX_ADMIN_TOKEN"  # the variable with the operators' token
+
+[store]
+url = {store}
+
+{auth}
+[upstreams.service]
+url = {upstream}
+
+# What must not run twice. Clients that send an Idempotency-Key are protected.
+[[routes]]
+method = {method}
+path = {path}
+operation = {operation}
+policy = "ACCEPTED"              # clients without a key go on as before; "REQUIRED_A" refuses them
+upstream = "service"
+{keyed}
+# Everything else goes through as it comes, and takes no keys.
+[[routes]]
+method = "*"
+path = "/{{*rest}}"
+lenient = true                   # a key is ignored here, and the answer says so
+upstream = "service"
+{open}"#
+    )
+}
+
+/// Who may come in.
+fn auth(answers: &Answers) -> String {
+    let fixed = "[auth]\ntenant = \"main\"                  # whose callers are where nothing else says so\nproject = \"main\"\n";
+    match answers.credentials {
+        Credentials::Service => fixed.to_owned(),
+        Credentials::ApiKeys => format!(
+            "{fixed}\n[auth.api_keys]\nenabled = true                   # `hapax keys create` makes one\nalso_from = [\"x-api-key\"]        # beside `Authorization: Bearer`\n"
+        ),
+        Credentials::Tokens => {
+            let url = quoted(answers.jwks_url.as_deref().unwrap_or_default());
+            format!(
+                "{fixed}\n[auth.jwt]\nalgorithms = [\"RS256\", \"ES256\"]  # what is accepted, whatever a token says\njwks_url = {url}\n# issuer = \"https://issuer.example\"\n# audience = \"api\"\n"
+            )
+        }
+    }
+}
+
+/// What to run next.
+pub(super) fn next(answers: &Answers, file: &str) -> String {
+    let mut lines = vec![
+        format!("{file} is written. Next:"),
+        "  export HAPAX_ADMIN_TOKEN=$(openssl rand -hex 16)".into(),
+        format!("  hapax config check {file}"),
+        format!("  hapax serve --config {file}"),
+    ];
+    if answers.credentials == Credentials::ApiKeys {
+        lines.push("  hapax keys create --tenant main --project main --subject service:NAME".into());
+    }
+    lines.join("\n")
+}
