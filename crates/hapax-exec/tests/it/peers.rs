@@ -102,6 +102,7 @@ async fn a_recipe_that_only_others_had_is_asked_for_when_fingerprints_differ_k7(
             content_type: None,
             headers: &[("x-kind", b"a")],
             body,
+            ..RequestParts::default()
         })
     };
     let once = async |key: &str, fingerprint: Fingerprint, body: &'static [u8]| {
