@@ -24,7 +24,7 @@ mod tree;
 pub(crate) mod units;
 mod upstream;
 mod url;
-mod webhooks;
+pub(crate) mod webhooks;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,10 @@ use std::time::Duration;
 use hapax_core::fingerprint::BodyRecipe;
 use hapax_core::{Rerun, Retention};
 use hapax_exec::Attach;
-use hapax_gateway::settings::{Auth, Edge, Jwt, JwtKeys, OnExhausted, Route, Upstream, UpstreamKey};
+use hapax_gateway::settings::{
+    Auth, Edge, Jwt, JwtKeys, OnExhausted, Route, Upstream, UpstreamKey, Webhooks,
+};
+use hapax_gateway::webhooks::provider::{Generic, IdentifierPlace};
 use hapax_tower::{KeyPlace, Rule};
 use serde_json::{Map, Value as Json};
 
@@ -14,6 +17,7 @@ use super::keys::GRAMMARS;
 use super::route::{SHARED_KEYS, level_word};
 use super::rule::{ENDS, KEEPS, ON_5XX, RERUNS};
 use super::units::{show_duration, show_size};
+use super::webhooks::{ENCODINGS, HASHES};
 use super::{Config, Declared, LogFormat};
 
 /// What stands for a secret.
@@ -130,11 +134,48 @@ impl Config {
         }
         root.table("upstreams", upstreams);
         let routes = self.settings.routes.iter().zip(&self.declared);
+        root.maybe(self.settings.webhooks.as_ref(), |root, webhooks| {
+            _ = root.table("webhooks", self.shown_webhooks(webhooks));
+        });
         root.put(
             "routes",
             Shown::Tables(routes.map(|(route, declared)| shown_route(route, declared).0).collect()),
         );
         root.0
+    }
+
+    fn shown_webhooks(&self, webhooks: &Webhooks) -> Section {
+        let rule = &webhooks.rule;
+        let mut section = Section::default();
+        section.text("prefix", &webhooks.prefix).text("upstream", &webhooks.route.upstream.name);
+        section.text("path", &webhooks.path);
+        section.maybe(webhooks.public_url.as_ref(), |section, url| _ = section.text("public_url", url));
+        match &self.webhook_retention {
+            Some(class) => section.text("retention", class),
+            None => section.text("retention", retention_text(rule.retention)),
+        };
+        section.text("rerun", word(&RERUNS, &rule.rerun)).text("keep", word(&KEEPS, &rule.keep));
+        section.duration("give_up", rule.give_up);
+        section.maybe(webhooks.wait, |section, wait| _ = section.duration("wait", wait));
+        section.size("max_request_body", rule.max_request_body);
+        section.size("max_kept_response", rule.max_kept_response);
+        if !webhooks.enabled.is_empty() {
+            section.texts("enabled", &webhooks.enabled);
+        }
+        section.maybe(webhooks.kv.as_ref(), |section, kv| {
+            let mut table = Section::default();
+            table.text("url", &kv.url).text("mount", &kv.mount);
+            table.text("token_file", kv.token_file.display().to_string()).duration("timeout", kv.timeout);
+            section.table("kv", table);
+        });
+        if !webhooks.providers.is_empty() {
+            let mut providers = Section::default();
+            for (name, provider) in &webhooks.providers {
+                providers.table(name, shown_provider(provider));
+            }
+            section.table("providers", providers);
+        }
+        section
     }
 
     fn shown_edge(&self) -> Section {
@@ -209,6 +250,31 @@ fn shown_jwt(jwt: &Jwt) -> Section {
     claims.maybe(jwt.claims.subject_type.as_ref(), |claims, name| _ = claims.text("subject_type", name));
     claims.maybe(jwt.claims.level.as_ref(), |claims, name| _ = claims.text("level", name));
     section.table("claims", claims);
+    section
+}
+
+fn shown_provider(provider: &Generic) -> Section {
+    let mut section = Section::default();
+    section.text("header", &provider.header);
+    if !provider.prefix.is_empty() {
+        section.text("prefix", &provider.prefix);
+    }
+    section
+        .text("hash", word(&HASHES, &provider.hash))
+        .text("encoding", word(&ENCODINGS, &provider.encoding));
+    section.text("signed", &provider.signed);
+    section.maybe(provider.timestamp_header.as_ref(), |section, name| {
+        _ = section.text("timestamp_header", name)
+    });
+    let mut identifier = Section::default();
+    match &provider.identifier {
+        IdentifierPlace::Header(name) => identifier.text("header", name),
+        IdentifierPlace::Json(pointer) => identifier.text("json", pointer.as_str()),
+        IdentifierPlace::Form(name) => identifier.text("form", name),
+    };
+    section.table("identifier", identifier).flag("identifier_signed", provider.identifier_signed);
+    section.maybe(provider.kind_header.as_ref(), |section, name| _ = section.text("kind_header", name));
+    section.duration("wait", provider.wait).duration("window", provider.window);
     section
 }
 

@@ -15,6 +15,7 @@ use super::*;
 
 mod mistakes;
 mod page;
+mod webhooks;
 
 /// Environment variables of the tests.
 fn environment(name: &str) -> Option<String> {

@@ -191,8 +191,9 @@ fn providers(section: &Section<'_>) -> BTreeMap<String, Generic> {
     providers
 }
 
-const HASHES: [(&str, Hash); 3] = [("sha256", Hash::Sha256), ("sha1", Hash::Sha1), ("sha512", Hash::Sha512)];
-const ENCODINGS: [(&str, Encoding); 2] = [("hex", Encoding::Hex), ("base64", Encoding::Base64)];
+pub(super) const HASHES: [(&str, Hash); 3] =
+    [("sha256", Hash::Sha256), ("sha1", Hash::Sha1), ("sha512", Hash::Sha512)];
+pub(super) const ENCODINGS: [(&str, Encoding); 2] = [("hex", Encoding::Hex), ("base64", Encoding::Base64)];
 
 fn generic(section: &Section<'_>) -> Option<Generic> {
     let usual = Generic::default();

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hapax_api::{RetentionClass, RetentionSet};
 use hapax_core::claim::audit::Setting;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 
 use crate::admin::view;
+use crate::config::webhooks::longest_window;
 use crate::config::{Config, parse_retention, retention_text};
 use crate::limits;
 
@@ -33,6 +35,8 @@ pub struct Classes {
     of_routes: Vec<Option<String>>,
     /// The class of deliveries.
     of_webhooks: Option<String>,
+    /// The provider that may send a delivery again for the longest time, and how long that is (W6).
+    longest_window: Option<(String, Duration)>,
 }
 
 impl From<&Config> for Classes {
@@ -42,6 +46,26 @@ impl From<&Config> for Classes {
             spans: config.retention.classes.clone(),
             of_routes: config.declared.iter().map(|declared| declared.retention_class.clone()).collect(),
             of_webhooks: config.webhook_retention.clone(),
+            longest_window: (config.settings.webhooks.as_ref())
+                .and_then(|webhooks| longest_window(&webhooks.enabled, &webhooks.providers)),
+        }
+    }
+}
+
+impl Classes {
+    /// Outcomes of deliveries outlive the time in which a sender may send one again (W6).
+    fn keeps_long_enough(&self, class: &str, retention: Option<Retention>) -> Result<(), Error> {
+        let Some((provider, window)) = &self.longest_window else { return Ok(()) };
+        match retention {
+            Some(Retention::For(kept) | Retention::SinceGrant(kept))
+                if self.of_webhooks.as_deref() == Some(class) && kept < *window =>
+            {
+                Err(Error::invalid(format!(
+                    "deliveries of webhooks have this class, and {provider} may send one again for {}: keep them at least as long",
+                    retention_text(Retention::For(*window))
+                )))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -217,6 +241,7 @@ impl Keeping {
         if to.retention.is_some() && !configured {
             return Ok(None);
         }
+        self.known.lock().await.classes.keeps_long_enough(class, to.retention)?;
         let was_set = self.write(class, to).await?;
         self.follow().await?;
         Ok((configured || was_set).then_some(self.known.lock().await.shown(class)))

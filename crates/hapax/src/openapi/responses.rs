@@ -56,7 +56,7 @@ const RECALL: [Code; 12] = [
 ];
 
 /// Those that have a name and a page, and that nothing answers yet.
-pub(super) const NOT_YET: [Code; 2] = [Code::SignatureInvalid, Code::UpstreamSuspended];
+pub(super) const NOT_YET: [Code; 1] = [Code::UpstreamSuspended];
 
 /// The media type of a problem (H1).
 const MEDIA: &str = "application/problem+json";

@@ -539,7 +539,7 @@ fn what_comes_later_is_refused_by_name_and_for_nothing_else() {
          [[routes]]\nmethod = \"POST\"\npath = \"/send\"\noperation = \"send\"\npolicy = \"REQUIRED_A\"\nupstream = \"engine\"\n\
          restate = {{ service = \"S\", handler = \"H\" }}\n\
          [[routes]]\nmethod = \"POST\"\npath = \"/more\"\noperation = \"more\"\npolicy = \"REQUIRED_A\"\nupstream = \"engine\"\n\
-         [webhooks]\nprefix = \"/hooks\"\n[[schedules]]\nid = \"nightly\"\n[actions]\n[connectors.shop]\nkind = \"http\"\n\
+         [[schedules]]\nid = \"nightly\"\n[actions]\n[connectors.shop]\nkind = \"http\"\n\
          [trust]\ndefault = \"ALLOW\"\n",
         with_route("policy = \"REQUIRED_A\"")
     );
@@ -550,7 +550,6 @@ fn what_comes_later_is_refused_by_name_and_for_nothing_else() {
         "`engine`",
         "`routes.restate`",
         "a route to an upstream",
-        "`webhooks`",
         "`schedules`",
         "`actions`",
         "`connectors`",
@@ -717,7 +716,7 @@ fn recall_is_switched_off_or_named_otherwise_h7() {
 fn secrets_may_be_absent_where_that_is_said_and_are_checked_where_they_are_there_p5() {
     let folder = Folder::new(&[("short", "x\n")]);
     let text = "[admin]\ntoken_env = \"NOWHERE\"\n[seal]\nkey_file = \"gone\"\n[auth.api_keys]\n[auth.jwt]\nalgorithms = [\"HS256\"]\n\
-                secret_env = \"NOWHERE\"\n[auth.verify]\nurl = \"https://h/v\"\ntoken_file = \"gone\"\n[edge.tls]\ncert = \"c\"\nkey = \"k\"\n";
+                secret_env = \"NOWHERE\"\n[auth.verify]\nurl = \"https://h/v\"\ntoken_file = \"gone\"\n[edge.tls]\ncert = \"c\"\nkey = \"k\"\n[webhooks]\nupstream = \"u\"\npath = \"/h\"\n[upstreams.u]\nurl = \"http://h\"\n";
     let path = folder.0.path().join("hapax.toml");
     let spared = |text: &str| super::super::read(text, &path, &environment, Secrets::MayBeAbsent);
     assert_eq!(told(&folder, text).len(), 6, "the control: every one of them is missed");
