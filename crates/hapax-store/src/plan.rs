@@ -17,6 +17,10 @@ pub(crate) struct Plan<R>(BTreeMap<Stream, Planned<R>>);
 #[derive(Debug)]
 pub(crate) struct Planned<R> {
     /// Where the stream is; `None` where it does not exist yet.
+    #[cfg_attr(
+        not(all(feature = "embedded", feature = "postgres")),
+        allow(dead_code, reason = "the memory store has no rows")
+    )]
     pub(crate) row: Option<R>,
     /// Its end.
     pub(crate) head: Option<Head>,

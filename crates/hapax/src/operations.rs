@@ -3,7 +3,7 @@
 //! The first name of an operation is part of the identity of its claims; later names are labels. The store's registry keeps the first
 //! name of every name, what the claims of each operation are identified by, and which operation each method and path has. A
 //! configuration is held against that at a start, at a reload, and when the session of a process had lapsed, so that nothing is looked
-//! up while a request is on its way. The rules are in [`decide`], the documents in [`documents`].
+//! up while a request is on its way. The rules are in `decide`, the documents in `documents`.
 
 mod decide;
 mod documents;

@@ -69,10 +69,6 @@ fn settle(claim: &Claim, outcome: &Outcome, retention: Retention, now: &Now) -> 
         by: SettledBy::Holder,
     });
     after.leave_to_the_run();
-    // Of an outcome it matters only whether an earlier attempt may have run, not who let it run again.
-    if after.earlier == Ran::Waived {
-        after.earlier = Ran::Perhaps;
-    }
     let Some(kept) = after.kept() else { unreachable!("it was settled just now") };
     (Change::Put(after), Ending::Settled(kept))
 }

@@ -59,9 +59,8 @@ fn end_doubt<'a>(claim: Cow<'a, Claim>, now: &Now) -> Option<Cow<'a, Claim>> {
     match ends.then {
         DoubtThen::Forget => None,
         DoubtThen::Release => {
-            let mut claim = claim.with(State::Released { since: end, ran: Ran::Waived });
-            claim.earlier = Ran::Waived;
-            Some(Cow::Owned(claim))
+            // The state tells the next grant. What was before this attempt stays as it was: the attempt may still report its outcome.
+            Some(Cow::Owned(claim.with(State::Released { since: end, ran: Ran::Waived })))
         }
     }
 }

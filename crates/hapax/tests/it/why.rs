@@ -1,6 +1,6 @@
 //! What the log says of requests that failed: because of which service, and why (O2); and of what is no request (O1).
 
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::rig::caller::{ALICE, send};
@@ -192,7 +192,11 @@ async fn an_address_with_too_many_connections_is_warned_about_once_and_counted_h
     let edge = Hapax::start(&path, &[]).await;
     let mut open = Vec::new();
     for _ in 0..2 {
-        open.push(tokio::net::TcpStream::connect(edge.edge).await.unwrap());
+        let mut stream = tokio::net::TcpStream::connect(edge.edge).await.unwrap();
+        // Answered, it is counted: two threads accept.
+        stream.write_all(b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        assert_ne!(stream.read(&mut [0; 1024]).await.unwrap(), 0);
+        open.push(stream);
     }
     for _ in 0..5 {
         let mut refused = tokio::net::TcpStream::connect(edge.edge).await.unwrap();
