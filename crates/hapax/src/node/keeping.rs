@@ -334,3 +334,29 @@ fn parse(document: &Document) -> Result<Set, Error> {
     let at: Timestamp = document.updated_at;
     Ok(Set { retention, by: kept.by, reason: kept.reason, at })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deliveries_are_not_set_to_be_kept_shorter_than_a_sender_repeats_them_w6() {
+        let week = Duration::from_secs(7 * 86_400);
+        let classes = Classes {
+            of_webhooks: Some("webhook".into()),
+            longest_window: Some(("github".into(), week)),
+            ..Classes::default()
+        };
+        let set = |class: &str, kept: Option<Retention>| classes.keeps_long_enough(class, kept);
+        let told = set("webhook", Some(Retention::For(week - Duration::from_secs(1)))).unwrap_err();
+        assert!(told.kind() == Kind::Invalid && told.message().contains("github"), "{told}");
+        for (class, kept) in [
+            ("webhook", Some(Retention::For(week))),
+            ("webhook", Some(Retention::Forever)),
+            ("webhook", None),
+            ("critical", Some(Retention::For(Duration::from_secs(1)))),
+        ] {
+            assert!(set(class, kept).is_ok(), "{class} {kept:?}");
+        }
+    }
+}

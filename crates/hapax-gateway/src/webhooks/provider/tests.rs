@@ -212,7 +212,7 @@ fn standard_webhooks_and_svix_sign_id_time_and_body_w2() {
     assert!(Standard.check_secret(&Standard.make_secret().unwrap()).is_ok());
 }
 
-/// Twilio's own documented example.
+/// A form of a call.
 const TWILIO_BODY: &str =
     "CallSid=CA1234567890ABCDE&Caller=%2B14158675310&Digits=1234&From=%2B14158675310&To=%2B18005551212";
 
@@ -242,6 +242,23 @@ fn twilio_signs_the_public_url_and_the_sorted_fields_of_the_form_w2() {
     let sent = Sent::new(&newer, TWILIO_BODY).at(target);
     assert_eq!(sent.verified(&Twilio { sha256: true }, "12345"), Some(Ok(())));
     assert!(matches!(sent.verified(&Twilio { sha256: false }, "12345"), Some(Err(Refused::Signature(_)))));
+}
+
+#[test]
+fn twilios_documented_example_holds_w2() {
+    let body =
+        "CallSid=CA1234567890ABCDE&Caller=%2B14158675309&Digits=1234&From=%2B14158675309&To=%2B18005551212";
+    let headers = HeaderMap::from_iter([(
+        HeaderName::from_static("x-twilio-signature"),
+        HeaderValue::from_static("RSOYDt4T1cUTdK1PDd93/VVr8B8="),
+    )]);
+    let verified = |target: &str| {
+        let origin = Some("https://mycompany.com");
+        let delivery = Delivery { headers: &headers, body: body.as_bytes(), origin, target };
+        Twilio { sha256: false }.verify(&delivery, &[Secret::new("12345")], NOW)
+    };
+    assert_eq!(verified("/myapp.php?foo=1&bar=2"), Ok(()));
+    assert!(matches!(verified("/myapp.php?foo=1"), Err(Refused::Signature(_))));
 }
 
 #[test]
