@@ -38,8 +38,9 @@ pub use problem::{Conflict, Problem};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
 pub use text::{Epoch, OperationId, Time};
 pub use webhooks::{
-    Algorithm, Dedupe, NewWebhook, On4xx, RevokeWebhook, RotateWebhook, SecretsFrom, Webhook, WebhookMade,
-    WebhookRotated, Webhooks, WebhooksQuery,
+    Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
+    NewWebhook, On4xx, RefusedFor, ReopenDeliveries, RevokeWebhook, RotateWebhook, SecretsFrom, Webhook,
+    WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
     ConflictCode, Done, DoubtReason, HealthStatus, Level, OutcomeKind, Ran, Rerun, Role, SettledBy, Sharing,

@@ -14,7 +14,8 @@ use crate::retention::{
 };
 use crate::text::OperationId;
 use crate::webhooks::{
-    NewWebhook, RevokeWebhook as Revoking, RotateWebhook as Rotating, Webhook, WebhookMade, WebhookRotated,
+    Deliveries, DeliveriesQuery, DeliveriesReopened, NewWebhook, ReopenDeliveries as Reopening,
+    RevokeWebhook as Revoking, RotateWebhook as Rotating, Webhook, WebhookMade, WebhookRotated, WebhookShown,
     Webhooks as WebhookList, WebhooksQuery,
 };
 use crate::words::Role;
@@ -175,13 +176,28 @@ operations! {
         needs: OPERATE, query: Nothing, body: NewWebhook, answer: WebhookMade,
         answers: (201, "The webhook."), refuses: [BAD_BODY, NO_WEBHOOKS, STORE],
     }
+    ShowWebhook Get "/v1/webhooks/{webhook_id}" "showWebhook" {
+        "Show one webhook, with what became of its deliveries.",
+        needs: READ, query: Nothing, body: Nothing, answer: WebhookShown,
+        answers: (200, "The webhook."), refuses: [NO_WEBHOOK, STORE],
+    }
+    ListDeliveries Get "/v1/webhooks/{webhook_id}/deliveries" "listDeliveries" {
+        "List the deliveries of a webhook that were claimed, oldest first.",
+        needs: READ, query: DeliveriesQuery, body: Nothing, answer: Deliveries,
+        answers: (200, "One page."), refuses: [BAD_QUERY, NO_WEBHOOK, STORE],
+    }
+    ReopenDeliveries Post "/v1/webhooks/{webhook_id}/reopen" "reopenDeliveries" {
+        "Set kept refusals aside, so that the sender's next tries run; a page at a time. hapax does not send them again by itself.",
+        needs: OPERATE, query: Nothing, body: Reopening, answer: DeliveriesReopened,
+        answers: (200, "Done for this page; go on with `next` until it is null."), refuses: [BAD_BODY, NO_WEBHOOK, STORE],
+    }
     RotateWebhook Post "/v1/webhooks/{webhook_id}/rotate" "rotateWebhook" {
         "Give a webhook another secret; former ones count beside it unless they are dropped.",
         needs: OPERATE, query: Nothing, body: Rotating, answer: WebhookRotated,
         answers: (200, "Done."), refuses: [BAD_BODY, NO_WEBHOOK, STORE],
     }
     RevokeWebhook Delete "/v1/webhooks/{webhook_id}" "revokeWebhook" {
-        "Revoke a webhook: its path is a 404 within seconds, everywhere.",
+        "Revoke a webhook: its path is a 404 at once here, and within seconds in every other process.",
         needs: OPERATE, query: Revoking, body: Nothing, answer: Webhook,
         answers: (200, "Revoked."), refuses: [BAD_QUERY, NO_WEBHOOK, STORE],
     }

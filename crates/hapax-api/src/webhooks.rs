@@ -1,12 +1,14 @@
-//! Webhooks: made, listed, rotated and revoked (W1, W7).
+//! Webhooks: made, listed, rotated and revoked (W1, W7), and what became of their deliveries (W8).
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{NAME_BYTES, PAGE_RECORDS};
-use crate::text::Time;
+use crate::claims::{ClaimState, Counts, Damaged};
+use crate::limits::{NAME_BYTES, PAGE_RECORDS, PRINTABLE, REASON_BYTES, SAID};
+use crate::text::{Epoch, OperationId, Time};
+use crate::words::State;
 
 /// Which webhooks are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -236,4 +238,122 @@ pub struct RevokeWebhook {
     pub by: Option<String>,
     /// Why, for the audit.
     pub reason: Option<String>,
+}
+
+/// A webhook with what became of its deliveries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WebhookShown {
+    /// The webhook.
+    #[serde(flatten)]
+    pub webhook: Webhook,
+    /// How long outcomes of its deliveries are kept.
+    pub retention: String,
+    /// How many deliveries are kept, by the state of their claims.
+    pub deliveries: Counts,
+    /// How many deliveries were refused before anything was claimed, by cause: at this server, since it started.
+    pub refused: Vec<RefusedFor>,
+    /// The last of them, the newest first.
+    pub refusals: Vec<DeliveryRefused>,
+    /// How often signed content came again under another identifier: at this server, since it started.
+    pub content_repeated: u64,
+}
+
+/// How many deliveries were refused for one cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RefusedFor {
+    /// The code of the problem that the sender was told.
+    pub cause: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// A delivery that was refused before anything was claimed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeliveryRefused {
+    /// When.
+    pub at: Time,
+    /// The code of the problem that the sender was told.
+    pub cause: String,
+    /// What exactly; the sender is not told.
+    pub why: String,
+}
+
+/// Which deliveries are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DeliveriesQuery {
+    /// Only those whose claims are in this state.
+    pub state: Option<State>,
+    /// Only the one that its sender calls so; where the provider has kinds of events, with a colon and the kind behind it.
+    pub identifier: Option<String>,
+    /// At most so many records (1 to 1000, default 50). A page may hold fewer and still have a next one.
+    #[schemars(range(min = 1, max = PAGE_RECORDS))]
+    pub limit: Option<usize>,
+    /// Where the page starts: `next` of the page before.
+    pub after: Option<String>,
+}
+
+/// One page of deliveries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Deliveries {
+    /// The deliveries, oldest first.
+    pub deliveries: Vec<Delivery>,
+    /// Where the next page starts; null at the end.
+    pub next: Option<String>,
+    /// Records that cannot be read. They may be among what was asked for, or not.
+    pub damaged: Vec<Damaged>,
+}
+
+/// A delivery that was claimed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Delivery {
+    /// The public id of its claim.
+    pub operation_id: OperationId,
+    /// The key of its claim: the provider, the sender's identifier, and the kind of event; or the digest of its content.
+    pub key: String,
+    /// The epoch of its claim.
+    pub epoch: Epoch,
+    /// When it came first.
+    pub opened_at: Time,
+    /// The status that the sender was answered with, where one is kept.
+    pub status: Option<u16>,
+    /// Its claim.
+    #[serde(flatten)]
+    pub state: ClaimState,
+}
+
+/// Kept refusals that are set aside, so that the sender's next try runs (W8).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReopenDeliveries {
+    /// Only what was settled since then: a time (`2026-11-18T12:00:00Z`), or so long ago (`2h`).
+    pub since: String,
+    /// Only answers of this status, 400 to 599. Without it, all of 4xx.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u16", range(min = 400, max = 599))]
+    pub status: Option<u16>,
+    /// Where to go on: `next` of the answer before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub after: Option<String>,
+    /// Who asks, where that is not the token's own name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
+    pub by: Option<String>,
+    /// Why; the audit keeps it.
+    #[schemars(length(min = 1, max = REASON_BYTES), regex(pattern = SAID))]
+    pub reason: String,
+}
+
+/// What became of one page of deliveries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeliveriesReopened {
+    /// How many answers were set aside.
+    pub reopened: u64,
+    /// How many somebody else changed meanwhile.
+    pub left: u64,
+    /// Where to go on; null at the end.
+    pub next: Option<String>,
+    /// Records that cannot be read. They may be among what was asked for, or not.
+    pub damaged: Vec<Damaged>,
 }

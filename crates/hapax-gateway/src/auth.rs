@@ -13,7 +13,7 @@ mod jwt;
 pub(crate) mod outside;
 pub(crate) mod remembered;
 pub mod trusted;
-mod verify;
+pub(crate) mod verify;
 
 use std::borrow::Cow;
 use std::fmt;

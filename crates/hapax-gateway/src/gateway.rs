@@ -24,7 +24,7 @@ use crate::route::Table;
 use crate::settings::Settings;
 use crate::stack::{Plan, Shared, Stack};
 use crate::upstream::Incoming;
-use crate::webhooks::Webhooks;
+use crate::webhooks::{Tally, Webhooks};
 
 /// A running gateway.
 pub struct Gateway<L, R> {
@@ -51,6 +51,7 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
             admission: Arc::default(),
             metrics: Arc::default(),
             contents: Remembered::new(limits::CONTENTS),
+            refusals: Default::default(),
         });
         let tls = certificates.as_ref().map(Certificates::server_config);
         let each = shared.clone();
@@ -105,6 +106,19 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         self.shared.plan.load().auth.forget(&Principal::from(key));
     }
 
+    /// Looks a webhook up again that was changed in the registry: one that was revoked, and a secret that was dropped, do not count any
+    /// more from now on (W1).
+    pub fn look_up_webhook_again(&self, id: &str) {
+        if let Some(webhooks) = &self.shared.plan.load().webhooks {
+            webhooks.forget(id);
+        }
+    }
+
+    /// Which deliveries to this webhook were refused, as far as this process knows; `None` where it knows of none.
+    pub fn refusals(&self, webhook: &str) -> Option<Tally> {
+        self.shared.refusals.of(webhook)
+    }
+
     /// Takes nothing new, closes what is idle, tells WebSocket connections to close, waits for what is running, with or without a
     /// caller, then ends (H11). Says whether every request came to its end within the time.
     pub async fn drain(&self, within: Duration) -> bool {
@@ -133,7 +147,7 @@ fn webhooks<L: Ledger, R: Registry>(
     registry: R,
 ) -> Result<Option<Webhooks<R>>, Error> {
     let Some(webhooks) = &settings.webhooks else { return Ok(None) };
-    Webhooks::new(webhooks.clone(), registry, protect.seal().cloned()).map(Some)
+    Webhooks::new(webhooks.clone(), &settings.auth, registry, protect.seal().cloned()).map(Some)
 }
 
 impl<L: Ledger, R: Registry> Handler for Stack<L, R> {

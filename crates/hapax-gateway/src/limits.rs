@@ -107,5 +107,12 @@ pub(crate) const CONTENTS: usize = 10_000;
 /// How long signed content is remembered.
 pub(crate) const CONTENT_REMEMBERED: Duration = DAY;
 
+/// The longest id of a webhook that an outside service knows, in bytes.
+pub(crate) const OUTSIDE_ID: usize = 64;
+/// Webhooks of which it is known, for operators, how their deliveries were refused.
+pub(crate) const REFUSALS_WEBHOOKS: usize = 1_000;
+/// Refused deliveries of one webhook that are shown.
+pub(crate) const REFUSALS_SHOWN: usize = 20;
+
 /// The longest label of an API key, in bytes.
 pub(crate) const LABEL: usize = 200;

@@ -176,6 +176,7 @@ impl<L: Ledger, R> Shared<L, R> {
         match self.contents.get(&digest) {
             Some(known) if known != *key => {
                 self.metrics.content_repeated(&webhook.name);
+                self.refusals.content_repeated(&webhook.id);
                 tracing::warn!(
                     target: "hapax::webhook",
                     webhook = webhook.id,

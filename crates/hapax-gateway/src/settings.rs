@@ -466,6 +466,8 @@ pub struct Webhooks {
     pub providers: BTreeMap<String, Generic>,
     /// Where secrets are kept outside the registry.
     pub kv: Option<KvStore>,
+    /// Whether ids that the registry does not have are looked up in the service of [`Auth::verify`] (A7).
+    pub verify: bool,
 }
 
 impl Webhooks {

@@ -25,7 +25,7 @@ use crate::record::{Place, Seen};
 use crate::route::{NoMatch, Table, Target};
 use crate::settings::Settings;
 use crate::upstream::Incoming;
-use crate::webhooks::Webhooks;
+use crate::webhooks::{Refusals, Webhooks};
 use crate::{cors, engine, pages, recall};
 
 /// The answer to one request.
@@ -49,6 +49,8 @@ pub(crate) struct Shared<L, R> {
     pub(crate) metrics: Arc<Metrics>,
     /// Which key signed content came with last (W5).
     pub(crate) contents: Remembered<Key>,
+    /// Deliveries that went nowhere, for operators.
+    pub(crate) refusals: Refusals,
 }
 
 /// The request path of one thread.

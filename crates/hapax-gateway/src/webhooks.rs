@@ -8,6 +8,9 @@ mod kv;
 mod lookup;
 pub mod provider;
 pub mod record;
+mod refusals;
 mod secrets;
 
 pub(crate) use lookup::{Webhook, Webhooks};
+pub(crate) use refusals::Refusals;
+pub use refusals::{Refusal, Tally};

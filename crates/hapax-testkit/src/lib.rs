@@ -2,6 +2,7 @@
 //!
 //! - [`clock`]: a clock that tests move.
 //! - [`faulty`]: a ledger that is away, or whose answers get lost, on command.
+//! - [`kv`]: an imitation of the KV version 2 secrets engine of OpenBao and Vault.
 //! - [`lines`]: what one test's thread logs.
 //! - [`port`]: a port that is nobody else's while no server listens on it.
 //! - [`raw`]: bare sockets, for tests that care about every byte.
@@ -14,6 +15,7 @@
 
 pub mod clock;
 pub mod faulty;
+pub mod kv;
 pub mod lines;
 pub mod model;
 pub mod port;

@@ -319,6 +319,11 @@ impl Problem {
     }
 
     /// Takes out what the log is to know.
+    /// What led to it, for operators; a caller is never told.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
+    }
+
     pub(crate) fn take_cause(&mut self) -> Option<Cause> {
         let cause = self.cause.take()?;
         Some(if self.blames_service { Cause::Service(cause) } else { Cause::Other(cause) })

@@ -7,6 +7,7 @@ mod access;
 mod audit;
 mod claims;
 mod decide;
+mod deliveries;
 mod erase;
 mod keys;
 mod node;
@@ -66,6 +67,9 @@ pub(crate) fn router(state: AdminState, tokens: AdminTokens, hosts: Hosts) -> Re
         .on(keys::delete)
         .on(webhooks::get_list)
         .on(webhooks::post)
+        .on(deliveries::show)
+        .on(deliveries::get_list)
+        .on(deliveries::reopen)
         .on(webhooks::rotate)
         .on(webhooks::delete)
         .on(retention::get_list)

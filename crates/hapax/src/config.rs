@@ -151,6 +151,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     let webhooks_section = root.section("webhooks", &fields::WEBHOOKS);
     let webhooks = webhooks::webhooks(&webhooks_section, &context);
     if webhooks_section.exists() {
+        webhooks::can_verify(&webhooks_section, webhooks.as_ref(), &auth);
         overlaps::webhooks(&webhooks_section, webhooks.as_ref(), &found, &edge.operations_prefix);
     }
     let retired = retired(&root, &found);

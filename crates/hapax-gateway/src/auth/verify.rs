@@ -17,8 +17,15 @@ use crate::clock;
 use crate::limits;
 use crate::settings::{Fixed, Level, VerifyService};
 
+/// Whose a webhook is that the service knows (W1).
+pub(crate) struct WebhookOwner {
+    pub(crate) tenant: Tenant,
+    pub(crate) project: Project,
+    pub(crate) provider: String,
+}
+
 /// Asks an outside service about keys.
-pub(super) struct Verifier {
+pub(crate) struct Verifier {
     service: Outside,
     remember: Duration,
     timeout: Duration,
@@ -26,7 +33,7 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    pub(super) fn new(settings: &VerifyService) -> Result<Self, Error> {
+    pub(crate) fn new(settings: &VerifyService) -> Result<Self, Error> {
         if settings.remember > limits::VERIFY_REMEMBERED {
             return Err(Error::invalid("answers about keys can be remembered for at most an hour"));
         }
@@ -43,7 +50,7 @@ impl Verifier {
     }
 
     /// The longest wait for an answer.
-    pub(super) fn timeout(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
@@ -63,19 +70,47 @@ impl Verifier {
     ) -> Result<Verified, AuthError> {
         // Whoever waited for its turn may find that the one before was refused.
         self.is_not_refused(&digest)?;
-        let question = Bytes::from(json!({ "key": key }).to_string());
-        let answer = self.service.post(question).await.map_err(unanswered)?;
-        let answer: Value =
-            serde_json::from_slice(&answer).map_err(|_| unanswered("the answer is no JSON"))?;
-        // Later versions of the interface wrap what is said.
-        let said = answer.get("data").filter(|data| data.is_object()).unwrap_or(&answer);
-        match said.get("valid").and_then(Value::as_bool) {
-            Some(true) => Ok(Verified { principal: principal(said, fixed)?, good_for: self.good_for(said) }),
-            Some(false) => {
+        match self.ask(key).await? {
+            Some(said) => {
+                Ok(Verified { principal: principal(&said, fixed)?, good_for: self.good_for(&said) })
+            }
+            None => {
                 let for_now = limits::REFUSAL_REMEMBERED.min(self.remember);
                 self.refused.insert(digest, (), for_now, self.refused.before());
                 Err(AuthError::invalid("the verifying service refused this key"))
             }
+        }
+    }
+
+    /// Whose webhook has this id, and how long that may be believed; `None` where the service knows none (W1).
+    pub(crate) async fn webhook(&self, id: &str) -> Result<Option<(WebhookOwner, Duration)>, AuthError> {
+        let Some(said) = self.ask(id).await? else { return Ok(None) };
+        let text = |pointer: &str| said.pointer(pointer).and_then(Value::as_str);
+        // A key of a caller names no provider: it is no webhook.
+        let Some(provider) = text("/meta/provider") else { return Ok(None) };
+        let tenant = text("/meta/tenant_id").map(Tenant::new).transpose();
+        let project = text("/meta/project_id").map(Project::new).transpose();
+        let (Ok(Some(tenant)), Ok(Some(project))) = (tenant, project) else { return Ok(None) };
+        if project.is_sentinel() {
+            return Ok(None);
+        }
+        Ok(Some((WebhookOwner { tenant, project, provider: provider.to_owned() }, self.good_for(&said))))
+    }
+
+    /// What the service says of a key that is valid; `None` for one that is not.
+    async fn ask(&self, key: &str) -> Result<Option<Value>, AuthError> {
+        let question = Bytes::from(json!({ "key": key }).to_string());
+        let answer = self.service.post(question).await.map_err(unanswered)?;
+        let mut answer: Value =
+            serde_json::from_slice(&answer).map_err(|_| unanswered("the answer is no JSON"))?;
+        // Later versions of the interface wrap what is said.
+        let said = match answer.get_mut("data").filter(|data| data.is_object()) {
+            Some(data) => data.take(),
+            None => answer,
+        };
+        match said.get("valid").and_then(Value::as_bool) {
+            Some(true) => Ok(Some(said)),
+            Some(false) => Ok(None),
             None => Err(unanswered("the answer does not say whether the key is valid")),
         }
     }
@@ -96,7 +131,11 @@ fn principal(said: &Value, fixed: &Fixed) -> Result<Principal, AuthError> {
     let text = |pointer: &str| said.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
     let tenant = text("/externalId").or_else(|| text("/identity/externalId")).or_else(|| text("/ownerId"));
     let tenant = tenant.map(Tenant::new).transpose().map_err(unfit)?;
-    let project = text("/meta/project").map(Project::new).transpose().map_err(unfit)?;
+    let project = text("/meta/project_id")
+        .or_else(|| text("/meta/project"))
+        .map(Project::new)
+        .transpose()
+        .map_err(unfit)?;
     let subject = match (text("/meta/subject"), text("/keyId")) {
         (Some(subject), _) => Subject::from_credential_text(subject),
         // A key that says nothing about its user is a client of its own.

@@ -23,6 +23,7 @@ use crate::outlet::forward::Forward;
 use crate::read;
 use crate::record::{Case, Place, Seen};
 use crate::route::WebhookPath;
+use crate::settings;
 use crate::stack::{Answer, Plan, Shared};
 use crate::webhooks::Webhook;
 use crate::webhooks::provider::{Delivery, Refused};
@@ -41,7 +42,24 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     // The webhook is the credential: without one nothing is read.
     let webhooks = plan.webhooks.as_ref().ok_or_else(|| Problem::new(Code::NotFound))?;
     let webhook = webhooks.find(&path.provider, &path.id).await?;
-    let settings = webhooks.settings();
+    let taken = take_in(shared, plan, webhooks.settings(), &webhook, head, body, hop, seen).await;
+    taken.inspect_err(|problem| {
+        shared.refusals.refused(&webhook.id, problem.code().as_str(), problem.cause().unwrap_or_default());
+    })
+}
+
+/// Takes in what came to this webhook.
+#[expect(clippy::too_many_arguments, reason = "what the whole request path hands on")]
+async fn take_in<L: Ledger, R: Registry>(
+    shared: &Shared<L, R>,
+    plan: &Plan<R>,
+    settings: &settings::Webhooks,
+    webhook: &Webhook,
+    head: request::Parts,
+    body: listener::Incoming,
+    hop: Hop,
+    seen: &mut Seen,
+) -> Result<Arrival, Problem> {
     seen.case = Case::B;
     seen.place = Place::Route(settings.route.clone());
     seen.scope = Some(webhook.scope.clone());
@@ -64,11 +82,11 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
         return Ok(Arrival::Answered(answer(challenge)));
     }
     let content = digest(&SHA256, &body);
-    let keys = keys(&webhook, &delivery, content.as_ref());
+    let keys = keys(webhook, &delivery, content.as_ref());
     let (wire_key, key) = keys.map_err(|refused| shared.refuse_delivery(seen, refused))?;
     seen.key = Some(wire_key.key.clone());
     shared.count_protected(seen);
-    shared.count_repeated_content(seen, &webhook, content.as_ref(), &wire_key.key);
+    shared.count_repeated_content(seen, webhook, content.as_ref(), &wire_key.key);
 
     // What it is claimed under.
     let identity = Identity::new(

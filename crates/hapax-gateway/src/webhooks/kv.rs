@@ -84,3 +84,45 @@ impl Kv {
         Ok(secrets.into_iter().flatten().filter(|secret| !secret.is_empty()).map(Secret::new).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hapax_core::{Project, Tenant};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Moves the clock of remembered things, not that of the world.
+    async fn later(by: Duration) {
+        tokio::time::pause();
+        tokio::time::advance(by).await;
+        tokio::time::resume();
+    }
+
+    #[tokio::test]
+    async fn secrets_are_believed_for_a_minute_and_a_failure_is_not_remembered_w7() {
+        let store = hapax_testkit::kv::Kv::start("token").await.unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "token\n").unwrap();
+        let settings = KvStore {
+            url: store.url(),
+            mount: "secret".into(),
+            token_file: file.path().to_owned(),
+            timeout: Duration::from_secs(30),
+        };
+        let kv = Kv::new(&settings).unwrap();
+        let (tenant, project) = (Tenant::new("acme").unwrap(), Project::new("web").unwrap());
+        let record = Record::from_outside("wh_1", tenant, project, "github".into());
+        assert!(kv.secrets(&record).await.unwrap_err().contains("status 404"));
+        store.write("acme:web:github", json!({ "secret": "a", "previous": "b" }));
+        let (a, b, c) = (Secret::new("a"), Secret::new("b"), Secret::new("c"));
+        assert_eq!(kv.secrets(&record).await.unwrap(), [a.clone(), b.clone()]);
+        store.write("acme:web:github", json!({ "secret": "c", "previous": "" }));
+        later(Duration::from_secs(59)).await;
+        assert_eq!(kv.secrets(&record).await.unwrap(), [a, b], "believed unasked");
+        assert_eq!(store.asked(), 2);
+        later(Duration::from_secs(1)).await;
+        assert_eq!(kv.secrets(&record).await.unwrap(), [c]);
+        assert_eq!(store.asked(), 3);
+    }
+}

@@ -1,8 +1,10 @@
 //! The webhook of a path, with everything that its deliveries need. It is believed for a few seconds, like an API key.
 //!
-//! An id that is unknown or revoked, and one of another provider, look the same: same answer, same number of reads (W1).
+//! An id that is unknown or revoked, and one of another provider, look the same: same answer, same number of reads (W1). Ids are found
+//! in the registry; where the settings say so, also in the service that verifies keys (A7), and the secrets then in the KV store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hapax_core::{Error, Operation, Recipe, Registry, Scope, Subject};
 use hapax_exec::Seal;
@@ -14,6 +16,7 @@ use super::provider::{self, Provider, Secret};
 use super::record::{self, Codec, Dedupe, Record};
 use super::secrets::SecretSources;
 use crate::auth::remembered::{Digest, Remembered};
+use crate::auth::verify::{Verifier, WebhookOwner};
 use crate::limits;
 use crate::settings;
 
@@ -35,23 +38,33 @@ pub(crate) struct Webhooks<R> {
     registry: R,
     codec: Codec,
     sources: SecretSources,
-    /// By id; `None` for those that nobody has.
+    /// Knows ids that the registry does not have (A7).
+    verifier: Option<Verifier>,
+    /// By provider and id; `None` for those that nobody has.
     remembered: Remembered<Option<Arc<Webhook>>>,
     /// A request that looks a webhook up holds the turn of its digest, so that many deliveries look once.
     turns: Box<[Mutex<()>]>,
+    /// The longest wait for everybody who is asked about a webhook, one after the other.
+    longest: Duration,
 }
 
 impl<R: Registry> Webhooks<R> {
     pub(crate) fn new(
         settings: Arc<settings::Webhooks>,
+        auth: &settings::Auth,
         registry: R,
         seal: Option<Arc<Seal>>,
     ) -> Result<Self, Error> {
+        let asked = auth.verify.as_ref().filter(|_| settings.verify);
+        let verifier = asked.map(Verifier::new).transpose()?;
+        let outside = [verifier.as_ref().map(Verifier::timeout), settings.kv.as_ref().map(|kv| kv.timeout)];
         Ok(Webhooks {
             sources: SecretSources::new(settings.kv.as_ref())?,
+            longest: limits::REGISTRY_WAIT + outside.into_iter().flatten().sum::<Duration>(),
             settings,
             registry,
             codec: Codec { seal },
+            verifier,
             remembered: Remembered::new(limits::WEBHOOKS_REMEMBERED),
             turns: (0..limits::LOOK_UPS).map(|_| Mutex::default()).collect(),
         })
@@ -63,56 +76,90 @@ impl<R: Registry> Webhooks<R> {
 
     /// The webhook of this provider and id.
     pub(crate) async fn find(&self, provider: &str, id: &str) -> Result<Arc<Webhook>, Problem> {
-        let digest = Digest::of(id);
+        let digest = Digest::of_parts(&[provider.as_bytes(), id.as_bytes()]);
         let found = match self.remembered.get(&digest) {
             Some(found) => found,
-            None => Box::pin(self.look_up(id, digest)).await?,
+            None => Box::pin(self.look_up(provider, id, digest)).await?,
         };
-        found
-            .filter(|webhook| *webhook.name == *provider && self.settings.takes(provider))
-            .ok_or_else(|| Problem::new(Code::NotFound))
+        found.ok_or_else(|| Problem::new(Code::NotFound))
     }
 
-    async fn look_up(&self, id: &str, digest: Digest) -> Result<Option<Arc<Webhook>>, Problem> {
+    /// Forgets a webhook that was changed, so that its next delivery looks it up again.
+    pub(crate) fn forget(&self, id: &str) {
+        self.remembered.forget(|known| known.as_ref().is_some_and(|webhook| webhook.id == id));
+    }
+
+    async fn look_up(
+        &self,
+        provider: &str,
+        id: &str,
+        digest: Digest,
+    ) -> Result<Option<Arc<Webhook>>, Problem> {
         let late = || unavailable(&Error::unavailable("the registry did not answer in time"));
-        let looked = timeout(limits::REGISTRY_WAIT, async {
+        let looked = timeout(self.longest, async {
             let _turn = self.turns[digest.index(self.turns.len())].lock().await;
             if let Some(found) = self.remembered.get(&digest) {
                 return Ok(found);
             }
             let before = self.remembered.before();
-            let found = self.read(id).await?;
-            self.remembered.insert(digest, found.clone(), limits::WEBHOOK_REMEMBERED, before);
+            let (found, good_for) = self.read(provider, id).await?;
+            self.remembered.insert(digest, found.clone(), good_for, before);
             Ok(found)
         });
         looked.await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn read(&self, id: &str) -> Result<Option<Arc<Webhook>>, Problem> {
+    /// The webhook, and how long it is believed. Whoever has none of this provider and id is told so after the same questions,
+    /// whatever the reason is, and before anybody is asked for secrets.
+    async fn read(&self, provider: &str, id: &str) -> Result<(Option<Arc<Webhook>>, Duration), Problem> {
         let name = record::document_id(id).or_else(|| record::document_id(&record::nobodys_id()));
-        let Some(name) = name else { return Ok(None) };
+        let Some(name) = name else { return Ok((None, limits::WEBHOOK_REMEMBERED)) };
         let document = self.registry.get(&name).await.map_err(|error| unavailable(&error))?;
-        let Some(document) = document.filter(|document| document.id.id() == id) else { return Ok(None) };
-        let record = self.codec.decode(&document).map_err(|error| unavailable(&error))?;
-        if record.revoked_at.is_some() {
-            return Ok(None);
+        let document = document.filter(|document| document.id.id() == id);
+        let record = document.map(|document| self.codec.decode(&document)).transpose();
+        let record = record.map_err(|error| unavailable(&error))?;
+        let (is_known, is_taken) = (record.is_some(), self.settings.takes(provider));
+        let own = record.filter(|own| own.revoked_at.is_none() && own.provider == provider && is_taken);
+        if let Some(own) = own {
+            return Ok((self.ready(own).await?, limits::WEBHOOK_REMEMBERED));
         }
-        self.ready(record).await.map(Some)
+        // What the registry knows is asked about, too, so that it costs what others cost.
+        let outside = self.ask_outside(id).await?;
+        let outside = outside.filter(|(owner, _)| !is_known && owner.provider == provider && is_taken);
+        match outside {
+            Some((owner, good_for)) => Ok((
+                self.ready(Record::from_outside(id, owner.tenant, owner.project, owner.provider)).await?,
+                good_for,
+            )),
+            None => Ok((None, limits::WEBHOOK_REMEMBERED)),
+        }
     }
 
-    async fn ready(&self, record: Record) -> Result<Arc<Webhook>, Problem> {
-        let declared = self.settings.providers.get(&record.provider);
-        let provider: Box<dyn Provider> = match declared {
-            Some(generic) => Box::new(generic.clone()),
-            None => provider::built_in(&record.provider, record.sha256)
-                // Its declaration was taken out of the configuration.
-                .ok_or_else(|| Problem::new(Code::NotFound))?,
-        };
+    /// What the verifying service says of an id, where there is one and the id can be one.
+    async fn ask_outside(&self, id: &str) -> Result<Option<(WebhookOwner, Duration)>, Problem> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        match &self.verifier {
+            Some(verifier) if id.len() <= limits::OUTSIDE_ID && id.bytes().all(is_plain) => {
+                verifier.webhook(id).await.map_err(|error| {
+                    let why = error.detail().unwrap_or_default().to_owned();
+                    Problem::from(&error).owing_to(why)
+                })
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// `None` where the declaration of its provider was taken out of the configuration.
+    async fn ready(&self, record: Record) -> Result<Option<Arc<Webhook>>, Problem> {
+        let declared = self.settings.providers.get(&record.provider).cloned();
+        let declared = declared.map(|generic| Box::new(generic) as Box<dyn Provider>);
+        let provider = declared.or_else(|| provider::built_in(&record.provider, record.sha256));
+        let Some(provider) = provider else { return Ok(None) };
         let secrets = self.sources.secrets(&record).await?;
         let internal = |error: Error| Problem::new(Code::Internal).owing_to(format!("{error:#}"));
         let rule = self.rule(&record, &*provider).map_err(internal)?;
         let scope = Scope::new(record.tenant, record.project, Subject::webhook_ingest());
-        Ok(Arc::new(Webhook {
+        Ok(Some(Arc::new(Webhook {
             name: record.provider.into(),
             id: record.id,
             provider,
@@ -120,7 +167,7 @@ impl<R: Registry> Webhooks<R> {
             dedupe: record.dedupe,
             scope,
             rule: Arc::new(rule),
-        }))
+        })))
     }
 
     /// How deliveries of this webhook are protected (W4, W8, W9).

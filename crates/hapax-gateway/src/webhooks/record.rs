@@ -49,6 +49,23 @@ pub struct Record {
 }
 
 impl Record {
+    /// A webhook that the verifying service knows (A7): everything as is usual, and the secret in the KV store.
+    pub(crate) fn from_outside(id: &str, tenant: Tenant, project: Project, provider: String) -> Self {
+        Record {
+            id: id.to_owned(),
+            tenant,
+            project,
+            secrets: Secrets::Kv,
+            dedupe: Dedupe::usual(&provider),
+            provider,
+            keeps_4xx: false,
+            sha256: false,
+            label: String::new(),
+            created_at: Timestamp::ZERO,
+            revoked_at: None,
+        }
+    }
+
     /// The operation that its deliveries are claimed under (W4).
     pub fn operation(&self) -> String {
         format!("webhook.{}.{}", self.provider, self.id)

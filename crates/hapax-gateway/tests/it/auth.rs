@@ -3,7 +3,7 @@
 mod api_keys;
 mod bearer;
 mod fetched_keys;
-mod outside;
+pub(crate) mod outside;
 mod tokens;
 mod trusted;
 mod verify;

@@ -14,10 +14,10 @@ use http::Method;
 
 use crate::world::{Got, World};
 
-const SECRET: &str = "It's a Secret to Everybody";
+pub(crate) const SECRET: &str = "It's a Secret to Everybody";
 
 /// Takes webhooks at `/hooks`, for `/internal/{provider}` of the service.
-fn take(settings: &mut Settings) {
+pub(crate) fn take(settings: &mut Settings) {
     let upstream = settings.routes[0].upstream.clone();
     let route = Route {
         method: Method::POST,
@@ -46,11 +46,12 @@ fn take(settings: &mut Settings) {
         enabled: Vec::new(),
         providers: Default::default(),
         kv: None,
+        verify: false,
     }));
 }
 
 /// A webhook of acme/web, changed by the test.
-async fn webhook(store: &Store, provider: &str, change: impl FnOnce(&mut Record)) -> String {
+pub(crate) async fn webhook(store: &Store, provider: &str, change: impl FnOnce(&mut Record)) -> String {
     let desk = Desk::new(store.clone(), None);
     let mut record = Record {
         id: Desk::<Store>::fresh_id().unwrap(),
@@ -80,8 +81,12 @@ async fn webhook(store: &Store, provider: &str, change: impl FnOnce(&mut Record)
 }
 
 fn github_signature(body: &str) -> String {
+    github_signature_with(SECRET, body)
+}
+
+pub(crate) fn github_signature_with(secret: &str, body: &str) -> String {
     use aws_lc_rs::hmac;
-    let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), body.as_bytes());
+    let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), body.as_bytes());
     format!("sha256={}", mac.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 

@@ -25,7 +25,7 @@ use crate::listen::refusal::Refusal;
 use crate::when::now;
 
 /// The settings of webhooks; without them there are none.
-fn configured(state: &AdminState) -> Result<Arc<settings::Webhooks>, Refusal> {
+pub(super) fn configured(state: &AdminState) -> Result<Arc<settings::Webhooks>, Refusal> {
     state.keeping.settings().borrow().webhooks.clone().ok_or_else(|| {
         Refusal::not_found("this server takes no webhooks: its configuration has no [webhooks]")
     })
@@ -35,7 +35,7 @@ fn path(settings: &settings::Webhooks, record: &Record) -> String {
     format!("{}/{}/{}", settings.prefix, record.provider, record.id)
 }
 
-fn shown(settings: &settings::Webhooks, record: Record) -> Webhook {
+pub(super) fn shown(settings: &settings::Webhooks, record: Record) -> Webhook {
     Webhook {
         path: path(settings, &record),
         operation: record.operation(),
@@ -219,7 +219,10 @@ async fn change(
         let (name, body) = state.webhooks.written(&changed)?;
         let setting = setting(verb, &changed, by.clone(), reason.as_deref(), Some(before));
         match state.store.decide_setting(&name, version, Some(body), setting).await {
-            Ok(()) => return Ok(changed),
+            Ok(()) => {
+                state.gateway.look_up_webhook_again(id);
+                return Ok(changed);
+            }
             Err(error) if error.kind() == Kind::Conflict => {}
             Err(error) => return Err(error.into()),
         }

@@ -20,6 +20,7 @@ use crate::limits;
 use source::Source;
 
 pub(in crate::cli) use decide::Why;
+pub(in crate::cli) use tell::damaged;
 
 /// What can be done with claims.
 #[derive(Debug, Subcommand)]

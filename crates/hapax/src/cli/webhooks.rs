@@ -1,4 +1,6 @@
-//! `hapax webhooks`: make, list, rotate and revoke webhooks (W1, M2), through a server.
+//! `hapax webhooks`: make, list, rotate and revoke webhooks, and look at their deliveries (W1, W8, M2), through a server.
+
+mod deliveries;
 
 use std::io::Read as _;
 
@@ -22,8 +24,14 @@ pub(crate) enum Command {
     List(List),
     /// Give a webhook another secret; the former ones count beside it, so that the sender can change in its own time.
     Rotate(Rotate),
-    /// Revoke a webhook: its path is a 404 within seconds, everywhere.
+    /// Revoke a webhook: its path is a 404 at once at the server that was asked, and within seconds at every other.
     Revoke(Revoke),
+    /// Show a webhook, how many deliveries it has had, and which were refused.
+    Show(deliveries::Show),
+    /// List the deliveries of a webhook with their answers.
+    Deliveries(deliveries::List),
+    /// Set kept refusals of a webhook aside, so that its sender's next tries run. hapax does not send them again by itself.
+    Reopen(deliveries::Reopen),
 }
 
 /// How the server is asked, and how its answer is shown.
@@ -143,6 +151,9 @@ pub(crate) async fn run(command: Command) -> Result<(), Failed> {
         Command::List(list) => list.run().await,
         Command::Rotate(rotate) => rotate.run().await,
         Command::Revoke(revoke) => revoke.run().await,
+        Command::Show(show) => show.run().await,
+        Command::Deliveries(list) => list.run().await,
+        Command::Reopen(reopen) => reopen.run().await,
     }
 }
 

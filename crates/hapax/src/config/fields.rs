@@ -95,7 +95,7 @@ sections! {
     /// Where deliveries of providers come in, and where they go.
     WEBHOOKS = "webhooks" [
         "prefix", "upstream", "path", "public_url", "retention", "rerun", "keep", "give_up", "wait", "max_request_body",
-        "max_kept_response", "enabled", "providers", "kv",
+        "max_kept_response", "enabled", "providers", "kv", "verify",
     ];
     /// Providers that the configuration declares.
     WEBHOOK_PROVIDERS = "webhooks.providers" ["<name>"];

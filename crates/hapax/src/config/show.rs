@@ -162,6 +162,7 @@ impl Config {
         if !webhooks.enabled.is_empty() {
             section.texts("enabled", &webhooks.enabled);
         }
+        section.put("verify", Shown::Flag(webhooks.verify));
         section.maybe(webhooks.kv.as_ref(), |section, kv| {
             let mut table = Section::default();
             table.text("url", &kv.url).text("mount", &kv.mount);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hapax_core::json::Pointer;
 use hapax_core::{Policy, Rerun, Retention};
-use hapax_gateway::settings::{KvStore, Level, Route, Webhooks};
+use hapax_gateway::settings::{Auth, KvStore, Level, Route, Webhooks};
 use hapax_gateway::webhooks::provider::{self, BUILT_IN, Encoding, Generic, Hash, IdentifierPlace};
 use hapax_tower::Rule;
 use http::{HeaderName, Method};
@@ -74,9 +74,26 @@ pub(crate) fn webhooks(section: &Section<'_>, context: &Context<'_>) -> Option<F
         wait,
         enabled,
         providers,
+        verify: section.flag("verify").is_some_and(|verify| verify.value),
         kv,
     };
     Some(Found { webhooks, retention_class })
+}
+
+/// Ids that another service knows need that service, and a place for their secrets (A7).
+pub(crate) fn can_verify(section: &Section<'_>, found: Option<&Found>, auth: &Auth) {
+    let Some(webhooks) = found.map(|found| &found.webhooks).filter(|webhooks| webhooks.verify) else {
+        return;
+    };
+    let mistake = |what: &str, remedy: &str| {
+        section.reader().mistake(&section.place("verify"), what.to_owned(), remedy);
+    };
+    if auth.verify.is_none() {
+        mistake("there is no service that could be asked for ids of webhooks", "say [auth.verify]");
+    }
+    if webhooks.kv.is_none() {
+        mistake("webhooks that another service knows have their secrets in a KV store", "say [webhooks.kv]");
+    }
 }
 
 /// Where a delivery goes: a path in which the two known names may stand.

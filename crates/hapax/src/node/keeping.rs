@@ -177,6 +177,10 @@ impl Keeping {
     pub(crate) fn retention_of(&self, identity: &Identity) -> Retention {
         let settings = self.settings.borrow();
         let operation = identity.operation().as_str();
+        // A delivery's outcome outlives the sender's retries, whoever states it (W6).
+        if let Some(webhooks) = settings.webhooks.as_ref().filter(|_| operation.starts_with("webhook.")) {
+            return webhooks.rule.retention;
+        }
         let mut rules = settings.routes.iter().filter_map(|route| route.rule.as_ref());
         rules
             .find(|rule| rule.operation.as_str() == operation)

@@ -33,5 +33,6 @@ mod rig;
 mod room;
 mod serve;
 mod strangers;
+mod webhooks_cli;
 mod whole_api;
 mod why;

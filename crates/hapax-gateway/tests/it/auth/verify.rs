@@ -36,6 +36,14 @@ async fn a_valid_key_names_its_caller_in_every_shape_of_the_answer_a7() {
     for (says, expected) in [
         (valid(), "acme web service:ci Project"),
         (json!({ "valid": true, "ownerId": "acme", "keyId": "key_1" }), "acme - client:key_1 Project"),
+        (
+            json!({ "valid": true, "ownerId": "acme", "keyId": "k", "meta": { "project_id": "web" } }),
+            "acme web client:k Project",
+        ),
+        (
+            json!({ "valid": true, "ownerId": "acme", "keyId": "k", "meta": { "project_id": "a", "project": "b" } }),
+            "acme a client:k Project",
+        ),
         (json!({ "meta": { "requestId": "r" }, "data": data }), "acme web client:key_1 Project"),
         (
             json!({ "valid": true, "ownerId": "acme", "meta": { "subject": "tenant_member:bob" } }),

@@ -31,7 +31,7 @@ pub(super) fn list(found: &Claims, query: &ClaimsQuery) -> Result<(), Failed> {
 }
 
 /// What could not be read.
-pub(super) fn damaged(damaged: &[Damaged]) {
+pub(in crate::cli) fn damaged(damaged: &[Damaged]) {
     for record in damaged {
         note(format!("cannot be read: {}: {}", clean(&record.id), clean(&record.error)));
     }
