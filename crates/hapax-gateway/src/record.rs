@@ -153,9 +153,8 @@ impl<L: Ledger, R> Shared<L, R> {
         }
     }
 
-    /// Counts and logs a delivery that goes nowhere, and says what its sender is told: not more than which half failed (W3).
+    /// What the sender of a delivery that goes nowhere is told: not more than which half failed (W3).
     pub(crate) fn refuse_delivery(&self, seen: &Seen, refused: Refused) -> Problem {
-        let provider = seen.provider.clone().unwrap_or_else(|| NOWHERE.clone());
         let (code, why) = match refused {
             Refused::Signature(why) => (Code::SignatureInvalid, why),
             Refused::Identifier(why) => (Code::TranslationFailed, why),
@@ -163,7 +162,6 @@ impl<L: Ledger, R> Shared<L, R> {
         if code == Code::TranslationFailed {
             self.count_key_problem(seen, code);
         }
-        self.metrics.delivery_refused(&provider, code.as_str());
         Problem::new(code).owing_to(why)
     }
 
@@ -237,6 +235,8 @@ impl<L: Ledger, R> Shared<L, R> {
                     provider = seen.provider.as_deref(),
                     idempotency_policy = seen.policy().map(Policy::as_str),
                     idempotency_key_namespaced = self.namespaced(seen),
+                    // The name that the log's readers know it by; where hapax keeps the claim, it is the operation's.
+                    restate_invocation_id = answered.operation_id.as_ref().map(tracing::field::display),
                     restate_cache_hit = hit.is_some(),
                     $($more)*
                     "request"

@@ -15,9 +15,25 @@ pub(super) const PYTHON_VAR: &str = "HAPAX_TEST_PYTHON";
 pub(super) const NEEDS: [&str; 2] = ["npm", "python"];
 
 // Exact versions: tests say what they do. All of them run on the Node.js and the Python of Debian 12.
-const FROM_NPM: [&str; 4] =
-    ["express@5.3.0", "express-idempotency@1.0.6", "stripe@22.6.2", "@octokit/openapi@23.0.2"];
-const FOR_PYTHON: [&str; 3] = ["stripe==16.1.0", "httpx==0.28.1", "squareup==46.0.0.20260916"];
+const FROM_NPM: [&str; 5] = [
+    "express@5.3.0",
+    "express-idempotency@1.0.6",
+    "stripe@22.6.2",
+    "@octokit/openapi@23.0.2",
+    // Signs as GitHub does.
+    "@octokit/webhooks-methods@5.1.1",
+];
+const FOR_PYTHON: [&str; 7] = [
+    "stripe==16.1.0",
+    "httpx==0.28.1",
+    "squareup==46.0.0.20260916",
+    // These sign as the senders of webhooks do.
+    "twilio==9.13.0",
+    "standardwebhooks==1.1.0",
+    "slack-sdk==3.47.0",
+    // Writes into a KV version 2 store.
+    "hvac==2.4.0",
+];
 
 /// The folder with all those from npm, installed if need be.
 pub(super) fn npm() -> Result<PathBuf> {

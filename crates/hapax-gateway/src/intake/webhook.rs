@@ -44,7 +44,9 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     let webhook = webhooks.find(&path.provider, &path.id).await?;
     let taken = take_in(shared, plan, webhooks.settings(), &webhook, head, body, hop, seen).await;
     taken.inspect_err(|problem| {
-        shared.refusals.refused(&webhook.id, problem.code().as_str(), problem.cause().unwrap_or_default());
+        let cause = problem.code().as_str();
+        shared.metrics.delivery_refused(&webhook.name, cause);
+        shared.refusals.refused(&webhook.id, cause, problem.cause().unwrap_or_default());
     })
 }
 

@@ -23,6 +23,7 @@ mod retrying;
 mod smuggling;
 mod tunnels;
 mod unprotected;
+mod webhook_bad_input;
 mod webhook_secrets;
 mod webhooks;
 mod widths;

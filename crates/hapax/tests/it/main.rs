@@ -33,6 +33,7 @@ mod rig;
 mod room;
 mod serve;
 mod strangers;
+mod webhook_senders;
 mod webhooks_cli;
 mod whole_api;
 mod why;

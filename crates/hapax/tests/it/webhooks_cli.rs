@@ -7,7 +7,9 @@ use aws_lc_rs::hmac;
 use serde_json::Value;
 
 use crate::claims_cli::Told;
+use crate::described;
 use crate::rig::caller;
+use crate::rig::process::eventually;
 use crate::rig::{Got, Ground, Hapax, Kind, hapax};
 
 const SECRET: &str = "It's a Secret to Everybody";
@@ -162,4 +164,203 @@ async fn a_webhook_has_two_secrets_until_the_former_is_dropped_w7() {
     // What only the store has is not in its files in the clear where there is a seal; here there is none, and it says so.
     let listed = json_of(&run(&edge, "", &["webhooks", "list", "--json"]).await);
     assert!(!listed.to_string().contains("third"), "{listed}");
+}
+
+/// What the admin listener says at this path, which its document describes.
+async fn get(edge: &Hapax, path: &str) -> Value {
+    let got = edge.ask(&format!("GET {path}"), "").await;
+    described::check("GET", path, got.status, got.header("content-type").unwrap(), &got.text());
+    assert_eq!(got.status, 200, "{}", got.text());
+    got.json()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kept_refusals_are_reopened_in_bulk_so_that_the_senders_next_tries_run_w8() {
+    let ground = ground().await;
+    let edge = ground.serve().await;
+    let made = create(&edge, "github", SECRET, &["--on-4xx", "keep"]).await;
+    let (id, path) = (made["webhook_id"].as_str().unwrap(), made["path"].as_str().unwrap());
+    for number in 0..60 {
+        let refused = github(&edge, path, SECRET, &format!("gone-{number}"), "status=404").await;
+        assert_eq!(refused.status, 404);
+    }
+    assert_eq!(github(&edge, path, SECRET, "unprocessable", "status=422").await.status, 422);
+    assert_eq!(github(&edge, path, SECRET, "fine", "").await.status, 201);
+    assert!(github(&edge, path, SECRET, "gone-0", "").await.is_replay(), "a deploy does not heal it");
+    let reached = ground.service.count();
+    let reopen = |more: &[&'static str]| {
+        let mut args = vec!["webhooks", "reopen", id, "--reason", "the deploy was bad", "--json"];
+        args.extend(more);
+        args
+    };
+    let of =
+        |told: &Told| (json_of(told)["reopened"].as_u64().unwrap(), json_of(told)["left"].as_u64().unwrap());
+    assert_eq!(
+        of(&run(&edge, "", &reopen(&["--since", "2100-01-01T00:00:00Z"])).await),
+        (0, 0),
+        "later ones only"
+    );
+    assert_eq!(of(&run(&edge, "", &reopen(&["--since", "1h", "--status", "404"])).await), (60, 0));
+    assert_eq!(
+        of(&run(&edge, "", &reopen(&["--since", "1h", "--status", "404"])).await),
+        (0, 0),
+        "said again"
+    );
+    assert_eq!(ground.service.count(), reached, "hapax does not send by itself");
+    for number in 0..60 {
+        let again = github(&edge, path, SECRET, &format!("gone-{number}"), "").await;
+        assert_eq!((again.status, again.is_replay()), (201, false), "{number}");
+    }
+    for (delivery, status) in [("unprocessable", 422), ("fine", 201)] {
+        let again = github(&edge, path, SECRET, delivery, "").await;
+        assert_eq!((again.status, again.is_replay()), (status, true), "{delivery} stays");
+    }
+    // Without a status, all of 4xx; never what succeeded.
+    assert_eq!(of(&run(&edge, "", &reopen(&["--since", "2020-01-01T00:00:00Z"])).await), (1, 0));
+    assert!(!github(&edge, path, SECRET, "unprocessable", "").await.is_replay());
+    assert!(github(&edge, path, SECRET, "fine", "").await.is_replay());
+    let audit = edge.ask("GET /v1/audit?limit=1000", "").await.json();
+    let reopened = audit["events"].as_array().unwrap().iter().filter(|event| event["verb"] == "reopen");
+    let reopened: Vec<_> = reopened.collect();
+    assert_eq!(reopened.len(), 61, "{audit}");
+    assert!(reopened.iter().all(|event| event["reason"] == "the deploy was bad"), "{audit}");
+    for args in
+        [reopen(&["--since", "yesterday"]), reopen(&["--since", "1h", "--status", "201"]), reopen(&[])]
+    {
+        let refused = run(&edge, "", &args).await;
+        assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{args:?}: {}", refused.err);
+    }
+    let body = "{\"since\":\"1h\",\"status\":201,\"reason\":\"x\"}";
+    let refused = edge.ask(&format!("POST /v1/webhooks/{id}/reopen"), body).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let unknown = format!("wh_{}", "0".repeat(32));
+    let nobody = ["webhooks", "reopen", &unknown, "--since", "1h", "--reason", "x"];
+    assert_eq!(run(&edge, "", &nobody).await.code, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_are_shown_with_their_answers_and_refusals_by_cause_w8() {
+    let ground = ground().await;
+    let edge = ground.serve().await;
+    let made = create(&edge, "github", SECRET, &["--on-4xx", "keep", "--label", "ci"]).await;
+    let (id, path) = (made["webhook_id"].as_str().unwrap(), made["path"].as_str().unwrap());
+    let other = create(&edge, "github", SECRET, &[]).await;
+    github(&edge, other["path"].as_str().unwrap(), SECRET, "elsewhere", "").await;
+    github(&edge, path, SECRET, "a", "").await;
+    github(&edge, path, SECRET, "a", "").await;
+    github(&edge, path, SECRET, "b", "status=422").await;
+    github(&edge, path, SECRET, "c", "status=503").await;
+    for _ in 0..2 {
+        github(&edge, path, "wrong", "d", "").await;
+    }
+    github(&edge, path, SECRET, "not an id", "").await;
+    let shown = get(&edge, &format!("/v1/webhooks/{id}")).await;
+    assert_eq!((shown["webhook_id"].as_str(), shown["label"].as_str()), (Some(id), Some("ci")));
+    assert_eq!(shown["retention"], "7d");
+    assert_eq!(shown["deliveries"]["settled"], 2, "{shown}");
+    assert_eq!(shown["deliveries"]["released"], 1, "{shown}");
+    // One body under three identifiers: a captured delivery, or the sender's own (W5).
+    assert_eq!(shown["content_repeated"], 2, "{shown}");
+    let refused = serde_json::json!([
+        { "cause": "signature-invalid", "count": 2 },
+        { "cause": "translation-failed", "count": 1 },
+    ]);
+    assert_eq!(shown["refused"], refused);
+    assert_eq!(shown["refusals"].as_array().unwrap().len(), 3);
+    assert_eq!(shown["refusals"][0]["cause"], "translation-failed", "the newest first");
+    assert!(shown["refusals"][2]["why"].as_str().unwrap().contains("no secret"), "{shown}");
+    let told = run(&edge, "", &["webhooks", "show", id]).await;
+    assert!(told.code == 0 && told.out.contains("2 signature-invalid, 1 translation-failed"), "{}", told.out);
+    assert_eq!(json_of(&run(&edge, "", &["webhooks", "show", id, "--json"]).await), shown);
+
+    let all = get(&edge, &format!("/v1/webhooks/{id}/deliveries")).await;
+    let of = |delivery: &Value| {
+        (
+            delivery["key"].as_str().unwrap().to_owned(),
+            delivery["state"].as_str().unwrap().to_owned(),
+            delivery["status"].as_u64(),
+        )
+    };
+    let listed: Vec<_> = all["deliveries"].as_array().unwrap().iter().map(of).collect();
+    let row = |key: &str, state: &str, status| (key.to_owned(), state.to_owned(), status);
+    let expected = [
+        row("github-a:push", "settled", Some(201)),
+        row("github-b:push", "settled", Some(422)),
+        row("github-c:push", "released", None),
+    ];
+    assert_eq!(listed, expected);
+    let one = get(&edge, &format!("/v1/webhooks/{id}/deliveries?identifier=b:push")).await;
+    assert_eq!(of(&one["deliveries"][0]), expected[1]);
+    let first = get(&edge, &format!("/v1/webhooks/{id}/deliveries?limit=2")).await;
+    let next = first["next"].as_str().unwrap();
+    let rest = get(&edge, &format!("/v1/webhooks/{id}/deliveries?after={next}")).await;
+    assert_eq!(
+        (first["deliveries"].as_array().unwrap().len(), of(&rest["deliveries"][0])),
+        (2, expected[2].clone())
+    );
+    let told = run(&edge, "", &["webhooks", "deliveries", id, "--state", "settled"]).await;
+    assert!(told.code == 0 && told.out.contains("github-b:push") && told.out.contains("422"), "{}", told.out);
+    assert!(!told.out.contains("github-c"), "{}", told.out);
+    let unknown = format!("wh_{}", "0".repeat(32));
+    assert_eq!(run(&edge, "", &["webhooks", "show", &unknown]).await.code, 1);
+    assert_eq!(run(&edge, "", &["webhooks", "deliveries", &unknown]).await.code, 1);
+    assert_eq!(run(&edge, "", &["webhooks", "deliveries", id, "--limit", "0"]).await.code, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_field_of_the_log_tells_of_a_delivery_o2() {
+    let ground = ground().await;
+    let path = ground.folder.path().join("hapax.toml");
+    std::fs::write(&path, ground.configuration().replace("format = \"text\"", "format = \"json\"")).unwrap();
+    let edge = Hapax::start(&path, &[]).await;
+    let made = create(&edge, "github", SECRET, &[]).await;
+    let hook = made["path"].as_str().unwrap();
+    let first = github(&edge, hook, SECRET, "canary-7", "").await;
+    github(&edge, hook, SECRET, "canary-7", "").await;
+    github(&edge, hook, "wrong", "canary-8", "").await;
+    edge.post("/charges", "canary-9", "{}", "").await;
+    let lines = || {
+        let told = edge.told();
+        let lines = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["target"] == "hapax::request").collect::<Vec<_>>()
+    };
+    eventually("four lines", async || lines().len() == 4).await;
+    let lines = lines();
+    let field = |line: usize, name: &str| {
+        let line = &lines[line];
+        line.get(name).or_else(|| line["fields"].get(name)).cloned().unwrap_or(Value::Null)
+    };
+    let operation = first.header("x-operation-id").unwrap();
+    for (line, hit) in [(0, false), (1, true)] {
+        for (name, value) in [
+            ("idempotency_case", "B"),
+            ("idempotency_source", "transport"),
+            ("idempotency_policy", "REQUIRED_B"),
+            ("provider", "github"),
+            ("restate_invocation_id", operation),
+            ("endpoint", "/hooks/{provider}/{webhook_id}"),
+            ("tenant", "acme"),
+            ("project", "web"),
+        ] {
+            assert_eq!(field(line, name), value, "{name} of {}", lines[line]);
+        }
+        assert_eq!(field(line, "restate_cache_hit"), hit, "{}", lines[line]);
+        let key = field(line, "idempotency_key_namespaced");
+        let key = key.as_str().unwrap();
+        assert!(key.starts_with("t-acme:web:service:webhook-ingest:#"), "{key}");
+    }
+    assert_eq!(field(0, "idempotency_key_namespaced"), field(1, "idempotency_key_namespaced"));
+    // One that goes nowhere has no key, and tells why.
+    assert_eq!(field(2, "idempotency_case"), Value::Null);
+    assert_eq!((field(2, "provider"), field(2, "event")), ("github".into(), "signature-invalid".into()));
+    assert!(field(2, "cause").as_str().unwrap().contains("no secret"), "{}", lines[2]);
+    // A caller that sends a key.
+    for (name, value) in
+        [("idempotency_case", "A"), ("idempotency_source", "header"), ("idempotency_policy", "REQUIRED_A")]
+    {
+        assert_eq!(field(3, name), value, "{name}");
+    }
+    assert_eq!(field(3, "provider"), Value::Null);
+    let told = edge.told();
+    assert!(!told.contains("canary-") && !told.contains(SECRET), "what a sender chose is not logged: {told}");
 }

@@ -383,7 +383,7 @@ fn an_identifier_that_is_not_one_text_is_not_found_w2() {
 }
 
 #[test]
-fn every_built_in_provider_has_its_name_and_window_w6() {
+fn every_built_in_provider_has_its_name_window_and_wait_w6_w9() {
     for name in BUILT_IN {
         assert!(built_in(name, false).is_some(), "{name}");
     }
@@ -393,5 +393,7 @@ fn every_built_in_provider_has_its_name_and_window_w6() {
         [7 * 24, 4, 24, 75, 3 * 24, 24, 4],
         "github, shopify, slack, standard, stripe, twilio, twilio-events"
     );
+    let waits = BUILT_IN.map(|name| built_in(name, false).unwrap().wait().as_millis());
+    assert_eq!(waits, [9_000, 4_000, 2_500, 10_000, 10_000, 10_000, 10_000], "how long senders wait (W9)");
     assert!(built_in("acme", false).is_none() && window("acme").is_none());
 }
