@@ -93,7 +93,7 @@ fn cores() -> Result<Vec<usize>, Failure> {
 }
 
 /// One core for the proxies, and another one, which this thread moves to, for everything else.
-fn apart() -> Result<(Place, Place), Failure> {
+pub(crate) fn apart() -> Result<(Place, Place), Failure> {
     let cores = cores()?;
     let [proxy, own, ..] = cores[..] else {
         return Err("proxy and load need a core each, and there is one core in all".into());

@@ -12,6 +12,7 @@ mod postgres;
 mod rawlog;
 mod report;
 mod routes;
+mod webhooks;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,8 @@ enum Bench {
     Client(client::Args),
     /// Finding one of ten thousand routes beside one of ten.
     Routes(routes::Args),
+    /// Verified deliveries beside requests with a key.
+    Webhooks(webhooks::Args),
     /// The gateway whose allocations are counted; started by `edge`.
     #[command(hide = true)]
     CountedGateway { service: std::net::SocketAddr },
@@ -112,6 +115,11 @@ async fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Routes(args) => {
             let mut report = Report::new("routes");
             routes::measure(&args, &mut report)?;
+            report.finish()
+        }
+        Bench::Webhooks(args) => {
+            let mut report = Report::new("webhooks");
+            webhooks::measure(&args, &mut report).await?;
             report.finish()
         }
         Bench::CountedGateway { service } => edge::counted::serve(service).await,

@@ -12,10 +12,10 @@ use crate::{debian, process, workspace};
 
 /// The measurements that compare with PostgreSQL.
 const NEED_POSTGRES: &[&str] = &["ledger"];
-/// Those that compare the program itself with nginx.
-const NEED_NGINX: &[&str] = &["edge", "instructions"];
+/// Those that have nginx beside or behind the program.
+const NEED_NGINX: &[&str] = &["edge", "instructions", "webhooks"];
 /// Those that measure the program of the same release build.
-const NEED_PROGRAM: &[&str] = &["edge"];
+const NEED_PROGRAM: &[&str] = &["edge", "webhooks"];
 /// Those that count under valgrind, and build what they count themselves.
 const NEED_VALGRIND: &[&str] = &["instructions"];
 
@@ -23,7 +23,7 @@ const NEED_VALGRIND: &[&str] = &["instructions"];
 ///
 /// The figures go to target/bench/NAME.json. The measurement `ledger` gets a private PostgreSQL, and `pgbench`
 /// on its PATH; the server is stopped and deleted afterwards. `edge` measures the program, which is built for it, beside
-/// nginx, which is installed when it is missing. `instructions` counts under valgrind, which is installed likewise, and builds the
+/// nginx, which is installed when it is missing; `webhooks` measures verified deliveries beside requests with a key. `instructions` counts under valgrind, which is installed likewise, and builds the
 /// program itself, of this checkout and of the commit that `--against` names.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -4,8 +4,9 @@
 //! answer, because a fast wrong one counts for nothing.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use aws_lc_rs::hmac;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -25,7 +26,22 @@ pub(crate) struct Request {
     serial_at: Option<usize>,
     fresh: bool,
     wanted: Wanted,
+    signed: Option<Signed>,
 }
+
+/// What makes a request a delivery that Stripe signed.
+#[derive(Clone)]
+struct Signed {
+    key: hmac::Key,
+    time: String,
+    signature_at: usize,
+    body_at: usize,
+}
+
+/// The digits of a signature.
+const SIGNATURE: usize = 64;
+/// What stands before the changing digits in a body.
+const EVENT: &str = "evt-";
 
 /// What every answer must be.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +66,29 @@ impl Request {
         if method != "GET" {
             text += body;
         }
-        Request { bytes: text.into_bytes(), serial_at: None, fresh: false, wanted: Wanted::Own }
+        Request { bytes: text.into_bytes(), serial_at: None, fresh: false, wanted: Wanted::Own, signed: None }
+    }
+
+    /// A delivery that Stripe signs now with this secret, to this path: another event for each request. The body has [`EVENT`] and
+    /// twelve digits in it.
+    pub(crate) fn delivered(path: &str, secret: &str, body: &str) -> Result<Self, Failure> {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().to_string();
+        let before = format!(
+            "POST {path} HTTP/1.1\r\nhost: edge.example\r\nuser-agent: hapax-bench\r\naccept: */*\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\nstripe-signature: t={time},v1=",
+            body.len()
+        );
+        let bytes = format!("{before}{}\r\n\r\n{body}", "0".repeat(SIGNATURE)).into_bytes();
+        let body_at = before.len() + SIGNATURE + 4;
+        let serial = body.find(EVENT).ok_or("the body names no event")?;
+        let signed = Signed {
+            key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()),
+            time,
+            signature_at: before.len(),
+            body_at,
+        };
+        let serial_at = Some(body_at + serial + EVENT.len());
+        Ok(Request { bytes, serial_at, fresh: true, wanted: Wanted::Own, signed: Some(signed) })
     }
 
     /// With a key of this prefix: another one for each request, or always the same one, whose answers are then replays.
@@ -75,6 +113,21 @@ impl Request {
         for digit in self.bytes[at..at + SERIAL].iter_mut().rev() {
             *digit = b'0' + (serial % 10) as u8;
             serial /= 10;
+        }
+        self.sign();
+    }
+
+    fn sign(&mut self) {
+        let Some(Signed { key, time, signature_at, body_at }) = &self.signed else { return };
+        let mut mac = hmac::Context::with_key(key);
+        mac.update(time.as_bytes());
+        mac.update(b".");
+        mac.update(&self.bytes[*body_at..]);
+        let mac = mac.sign();
+        let digits = self.bytes[*signature_at..*signature_at + SIGNATURE].chunks_exact_mut(2);
+        for (digits, byte) in digits.zip(mac.as_ref()) {
+            let digit = |part: u8| if part < 10 { b'0' + part } else { b'a' + part - 10 };
+            digits.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -49,6 +49,8 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// With which API key it is called.
     pub(crate) api_key: String,
+    /// Where operators ask it.
+    admin: String,
     end_by: Signal,
 }
 
@@ -98,6 +100,35 @@ impl Server {
         Server::serve(placed(place, &program), &program, folder, &configuration, Signal::KILL)
     }
 
+    /// The same with webhooks, whose deliveries go to the service as well.
+    pub(crate) fn with_webhooks(
+        folder: &Path,
+        place: Place,
+        service: SocketAddr,
+        store: &str,
+    ) -> Result<Self, Failure> {
+        let program = program()?;
+        let plain = configuration(service, store, Log::None, place.workers());
+        let configuration = format!("{plain}\n[webhooks]\nupstream = \"service\"\npath = \"/charges\"\n");
+        Server::serve(placed(place, &program), &program, folder, &configuration, Signal::KILL)
+    }
+
+    /// Makes a webhook, and says its path.
+    pub(crate) fn webhook(&self, provider: &str, secret: &str) -> Result<String, Failure> {
+        let mut command = Command::new(program()?);
+        command.args(["webhooks", "create", "--tenant", "acme", "--project", "shop", "--provider", provider]);
+        command.args(["--secret-stdin", "--json", "--admin", &format!("http://{}", self.admin)]);
+        command.env("HAPAX_ADMIN_TOKEN", TOKEN).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(secret.as_bytes())?;
+        }
+        let output = child.wait_with_output()?;
+        let made: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .map_err(|_| format!("no webhook was made: {}", String::from_utf8_lossy(&output.stderr)))?;
+        Ok(made["path"].as_str().ok_or("a webhook was made and its path not told")?.to_owned())
+    }
+
     /// The file in a counted server's folder that says how many instructions it took.
     pub(crate) const COUNTS: &str = "callgrind.out";
 
@@ -137,8 +168,13 @@ impl Server {
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut told)?;
         }
-        let mut server =
-            Server { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), api_key: String::new(), end_by };
+        let mut server = Server {
+            child,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            api_key: String::new(),
+            admin: String::new(),
+            end_by,
+        };
         let mut urls =
             told.split("http://").skip(1).map(|rest| rest.trim_end_matches(&[' ', '(', ')', '\n', ':'][..]));
         let (Some(edge), Some(admin)) = (urls.next(), urls.next()) else {
@@ -147,6 +183,7 @@ impl Server {
         };
         server.address = edge.split(' ').next().unwrap_or_default().parse()?;
         server.api_key = api_key(program, admin)?;
+        server.admin = admin.to_owned();
         Ok(server)
     }
 
@@ -291,7 +328,8 @@ fn nginx(folder: &Path, place: Place, log: Log, before: &str, locations: &str) -
         .stderr(File::create(folder.join("stderr"))?)
         .spawn()
         .map_err(|error| format!("nginx cannot be started: {error}"))?;
-    let server = Server { child, address, api_key: "none".into(), end_by: Signal::TERM };
+    let server =
+        Server { child, address, api_key: "none".into(), admin: String::new(), end_by: Signal::TERM };
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {
         if began.elapsed() > Duration::from_secs(10) {
