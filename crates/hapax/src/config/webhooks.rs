@@ -47,6 +47,7 @@ pub(crate) fn webhooks(section: &Section<'_>, context: &Context<'_>) -> Option<F
     let (rule, retention_class) = protection(section, context, behind);
     keeps_long_enough(section, &rule, &enabled, &providers);
     let kv = kv(&section.section("kv", &fields::WEBHOOK_KV));
+    let verify = section.flag("verify").is_some_and(|verify| verify.value);
     let wait = section.duration("wait", &range::TIMEOUT).map(|wait| wait.value);
     if let Some(wait) = wait.filter(|wait| *wait > rule.give_up) {
         let what =
@@ -74,7 +75,7 @@ pub(crate) fn webhooks(section: &Section<'_>, context: &Context<'_>) -> Option<F
         wait,
         enabled,
         providers,
-        verify: section.flag("verify").is_some_and(|verify| verify.value),
+        verify,
         kv,
     };
     Some(Found { webhooks, retention_class })

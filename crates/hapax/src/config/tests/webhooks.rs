@@ -71,3 +71,13 @@ fn deliveries_come_where_nothing_else_does_p2() {
     assert!(told(&format!("{PLAIN}enabled = [\"acme\"]\n")).contains("there is no provider \"acme\""));
     assert!(told(&format!("{PLAIN}wait = \"20m\"\n")).contains("`give_up`"));
 }
+
+#[test]
+fn ids_that_another_service_knows_need_that_service_and_a_store_of_secrets_a7() {
+    let mistake = told(&format!("{PLAIN}verify = true\n"));
+    assert!(mistake.contains("[auth.verify]") && mistake.contains("[webhooks.kv]"), "{mistake}");
+    let kv = "[webhooks.kv]\nurl = \"http://127.0.0.1:8200\"\ntoken_file = \"token\"\n";
+    let mistake = told(&format!("{PLAIN}verify = true\n{kv}"));
+    assert!(mistake.contains("[auth.verify]") && !mistake.contains("[webhooks.kv]"), "{mistake}");
+    assert!(loaded(PLAIN).to_toml().contains("verify = false"));
+}
