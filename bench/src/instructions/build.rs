@@ -13,6 +13,8 @@ pub(super) const MANNER: &str = "release without link-time optimisation, both si
 
 /// That manner as a profile, given on the command line because the other commit's manifest does not know it.
 const PROFILE: &str = "counted";
+/// Where a kernel tells a program of its vDSO, valgrind's unmapped one is read, and the program ends: it asks through libc instead.
+const FLAGS: &str = "--cfg rustix_use_libc";
 const SETTINGS: [&str; 2] = [r#"profile.counted.inherits = "release""#, r#"profile.counted.lto = "off""#];
 
 /// Where work trees and programs are.
@@ -55,7 +57,7 @@ fn build(tree: &Path, folder: &Path, name: &str) -> Result<PathBuf, Failure> {
     let target = folder.join("target");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.current_dir(tree).env("CARGO_TARGET_DIR", &target);
+    build.current_dir(tree).env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", FLAGS);
     build.args(["build", "--package", "hapax", "--bin", "hapax", "--profile", PROFILE]);
     for setting in SETTINGS {
         build.args(["--config", setting]);
