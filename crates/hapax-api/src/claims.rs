@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::limits::{PAGE_RECORDS, SPAN};
+use crate::limits::{CLAIMS_PROJECT, CLAIMS_SUBJECT, OPERATION, PAGE_RECORDS, SLUG, SPAN, UTC};
 use crate::text::{Epoch, OperationId, Time};
 use crate::words::{DoubtReason, OutcomeKind, Ran, Rerun, SettledBy, Sharing, Source, State};
 
@@ -14,18 +14,23 @@ use crate::words::{DoubtReason, OutcomeKind, Ran, Rerun, SettledBy, Sharing, Sou
 #[serde(deny_unknown_fields, default)]
 pub struct ClaimsQuery {
     /// Of this tenant.
+    #[schemars(regex(pattern = SLUG))]
     pub tenant: Option<String>,
     /// Of this project.
+    #[schemars(regex(pattern = CLAIMS_PROJECT))]
     pub project: Option<String>,
     /// Of this subject, such as `service:ci`.
+    #[schemars(regex(pattern = CLAIMS_SUBJECT))]
     pub subject: Option<String>,
     /// On this operation, by any name that it had.
+    #[schemars(regex(pattern = OPERATION))]
     pub operation: Option<String>,
     /// With this key.
     pub key: Option<String>,
     /// In this state.
     pub state: Option<State>,
     /// First granted before this time (UTC).
+    #[schemars(extend("pattern" = UTC))]
     pub opened_before: Option<Time>,
     /// First granted at least this long ago: `15m`, `24h`, `7d`.
     #[schemars(regex(pattern = SPAN))]
@@ -41,10 +46,13 @@ pub struct ClaimsQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CountsQuery {
     /// Of this tenant.
+    #[schemars(regex(pattern = SLUG))]
     pub tenant: Option<String>,
     /// Of this project.
+    #[schemars(regex(pattern = CLAIMS_PROJECT))]
     pub project: Option<String>,
     /// On this operation, by any name that it had.
+    #[schemars(regex(pattern = OPERATION))]
     pub operation: Option<String>,
 }
 

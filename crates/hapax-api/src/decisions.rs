@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::{Claim, Damaged, Headers};
-use crate::limits::{NAME_BYTES, PRINTABLE, REASON_BYTES, RETENTION, SAID, SLUG, WRITTEN_SUBJECT};
+use crate::limits::{NAME_LENGTH, PRINTABLE, REASON_LENGTH, RETENTION, SAID, SLUG, WRITTEN_SUBJECT};
 use crate::text::{Epoch, OperationId};
 use crate::words::Done;
 
@@ -15,26 +15,30 @@ pub struct Decide {
     /// The epoch that was seen.
     pub epoch: Epoch,
     /// Why; the audit keeps it.
-    #[schemars(length(min = 1, max = REASON_BYTES), regex(pattern = SAID))]
+    #[schemars(length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]
     pub reason: String,
     /// Who decides; the audit shows it after the token's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
+    #[schemars(with = "String", length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
 }
 
 /// The end of a doubt: either `release` or `settle`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {"required": ["release"], "properties": {"release": {"const": true}}, "not": {"required": ["settle"]}},
+    {"required": ["settle"], "properties": {"release": {"const": false}, "force": {"const": false}}},
+]))]
 pub struct Resolve {
     /// The epoch that was seen.
     pub epoch: Epoch,
     /// Why; the audit keeps it.
-    #[schemars(length(min = 1, max = REASON_BYTES), regex(pattern = SAID))]
+    #[schemars(length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]
     pub reason: String,
     /// Who decides; the audit shows it after the token's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
+    #[schemars(with = "String", length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
     /// Give the claim back: the next request with its key runs.
     #[serde(default)]
@@ -95,11 +99,11 @@ pub struct EraseSubject {
     #[schemars(with = "String", regex(pattern = SLUG))]
     pub project: Option<String>,
     /// Why; the audit keeps it.
-    #[schemars(length(min = 1, max = REASON_BYTES), regex(pattern = SAID))]
+    #[schemars(length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]
     pub reason: String,
     /// Who decides; the audit shows it after the token's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
+    #[schemars(with = "String", length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
     /// Where the page starts: `next` of the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]

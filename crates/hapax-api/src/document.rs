@@ -164,10 +164,11 @@ fn closed(mut schema: Value) -> Value {
             if members.get("format").is_some_and(width) {
                 members.remove("format");
             }
-            let open = members.contains_key("properties") && !members.contains_key("additionalProperties");
+            let object = members.contains_key("properties");
+            let open = object && !members.contains_key("additionalProperties");
             for (word, member) in members.iter_mut() {
                 // The parts of an object that is put together do not know of each other.
-                if !(open && ["oneOf", "anyOf", "allOf"].contains(&word.as_str())) {
+                if !(object && ["oneOf", "anyOf", "allOf"].contains(&word.as_str())) {
                     *member = closed(member.take());
                 }
             }

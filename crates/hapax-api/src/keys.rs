@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{EXPIRES, NAME_BYTES, PAGE_RECORDS, PRINTABLE, SLUG, SUBJECT};
+use crate::limits::{NAME_LENGTH, PAGE_RECORDS, PRINTABLE, SLUG, SPAN_OR_UTC, SUBJECT};
 use crate::text::Time;
 use crate::words::Level;
 
@@ -70,11 +70,11 @@ pub struct NewKey {
     pub level: Option<Level>,
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
+    #[schemars(with = "String", length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub label: Option<String>,
     /// When it ends: a time in UTC, or a span from now such as `90d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", regex(pattern = EXPIRES))]
+    #[schemars(with = "String", regex(pattern = SPAN_OR_UTC))]
     pub expires: Option<String>,
 }
 

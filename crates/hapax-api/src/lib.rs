@@ -36,7 +36,7 @@ pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
 pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
 pub use problem::{Conflict, Problem};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
-pub use text::{Epoch, OperationId, Time};
+pub use text::{ClassName, Epoch, KeyId, OperationId, ProblemCode, Time, WebhookId};
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
     NewWebhook, On4xx, RefusedFor, ReopenDeliveries, RevokeWebhook, RotateWebhook, SecretsFrom, Webhook,

@@ -1,9 +1,13 @@
 //! The bounds that the models tell their callers; the server checks them.
 
-/// The longest reason of a decision, in bytes.
-pub const REASON_BYTES: usize = 1024;
-/// The longest name of a person, of a token or of a key, in bytes.
-pub const NAME_BYTES: usize = 128;
+/// The longest reason of a decision, in characters, because that is what a schema can say.
+pub const REASON_LENGTH: usize = 1024;
+/// The longest name of a person, of a token or of a key, in characters.
+pub const NAME_LENGTH: usize = 128;
+/// The longest name of a place where a secret is, in characters.
+pub const PLACE_LENGTH: usize = 1024;
+/// The longest secret of a webhook, in characters.
+pub const SECRET_LENGTH: usize = 4096;
 /// The largest page.
 pub const PAGE_RECORDS: usize = hapax_core::limits::MAX_PAGE;
 
@@ -16,14 +20,24 @@ pub(crate) const SUBJECT: &str = "^(user|service|tenant_member|client):[\\s\\S]+
 /// A subject, as hapax writes it (K4).
 pub(crate) const WRITTEN_SUBJECT: &str =
     "^(user|service|tenant_member|client):([A-Za-z0-9._~@-]|%[0-9A-F]{2})+$";
+/// A project as claims have it: where it does not count, a word stands for it.
+pub(crate) const CLAIMS_PROJECT: &str = "^([a-z0-9][a-z0-9_-]{0,62}|_any|_tenant|_platform)$";
+/// A subject as claims have it.
+pub(crate) const CLAIMS_SUBJECT: &str =
+    "^((user|service|tenant_member|client):([A-Za-z0-9._~@-]|%[0-9A-F]{2})+|_any|_tenant|_platform)$";
+/// The name of an operation.
+pub(crate) const OPERATION: &str = "^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$";
+const _: () = assert!(hapax_core::limits::MAX_OPERATION_CHARS == 128, "OPERATION says so");
 /// A span of time.
-pub(crate) const SPAN: &str = "^[0-9]+(ms|s|m|h|d)$";
+pub(crate) const SPAN: &str = "^[0-9]{1,10}(ms|s|m|h|d)$";
 /// A span of time, or for ever.
-pub(crate) const RETENTION: &str = "^([0-9]+(ms|s|m|h|d)|forever)$";
+pub(crate) const RETENTION: &str = "^([0-9]{1,10}(ms|s|m|h|d)|forever)$";
+/// A time in UTC.
+pub(crate) const UTC: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,6})?Z$";
 /// A span of time, or a time in UTC.
-pub(crate) const EXPIRES: &str =
-    "^([0-9]+(ms|s|m|h|d)|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,6})?Z)$";
-/// A text that is not blank.
-pub(crate) const SAID: &str = "\\S";
+pub(crate) const SPAN_OR_UTC: &str =
+    "^([0-9]{1,10}(ms|s|m|h|d)|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,6})?Z)$";
+/// A text that is not blank, without control characters.
+pub(crate) const SAID: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
 /// A text without control characters.
 pub(crate) const PRINTABLE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";

@@ -12,7 +12,7 @@ use crate::problem::{Conflict, Problem};
 use crate::retention::{
     RetentionClass, RetentionClasses, SetRetention as Setting, UnsetRetention as Unsetting,
 };
-use crate::text::OperationId;
+use crate::text::{ClassName, KeyId, OperationId, ProblemCode, WebhookId};
 use crate::webhooks::{
     Deliveries, DeliveriesQuery, DeliveriesReopened, NewWebhook, ReopenDeliveries as Reopening,
     RevokeWebhook as Revoking, RotateWebhook as Rotating, Webhook, WebhookMade, WebhookRotated, WebhookShown,
@@ -236,14 +236,14 @@ pub(crate) const TABLE: Table<Role> = Table {
     server: "http://127.0.0.1:8081",
     credential: ("token", "An admin token. Its role is `read` or `operate`; operate includes read."),
     parameters: &[
-        Parameter::of::<String>("code", "The `code` of a problem."),
+        Parameter::of::<ProblemCode>("code", "The `code` of a problem."),
         Parameter::of::<OperationId>(
             "operation_id",
             "The public id of the operation, `op_` and 32 hexadecimal digits.",
         ),
-        Parameter::of::<String>("key_id", "The id of the key."),
-        Parameter::of::<String>("webhook_id", "The id of the webhook, `wh_` and 32 hexadecimal digits."),
-        Parameter::of::<String>(
+        Parameter::of::<KeyId>("key_id", "The id of the key."),
+        Parameter::of::<WebhookId>("webhook_id", "The id of the webhook, `wh_` and 32 hexadecimal digits."),
+        Parameter::of::<ClassName>(
             "class",
             "The name of the class, as `[retention]` in the configuration has it.",
         ),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{NAME_BYTES, PRINTABLE, REASON_BYTES, RETENTION, SAID};
+use crate::limits::{NAME_LENGTH, PRINTABLE, REASON_LENGTH, RETENTION, SAID};
 use crate::text::Time;
 
 /// All classes.
@@ -51,11 +51,11 @@ pub struct SetRetention {
     #[schemars(example = "7d", regex(pattern = RETENTION))]
     pub retention: String,
     /// Why; the audit keeps it.
-    #[schemars(length(min = 1, max = REASON_BYTES), regex(pattern = SAID))]
+    #[schemars(length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]
     pub reason: String,
     /// Who decides; the audit shows it after the token's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
+    #[schemars(with = "String", length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
 }
 
@@ -64,10 +64,10 @@ pub struct SetRetention {
 #[serde(deny_unknown_fields)]
 pub struct UnsetRetention {
     /// Why; the audit keeps it.
-    #[schemars(length(min = 1, max = REASON_BYTES), regex(pattern = SAID))]
+    #[schemars(length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]
     pub reason: String,
     /// Who decides; the audit shows it after the token's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
+    #[schemars(with = "String", length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
 }

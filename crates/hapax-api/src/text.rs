@@ -53,6 +53,14 @@ macro_rules! texts {
 texts! {
     /// The public id of an operation: `op_` and 32 hexadecimal digits.
     OperationId { "pattern": "^op_[0-9a-fA-F]{32}$", inline: false }
+    /// The `code` of a problem.
+    ProblemCode { "pattern": "^[a-z][a-z0-9-]{0,62}$", inline: true }
+    /// The id of an API key.
+    KeyId { "pattern": "^hpx_[0-9a-f]{16}$", inline: true }
+    /// The id of a webhook.
+    WebhookId { "pattern": "^wh_[0-9a-f]{32}$", inline: true }
+    /// The name of a class of retention.
+    ClassName { "pattern": "^[a-z][a-z0-9_-]{0,62}$", inline: true }
     /// The fencing number: the store's incarnation and a counter, with a dot between them.
     Epoch { "pattern": "^[0-9]+\\.[0-9]+$", inline: false }
     /// A time in UTC, to the microsecond.

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::{ClaimState, Counts, Damaged};
-use crate::limits::{NAME_BYTES, PAGE_RECORDS, PRINTABLE, REASON_BYTES, SAID};
+use crate::limits::{
+    NAME_LENGTH, PAGE_RECORDS, PLACE_LENGTH, PRINTABLE, REASON_LENGTH, SAID, SECRET_LENGTH, SLUG, SPAN_OR_UTC,
+};
 use crate::text::{Epoch, OperationId, Time};
 use crate::words::State;
 
@@ -36,6 +38,7 @@ pub struct Webhook {
     /// Its id, which stands in its path.
     pub webhook_id: String,
     /// Whose deliveries come there.
+    #[schemars(regex(pattern = SLUG))]
     pub tenant: String,
     /// In which project.
     pub project: String,
@@ -114,22 +117,24 @@ pub enum Algorithm {
 #[serde(deny_unknown_fields)]
 pub struct NewWebhook {
     /// Whose deliveries come there.
+    #[schemars(regex(pattern = SLUG))]
     pub tenant: String,
     /// In which project.
+    #[schemars(regex(pattern = SLUG))]
     pub project: String,
     /// Who sends them: github, shopify, slack, standard, stripe, twilio, twilio-events, or one of `[webhooks.providers]`.
     pub provider: String,
     /// The secret that the sender signs with. Without it, and without another place of the secret, one is made and told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(min = 1, max = 4096))]
+    #[schemars(with = "String", length(min = 1, max = SECRET_LENGTH))]
     pub secret: Option<String>,
     /// The environment variable of the servers that has the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", length(min = 1, max = PLACE_LENGTH), regex(pattern = PRINTABLE))]
     pub secret_env: Option<String>,
     /// The file of the servers that has the secrets, one a line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", length(min = 1, max = PLACE_LENGTH), regex(pattern = PRINTABLE))]
     pub secret_file: Option<String>,
     /// The secret is in the KV store, at `{tenant}:{project}:{provider}`.
     #[serde(default)]
@@ -146,15 +151,15 @@ pub struct NewWebhook {
     pub algorithm: Algorithm,
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES))]
+    #[schemars(with = "String", length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub label: Option<String>,
     /// Who asks, where that is not the token's own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
     /// Why, for the audit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]
     pub reason: Option<String>,
 }
 
@@ -192,18 +197,18 @@ impl fmt::Debug for WebhookMade {
 pub struct RotateWebhook {
     /// The new secret; without it one is made and told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(min = 1, max = 4096))]
+    #[schemars(with = "String", length(min = 1, max = SECRET_LENGTH))]
     pub secret: Option<String>,
     /// The former secrets stop counting at once. Without it they count beside the new one.
     #[serde(default)]
     pub drop_former: bool,
     /// Who asks, where that is not the token's own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
     /// Why, for the audit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]
     pub reason: Option<String>,
 }
 
@@ -235,8 +240,10 @@ impl fmt::Debug for WebhookRotated {
 #[serde(deny_unknown_fields, default)]
 pub struct RevokeWebhook {
     /// Who asks, where that is not the token's own name.
+    #[schemars(length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
     /// Why, for the audit.
+    #[schemars(length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]
     pub reason: Option<String>,
 }
 
@@ -327,6 +334,7 @@ pub struct Delivery {
 #[serde(deny_unknown_fields)]
 pub struct ReopenDeliveries {
     /// Only what was settled since then: a time (`2026-11-18T12:00:00Z`), or so long ago (`2h`).
+    #[schemars(regex(pattern = SPAN_OR_UTC))]
     pub since: String,
     /// Only answers of this status, 400 to 599. Without it, all of 4xx.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -338,10 +346,10 @@ pub struct ReopenDeliveries {
     pub after: Option<String>,
     /// Who asks, where that is not the token's own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(max = NAME_BYTES), regex(pattern = PRINTABLE))]
+    #[schemars(with = "String", length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
     pub by: Option<String>,
     /// Why; the audit keeps it.
-    #[schemars(length(min = 1, max = REASON_BYTES), regex(pattern = SAID))]
+    #[schemars(length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]
     pub reason: String,
 }
 

@@ -114,5 +114,5 @@ pub(crate) const REFUSALS_WEBHOOKS: usize = 1_000;
 /// Refused deliveries of one webhook that are shown.
 pub(crate) const REFUSALS_SHOWN: usize = 20;
 
-/// The longest label of an API key, in bytes.
+/// The longest label of an API key, in characters.
 pub(crate) const LABEL: usize = 200;

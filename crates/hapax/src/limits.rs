@@ -34,7 +34,7 @@ pub(crate) const PAGE: usize = 50;
 /// Claims that one request to erase a subject's answers looks at.
 pub(crate) const ERASE_PAGE: usize = 200;
 // What callers are told in the API's description, too.
-pub(crate) use hapax_api::limits::{NAME_BYTES, REASON_BYTES};
+pub(crate) use hapax_api::limits::{NAME_LENGTH, PLACE_LENGTH, REASON_LENGTH, SECRET_LENGTH};
 /// Header fields of an answer that an operator states.
 pub(crate) const SETTLED_FIELDS: usize = 64;
 /// The longest answer that an operator states, in bytes.
@@ -150,8 +150,6 @@ pub(crate) const ROUTES: usize = 15_000;
 pub(crate) const UPSTREAM_NAME_BYTES: usize = 63;
 /// The longest name of a declared provider of webhooks: it stands in operations and keys.
 pub(crate) const PROVIDER_NAME_BYTES: usize = 32;
-/// The longest secret of a webhook.
-pub(crate) const WEBHOOK_SECRET_BYTES: usize = 4096;
 /// Secrets of one webhook that count at a time.
 pub(crate) const WEBHOOK_SECRETS: usize = 3;
 /// How long outcomes of deliveries are kept where nothing is said (W6).
@@ -218,7 +216,7 @@ pub(crate) mod range {
 // What the code relies on between two bounds, also of the crates below.
 
 const _: () = assert!(
-    SETTLED_BODY_BYTES.div_ceil(3) * 4 + REASON_BYTES + NAME_BYTES < API_BODY_BYTES,
+    SETTLED_BODY_BYTES.div_ceil(3) * 4 + 4 * (REASON_LENGTH + NAME_LENGTH) < API_BODY_BYTES,
     "the longest answer that an operator states fits into a request, in base64"
 );
 const _: () = assert!(PAGE <= hapax_core::limits::MAX_PAGE, "the usual page is a page");

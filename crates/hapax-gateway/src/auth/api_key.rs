@@ -228,8 +228,8 @@ fn check(new: &NewApiKey, now: Timestamp) -> Result<(), Error> {
             "the key would open nothing: give it a project, or the level tenant or platform",
         ));
     }
-    if new.label.len() > limits::LABEL || new.label.chars().any(char::is_control) {
-        return Err(Error::invalid("the label of an API key has at most 200 printable bytes"));
+    if new.label.chars().count() > limits::LABEL || new.label.chars().any(char::is_control) {
+        return Err(Error::invalid("the label of an API key has at most 200 printable characters"));
     }
     if new.expires_at.is_some_and(|expiry| expiry <= now) {
         return Err(Error::invalid("the key would have expired already"));

@@ -51,8 +51,9 @@ impl Operator {
 impl AdminTokens {
     /// Adds a token. Its name goes into the audit; the token itself is forgotten.
     pub fn with(self, name: &str, role: Role, token: &str) -> Result<Self, Error> {
-        if name.is_empty() || name.len() > limits::NAME_BYTES || name.chars().any(char::is_control) {
-            return Err(Error::invalid("an admin token has a name of 1 to 128 printable bytes"));
+        if name.is_empty() || name.chars().count() > limits::NAME_LENGTH || name.chars().any(char::is_control)
+        {
+            return Err(Error::invalid("an admin token has a name of 1 to 128 printable characters"));
         }
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Error::invalid(

@@ -150,18 +150,18 @@ fn fitting(done: Done, state: StateName) -> String {
 pub(super) fn actor(token: &str, by: Option<&str>) -> Result<String, Error> {
     match by {
         None | Some("") => Ok(token.into()),
-        Some(by) if by.len() <= limits::NAME_BYTES && !by.chars().any(char::is_control) => {
+        Some(by) if by.chars().count() <= limits::NAME_LENGTH && !by.chars().any(char::is_control) => {
             Ok(format!("{token}/{by}"))
         }
-        Some(_) => Err(Error::invalid("\"by\" has at most 128 printable bytes")),
+        Some(_) => Err(Error::invalid("\"by\" has at most 128 printable characters")),
     }
 }
 
 pub(super) fn reason(reason: String) -> Result<String, Error> {
-    let fits = !reason.trim().is_empty() && reason.len() <= limits::REASON_BYTES;
+    let fits = !reason.trim().is_empty() && reason.chars().count() <= limits::REASON_LENGTH;
     match fits && !reason.chars().any(char::is_control) {
         true => Ok(reason),
-        false => Err(Error::invalid("state a reason of 1 to 1024 printable bytes: the audit keeps it")),
+        false => Err(Error::invalid("state a reason of 1 to 1024 printable characters: the audit keeps it")),
     }
 }
 

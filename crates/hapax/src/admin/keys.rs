@@ -23,8 +23,8 @@ pub(crate) fn checked(asked: &NewKey) -> Result<NewApiKey, Error> {
         return Err(Error::invalid("name the project: a key of level project without one reaches nothing"));
     }
     let label = asked.label.clone().unwrap_or_default();
-    if label.len() > limits::NAME_BYTES || label.chars().any(char::is_control) {
-        return Err(Error::invalid("a key's label has at most 128 printable bytes"));
+    if label.chars().count() > limits::NAME_LENGTH || label.chars().any(char::is_control) {
+        return Err(Error::invalid("a key's label has at most 128 printable characters"));
     }
     let expires_at = asked.expires.as_deref().map(parse_expires).transpose()?;
     if expires_at.is_some_and(|expires| expires <= now()) {

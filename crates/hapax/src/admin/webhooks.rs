@@ -84,8 +84,8 @@ fn secrets(asked: &NewWebhook, provider: &Traits) -> Result<(Secrets, Option<Sec
 }
 
 fn given(text: &str, provider: &Traits) -> Result<Secret, Error> {
-    if text.len() > limits::WEBHOOK_SECRET_BYTES {
-        return Err(Error::invalid("`secret` has at most 4096 bytes"));
+    if text.chars().count() > limits::SECRET_LENGTH {
+        return Err(Error::invalid("`secret` has at most 4096 characters"));
     }
     let secret = Secret::new(text);
     provider.check_secret(&secret)?;
@@ -93,9 +93,12 @@ fn given(text: &str, provider: &Traits) -> Result<Secret, Error> {
 }
 
 fn plain(field: &str, text: &str) -> Result<String, Error> {
-    match !text.is_empty() && text.len() <= limits::NAME_BYTES * 8 && !text.chars().any(char::is_control) {
+    match !text.is_empty()
+        && text.chars().count() <= limits::PLACE_LENGTH
+        && !text.chars().any(char::is_control)
+    {
         true => Ok(text.to_owned()),
-        false => Err(Error::invalid(format!("`{field}` has 1 to 1024 printable bytes"))),
+        false => Err(Error::invalid(format!("`{field}` has 1 to 1024 printable characters"))),
     }
 }
 
@@ -118,8 +121,8 @@ fn checked(asked: &NewWebhook, settings: &settings::Webhooks) -> Result<(Record,
         return Err(Error::invalid("`secret_kv` needs [webhooks.kv] in the configuration"));
     }
     let label = asked.label.clone().unwrap_or_default();
-    if label.len() > limits::NAME_BYTES || label.chars().any(char::is_control) {
-        return Err(Error::invalid("a webhook's label has at most 128 printable bytes"));
+    if label.chars().count() > limits::NAME_LENGTH || label.chars().any(char::is_control) {
+        return Err(Error::invalid("a webhook's label has at most 128 printable characters"));
     }
     let (secrets, made) = secrets(asked, &provider)?;
     let record = Record {

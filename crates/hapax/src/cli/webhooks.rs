@@ -160,7 +160,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failed> {
 /// The secret on standard input, without the line's end.
 fn secret_of_stdin() -> Result<String, Failed> {
     let mut text = String::new();
-    let most = limits::WEBHOOK_SECRET_BYTES as u64 + 2;
+    let most = limits::SECRET_LENGTH as u64 * 4 + 2;
     std::io::stdin()
         .take(most)
         .read_to_string(&mut text)

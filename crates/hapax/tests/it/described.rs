@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use hapax_api::ADMIN_DOCUMENT as DOCUMENT;
 
+use crate::office::Office;
+
 /// The operation that describes this method and path; `None` where there is none.
 fn operation(document: &Value, method: &str, path: &str) -> Option<Value> {
     let asked: Vec<_> = path.split('?').next().unwrap().split('/').collect();
@@ -101,18 +103,15 @@ fn fit(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<BTre
                 value.as_str().is_none_or(|time| time.ends_with('Z') && time.len() == 27)
             }
             "pattern" => {
-                // All of them begin and end, and have parts that these are enough to tell apart.
-                let fits = |text: &str| match rule.as_str().unwrap() {
-                    "^op_[0-9a-fA-F]{32}$" => text.parse::<hapax_core::OperationId>().is_ok(),
-                    "^[0-9]+\\.[0-9]+$" => text.parse::<hapax_core::Epoch>().is_ok(),
-                    "^[0-9]+$" => text.parse::<u64>().is_ok(),
-                    other => panic!("{at}: {other}: more patterns than this knows"),
-                };
-                value.as_str().is_none_or(fits)
+                let pattern = regex::Regex::new(rule.as_str().unwrap()).unwrap();
+                value.as_str().is_none_or(|text| pattern.is_match(text))
             }
+            "minLength" => length(value).is_none_or(|length| length >= rule.as_u64().unwrap()),
+            "maxLength" => length(value).is_none_or(|length| length <= rule.as_u64().unwrap()),
+            "not" => fit(document, rule, value, at).is_err(),
             "minimum" => value.as_u64().is_none_or(|number| number >= rule.as_u64().unwrap()),
             "maximum" => value.as_u64().is_none_or(|number| number <= rule.as_u64().unwrap()),
-            "additionalProperties" | "unevaluatedProperties" | "description" | "default" => true,
+            "additionalProperties" | "unevaluatedProperties" | "description" | "default" | "examples" => true,
             other => panic!("{at}: {other}: more of JSON Schema than this knows"),
         };
         if !fits {
@@ -128,6 +127,11 @@ fn fit(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<BTre
         }
     }
     Ok(described)
+}
+
+/// How many characters a text has.
+fn length(value: &Value) -> Option<u64> {
+    value.as_str().map(|text| text.chars().count() as u64)
 }
 
 fn of_type(rule: &Value, value: &Value) -> bool {
@@ -173,4 +177,95 @@ fn an_answer_that_is_not_described_is_found_m4() {
     let mut less = released;
     less.as_object_mut().unwrap().remove("ran");
     assert!(told(&less).is_err());
+}
+
+/// The schema of what a request may say.
+fn asked(document: &Value, method: &str, path: &str, query: Option<&str>) -> Value {
+    let operation = operation(document, method, path).unwrap();
+    let Some(name) = query else {
+        return operation["requestBody"]["content"]["application/json"]["schema"].clone();
+    };
+    let parameters = operation["parameters"].as_array().unwrap();
+    parameters.iter().find(|parameter| parameter["name"] == name).unwrap()["schema"].clone()
+}
+
+#[tokio::test]
+async fn what_the_description_allows_the_server_understands_m4() {
+    let document: Value = serde_json::from_str(DOCUMENT).unwrap();
+    let office = Office::in_memory().await;
+    let (resolve, id) = ("resolve", office.doubt("order-1").await);
+    let long = |text: &str, times: usize| text.repeat(times);
+    let decision = |more: Value| {
+        let mut body = json!({"epoch": "9.9", "reason": "seen", "release": true});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let settle = json!({"status": 201});
+    let resolved = [
+        // Understood: what is refused then is the epoch.
+        (true, decision(json!({}))),
+        (true, decision(json!({"force": true}))),
+        (true, decision(json!({"release": false, "settle": settle}))),
+        (true, decision(json!({"reason": long("é", 1024), "by": long("é", 128)}))),
+        (false, decision(json!({"release": false}))),
+        (false, decision(json!({"settle": settle}))),
+        (false, decision(json!({"release": false, "settle": settle, "force": true}))),
+        (false, decision(json!({"reason": long("é", 1025)}))),
+        (false, decision(json!({"reason": " \u{a0}"}))),
+        (false, decision(json!({"reason": "a\nb"}))),
+        (false, decision(json!({"by": long("é", 129)}))),
+        (false, decision(json!({"by": "a\u{7}"}))),
+        (false, decision(json!({"more": 1}))),
+        (false, decision(json!({"release": false, "settle": {"status": 199}}))),
+        (false, decision(json!({"release": false, "settle": {"status": 201, "retention": "1y"}}))),
+    ];
+    let path = format!("/v1/claims/{id}/{resolve}");
+    for (understood, body) in resolved {
+        let schema = asked(&document, "POST", &path, None);
+        assert_eq!(fit(&document, &schema, &body, &path).is_ok(), understood, "the schema of {body}");
+        let status = office.post(&path, body.clone()).await.status;
+        assert_eq!(status == 409, understood, "{body} is answered {status}");
+    }
+    let key = |more: Value| {
+        let mut body = json!({"tenant": "acme", "project": "prod", "subject": "service:ci"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    for (understood, body) in [
+        (true, key(json!({"label": long("é", 128), "expires": "90d"}))),
+        (false, key(json!({"label": long("é", 129)}))),
+        (false, key(json!({"tenant": "Acme"}))),
+        (false, key(json!({"project": "_any"}))),
+        (false, key(json!({"subject": "ci"}))),
+        (false, key(json!({"expires": "99999999999999999999d"}))),
+    ] {
+        let schema = asked(&document, "POST", "/v1/keys", None);
+        assert_eq!(fit(&document, &schema, &body, "/v1/keys").is_ok(), understood, "the schema of {body}");
+        let status = office.post("/v1/keys", body.clone()).await.status;
+        assert_eq!(status == 201, understood, "{body} is answered {status}");
+    }
+    for (understood, name, value) in [
+        (true, "tenant", "acme"),
+        (true, "project", "_any"),
+        (true, "subject", "user:a%20b"),
+        (true, "operation", "payments.create"),
+        (true, "opened_before", "2026-11-18T00:00:00.000000Z"),
+        (false, "tenant", "_any"),
+        (false, "project", "Prod"),
+        (false, "subject", "alice"),
+        (false, "operation", "-"),
+        (false, "opened_before", "2026-11-18T00:00:00+01:00"),
+        (false, "age", "1y"),
+        (false, "state", "lost"),
+    ] {
+        let schema = asked(&document, "GET", "/v1/claims", Some(name));
+        assert_eq!(
+            fit(&document, &schema, &json!(value), name).is_ok(),
+            understood,
+            "the schema of {name}={value}"
+        );
+        let value = value.replace('%', "%25").replace('+', "%2B");
+        let status = office.get(&format!("/v1/claims?{name}={value}")).await.status;
+        assert_eq!(status == 200, understood, "{name}={value} is answered {status}");
+    }
 }
