@@ -86,6 +86,16 @@ impl<L: Ledger> Executor<L> {
         &self.0.ledger
     }
 
+    /// Whether this process still identifies claims as the others do, where its session has lapsed since it last agreed with them (K6).
+    /// Every call looks at it by itself; this is for whoever tells that the process can serve.
+    pub async fn agree(&self) -> Result<(), hapax_core::Error> {
+        let session = self.0.ledger.session();
+        match self.0.peers.is_agreed(&session) {
+            true => Ok(()),
+            false => self.0.peers.agree(&session).await,
+        }
+    }
+
     /// How many true outcomes this executor saw refused because an operator had settled the claim otherwise (L8). Each was
     /// logged as an error, and the audit has both outcomes.
     pub fn contradicted(&self) -> u64 {

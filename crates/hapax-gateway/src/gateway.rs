@@ -74,6 +74,11 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         &self.shared.metrics
     }
 
+    /// Whether this process still identifies claims as the others on its ledger do (K6).
+    pub async fn agree(&self) -> Result<(), Error> {
+        self.shared.protect.executor().agree().await
+    }
+
     /// What it lets in.
     pub fn admission(&self) -> &Arc<Admission> {
         &self.shared.admission

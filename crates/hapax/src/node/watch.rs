@@ -28,7 +28,10 @@ pub(super) async fn look(
         // A first failure is given time to pass; from then on it is the way back that is waited for.
         let away = health.in_the_way().is_some();
         tokio::time::sleep(if away { limits::LOOK_EVERY_AWAY } else { limits::LOOK_EVERY }).await;
-        let asked = ledger::ask(&store, &store).await;
+        let asked = match ledger::ask(&store, &store).await {
+            Ok(()) => gateway.agree().await,
+            away => away,
+        };
         // Before `/readyz` says so, and not after claims have been counted, which may take long while connections come back.
         gateway.metrics().set_ledger_up(asked.is_ok());
         health.note(&asked, when::now());

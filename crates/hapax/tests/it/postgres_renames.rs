@@ -111,6 +111,9 @@ async fn an_instance_whose_session_had_lapsed_runs_nothing_by_what_was_changed_m
             assert_eq!(again.problem(), (503, "ledger-unavailable".into()), "{}", again.text());
         }
         a.tells("was changed while the session of this process had lapsed").await;
+        // It is taken out of rotation, too.
+        eventually("it is not ready", async || a.ask("GET /readyz", "").await.status == 503).await;
+        assert_eq!(b.ask("GET /readyz", "").await.status, 200);
         assert_eq!(ground.service.count(), 1);
         assert!(b.post("/refunds", "k", "{}", "").await.is_replay());
         // Where everything is as it was, it goes on.
