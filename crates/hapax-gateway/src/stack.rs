@@ -153,7 +153,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         match arrival {
             Arrival::Answered(answered) => Ok(answered),
             // Without a key: it never meets the ledger.
-            Arrival::Plain(plain) => outlet::pass::pass(edge, plain, &self.pools).await,
+            Arrival::Plain(plain) => outlet::pass::pass(edge, plain, &self.pools, seen).await,
             // With one: replayed, attached, refused, or forwarded under a turn.
             Arrival::Keyed(Keyed { request, outlet: Outlet::Forward(forward), room }) => {
                 let (silence, work) = (request.rule.timeout, forward.over(&self.pools));
