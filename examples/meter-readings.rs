@@ -50,11 +50,7 @@ pub fn app<L: Ledger>(executor: Executor<L>) -> Router {
     Router::new().route("/readings", post(take::<L>)).with_state(meters)
 }
 
-async fn take<L: Ledger>(
-    State(meters): State<Arc<Meters<L>>>,
-    headers: HeaderMap,
-    body: String,
-) -> Response {
+async fn take<L: Ledger>(State(meters): State<Arc<Meters<L>>>, headers: HeaderMap, body: String) -> Response {
     let Some(call) = call(&headers, &body) else {
         return (StatusCode::BAD_REQUEST, "a reading has a meter and a time\n").into_response();
     };
@@ -90,7 +86,8 @@ fn call(headers: &HeaderMap, body: &str) -> Option<Call> {
     let (operation, key) = (Operation::new("readings.store").ok()?, Key::new(token).ok()?);
     let identity = Identity::new(Source::Derived, scope, Width::Project, operation, key);
     // The same reading, however it is written.
-    let asked = Recipe::json().fingerprint(&RequestParts { body: body.as_bytes(), ..RequestParts::default() });
+    let asked =
+        Recipe::json().fingerprint(&RequestParts { body: body.as_bytes(), ..RequestParts::default() });
     Some(Call::of(identity).fingerprint(asked))
 }
 

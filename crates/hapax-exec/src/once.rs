@@ -15,8 +15,8 @@ use hapax_core::advice::{History, LastWord, Why, Work, unkeyed};
 use hapax_core::journal::Append;
 use hapax_core::turn::{self, Command, Deadline, Event, Patience, Turn};
 use hapax_core::{
-    AttemptId, ClaimId, ClaimRequest, Doubt, Effect, Epoch, Grant, Identity, Kept, Kind, Ledger,
-    OperationId, Outcome, RecipeId, Report, Verdict,
+    AttemptId, ClaimId, ClaimRequest, Doubt, Effect, Epoch, Grant, Identity, Kept, Kind, Ledger, OperationId,
+    Outcome, RecipeId, Report, Verdict,
 };
 
 use crate::attach::{self, Found, Silence};

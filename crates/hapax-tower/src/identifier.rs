@@ -47,9 +47,9 @@ impl IdentifierPlace {
     pub fn key(&self, headers: &HeaderMap, content: &[u8]) -> Result<Key, Untranslated> {
         let text = self.text(headers, content)?;
         check(&text)?;
-        Grammar::Plain
-            .from_text(text.as_bytes())
-            .map_err(|_| Untranslated("the identifier consists of dots only, or starts with a reserved prefix"))
+        Grammar::Plain.from_text(text.as_bytes()).map_err(|_| {
+            Untranslated("the identifier consists of dots only, or starts with a reserved prefix")
+        })
     }
 
     /// As callers are told of it.
@@ -75,9 +75,9 @@ pub fn check(text: &str) -> Result<(), Untranslated> {
 pub fn in_header<'r>(headers: &'r HeaderMap, name: &str) -> Result<&'r str, Untranslated> {
     let mut lines = headers.get_all(name).iter();
     match (lines.next(), lines.next()) {
-        (Some(line), None) => line
-            .to_str()
-            .map_err(|_| Untranslated("the header that identifies a request has other characters than ASCII")),
+        (Some(line), None) => line.to_str().map_err(|_| {
+            Untranslated("the header that identifies a request has other characters than ASCII")
+        }),
         (None, _) => Err(Untranslated("the header that identifies a request is missing")),
         (Some(_), Some(_)) => Err(Untranslated("the header that identifies a request has two lines")),
     }
@@ -94,11 +94,7 @@ pub fn in_json(content: &[u8], pointer: &Pointer) -> Result<String, Untranslated
 }
 
 /// The only value of a field of a form. A body that says that it is something else is none.
-pub fn in_form<'r>(
-    headers: &HeaderMap,
-    content: &'r [u8],
-    name: &str,
-) -> Result<Cow<'r, str>, Untranslated> {
+pub fn in_form<'r>(headers: &HeaderMap, content: &'r [u8], name: &str) -> Result<Cow<'r, str>, Untranslated> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let is_form = |value: &http::HeaderValue| {
         let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
@@ -188,7 +184,9 @@ mod tests {
             assert_eq!(read(&form, &[FORM], body).as_deref(), Some("e1"), "{body}");
             assert_eq!(read(&form, &[], body).as_deref(), Some("e1"), "{body}");
         }
-        for body in ["", "id", "id=", "id=e1&id=e1", "id=e1&%69d=e2", "id=e1;id=e2", "id=e%", "id=%ff", "ID=e1"] {
+        for body in
+            ["", "id", "id=", "id=e1&id=e1", "id=e1&%69d=e2", "id=e1;id=e2", "id=e%", "id=%ff", "ID=e1"]
+        {
             assert_eq!(read(&form, &[FORM], body), None, "{body}");
         }
         for other in ["application/json", "multipart/form-data; boundary=x", "text/plain", ""] {

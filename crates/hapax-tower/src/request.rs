@@ -142,7 +142,9 @@ impl Message {
     /// How many bytes its decoded content takes beside the body.
     pub fn decoded_bytes(&self) -> u64 {
         let content = self.content.get().and_then(Option::as_ref);
-        content.filter(|content| content.as_ptr() != self.body.as_ptr()).map_or(0, |content| content.len() as u64)
+        content
+            .filter(|content| content.as_ptr() != self.body.as_ptr())
+            .map_or(0, |content| content.len() as u64)
     }
 
     /// What makes it the same as another one, under this recipe (K7). Of an encoded body at most so many bytes of content are read.
@@ -210,7 +212,8 @@ mod tests {
         let first = Rule { width: Width::Project, ..Rule::new("old").unwrap() };
         let renamed = Rule { label: Some(Operation::new("new").unwrap()), ..first.clone() };
         let wire = WireKey::in_header(crate::answer::IDEMPOTENCY_KEY, Key::new("k").unwrap());
-        let claimant = Claimant::new(Scope::local(), Width::Subject, Source::Header, Some(&wire), &Fingerprint::none());
+        let claimant =
+            Claimant::new(Scope::local(), Width::Subject, Source::Header, Some(&wire), &Fingerprint::none());
         let identity = claimant.clone().under(&renamed);
         let name = identity.operation().to_string();
         let parts = (identity.source(), name.as_str(), identity.width(), identity.key().as_str());
@@ -221,7 +224,8 @@ mod tests {
 
     #[test]
     fn an_encoded_body_is_decoded_once_k7() {
-        let gzip = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xab\xae\x05\x00\x43\xbf\xa6\xa3\x02\x00\x00\x00";
+        let gzip =
+            b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xab\xae\x05\x00\x43\xbf\xa6\xa3\x02\x00\x00\x00";
         let message = |encoding: Option<&'static str>, body: &'static [u8]| {
             let mut headers = HeaderMap::new();
             encoding.map(|encoding| headers.insert(CONTENT_ENCODING, encoding.parse().unwrap()));

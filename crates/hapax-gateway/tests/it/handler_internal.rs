@@ -10,15 +10,17 @@ fn tells_of_a_hit(got: &Got) -> bool {
 /// How often a hit was counted, wherever; and the lines that say so.
 fn hits(world: &World) -> Vec<String> {
     let text = world.gateway.metrics().render();
-    text.lines().filter(|line| line.starts_with("handler_internal_dedup_hit_total")).map(str::to_owned).collect()
+    text.lines()
+        .filter(|line| line.starts_with("handler_internal_dedup_hit_total"))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[tokio::test]
 async fn what_a_handler_says_of_its_token_is_counted_and_goes_no_further_p1_o1() {
     let world = World::start().await;
-    let internal = async |told: &str| {
-        world.ask("POST /internal", &world.alice, &[("x-do", told)], "{}").await
-    };
+    let internal =
+        async |told: &str| world.ask("POST /internal", &world.alice, &[("x-do", told)], "{}").await;
     for told in ["", "hit=false", "hit=", "hit=TRUE", "hit=1", "hit=true;hit=true", "hit=true, true"] {
         let got = internal(told).await;
         assert_eq!((got.status, tells_of_a_hit(&got)), (201, false), "{told}");
@@ -33,7 +35,10 @@ async fn what_a_handler_says_of_its_token_is_counted_and_goes_no_further_p1_o1()
     let headers = [("idempotency-handler-hit", "true"), ("idempotency_handler_hit", "true")];
     assert_eq!(world.ask("POST /internal", &world.alice, &headers, "{}").await.status, 201);
     let arrived = world.service.last();
-    assert_eq!((arrived.all("idempotency-handler-hit"), arrived.all("idempotency_handler_hit")), (vec![], vec![]));
+    assert_eq!(
+        (arrived.all("idempotency-handler-hit"), arrived.all("idempotency_handler_hit")),
+        (vec![], vec![])
+    );
     // The handler runs each time: the edge keeps nothing for it, and a key makes no difference.
     let with_key = [("idempotency-key", "k"), ("x-do", "hit=true")];
     for _ in 0..2 {

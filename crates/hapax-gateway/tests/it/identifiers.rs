@@ -22,8 +22,12 @@ fn take(settings: &mut Settings) {
     ] {
         let keys = Keys { identifier: Some(place), ..Keys::default() };
         let operation = format!("events.{name}");
-        let rule =
-            Rule { policy: Policy::RequiredB, keys, max_request_body: 64 << 10, ..Rule::new(&operation).unwrap() };
+        let rule = Rule {
+            policy: Policy::RequiredB,
+            keys,
+            max_request_body: 64 << 10,
+            ..Rule::new(&operation).unwrap()
+        };
         settings.routes.push(Route {
             path: format!("/events/{name}").into(),
             policy: Policy::RequiredB,
@@ -74,7 +78,11 @@ async fn the_senders_identifier_is_the_key_wherever_it_stands_p1() {
         let text = world.gateway.metrics().render();
         assert!(text.contains(&counted), "{counted} in {text}");
     }
-    assert_eq!(world.service.arrived()[0].header("x-delivery-id").as_deref(), Some("evt-1.a~B"), "as it came");
+    assert_eq!(
+        world.service.arrived()[0].header("x-delivery-id").as_deref(),
+        Some("evt-1.a~B"),
+        "as it came"
+    );
     let claims = world.store.list(&Default::default(), None, 10).await.unwrap();
     assert_eq!(claims.items.len(), 6);
     assert!(claims.items.iter().all(|claim| claim.identity.source() == Source::Transport));
@@ -100,7 +108,10 @@ async fn a_key_header_has_no_effect_where_the_identifier_is_the_key_p1_a5() {
     let without = post(&world, "header", &[("idempotency-key", "k-1")], "x").await;
     assert_eq!((without.status, without.code().as_str()), (400, "translation-failed"));
     assert_eq!(without.header("idempotency-key-ignored"), Some("true"), "whatever the answer is");
-    assert_eq!(world.ask("GET /events/header/by-idempotency-key/k-1", &world.alice, &[], "").await.status, 404);
+    assert_eq!(
+        world.ask("GET /events/header/by-idempotency-key/k-1", &world.alice, &[], "").await.status,
+        404
+    );
     assert_eq!(world.service.count(), 1);
 }
 

@@ -29,7 +29,8 @@ fn request() -> Arc<KeyedRequest> {
     let message = Message::new(method, uri, HeaderMap::new(), Bytes::new());
     let wire_key = Some(WireKey::in_header(IDEMPOTENCY_KEY, Key::new("k").unwrap()));
     let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
-    let claimant = Claimant::new(Scope::local(), Width::Subject, rule.source(), wire_key.as_ref(), &fingerprint);
+    let claimant =
+        Claimant::new(Scope::local(), Width::Subject, rule.source(), wire_key.as_ref(), &fingerprint);
     let identity = claimant.under(&rule);
     Arc::new(KeyedRequest {
         identity,

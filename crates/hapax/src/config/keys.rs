@@ -62,7 +62,10 @@ fn identifier(section: &Section<'_>) -> Option<IdentifierPlace> {
                 "identifier",
                 "with REQUIRED_B, say where the sender's identifier stands, such as { header = \"X-Delivery-Id\" }",
             );
-            (&["key", "key_grammar"][..], "remove it: the key is the `identifier`; or say `policy = \"REQUIRED_A\"`")
+            (
+                &["key", "key_grammar"][..],
+                "remove it: the key is the `identifier`; or say `policy = \"REQUIRED_A\"`",
+            )
         }
         false => (&["identifier"][..], "remove it, or say `policy = \"REQUIRED_B\"`"),
     };
@@ -75,9 +78,10 @@ fn identifier(section: &Section<'_>) -> Option<IdentifierPlace> {
 
 /// A header with identifiers. `Idempotency-Key` has keys.
 fn identifying(text: &str) -> Result<String, String> {
-    match header(text)? {
-        IDEMPOTENCY_KEY => Err("say `policy = \"REQUIRED_A\"` where callers send a key in this header".into()),
-        name => Ok(name.as_str().to_owned()),
+    let name = header(text)?;
+    match name == IDEMPOTENCY_KEY {
+        true => Err("say `policy = \"REQUIRED_A\"` where callers send a key in this header".into()),
+        false => Ok(name.as_str().to_owned()),
     }
 }
 

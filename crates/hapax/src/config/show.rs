@@ -267,7 +267,9 @@ fn shown_provider(provider: &Generic) -> Section {
     section.maybe(provider.timestamp_header.as_ref(), |section, name| {
         _ = section.text("timestamp_header", name)
     });
-    section.table("identifier", shown_identifier(&provider.identifier)).flag("identifier_signed", provider.identifier_signed);
+    section
+        .table("identifier", shown_identifier(&provider.identifier))
+        .flag("identifier_signed", provider.identifier_signed);
     section.maybe(provider.kind_header.as_ref(), |section, name| _ = section.text("kind_header", name));
     section.duration("wait", provider.wait).duration("window", provider.window);
     section

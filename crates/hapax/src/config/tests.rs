@@ -364,8 +364,16 @@ fn a_section_that_nothing_serves_yet_is_told_m1() {
 #[test]
 fn an_identifier_is_the_key_of_a_route_that_is_required_b_p1() {
     for (written, place, shown) in [
-        ("{ header = \"X-Delivery-Id\" }", IdentifierPlace::Header("x-delivery-id".into()), "header = \"x-delivery-id\""),
-        ("{ json = \"/event/id\" }", IdentifierPlace::Json(Pointer::new("/event/id").unwrap()), "json = \"/event/id\""),
+        (
+            "{ header = \"X-Delivery-Id\" }",
+            IdentifierPlace::Header("x-delivery-id".into()),
+            "header = \"x-delivery-id\"",
+        ),
+        (
+            "{ json = \"/event/id\" }",
+            IdentifierPlace::Json(Pointer::new("/event/id").unwrap()),
+            "json = \"/event/id\"",
+        ),
         ("{ form = \"EventId\" }", IdentifierPlace::Form("EventId".into()), "form = \"EventId\""),
     ] {
         let config = loaded(&with_route(&format!("policy = \"REQUIRED_B\"\nidentifier = {written}")));
@@ -373,7 +381,10 @@ fn an_identifier_is_the_key_of_a_route_that_is_required_b_p1() {
         assert_eq!(rule.keys.identifier.as_ref(), Some(&place));
         assert_eq!(rule.source(), hapax_core::Source::Transport);
         let toml = config.to_toml();
-        assert!(toml.contains(&format!("identifier = {{ {shown} }}")) && !toml.contains("key_grammar"), "{toml}");
+        assert!(
+            toml.contains(&format!("identifier = {{ {shown} }}")) && !toml.contains("key_grammar"),
+            "{toml}"
+        );
     }
 }
 

@@ -79,7 +79,8 @@ async fn a_handler_with_a_token_of_its_own_works_once_and_its_hits_are_counted_p
         assert_eq!(got.header("idempotency-handler-hit"), None, "it is a word to the edge");
         assert_eq!(got.header("x-operation-id"), None, "the edge has no claim of it");
     }
-    let counted = "handler_internal_dedup_hit_total{tenant=\"acme\",project=\"web\",endpoint=\"/readings\"} 2";
+    let counted =
+        "handler_internal_dedup_hit_total{tenant=\"acme\",project=\"web\",endpoint=\"/readings\"} 2";
     assert_eq!(hits(&edge).await.as_deref(), Some(counted));
     // What is another reading runs, and so does the same one of another project.
     assert_eq!(read(&edge, "13:00", 4712, &[]).await.text(), "reading 2\n");
@@ -121,7 +122,8 @@ async fn each_field_of_the_log_tells_of_callers_of_each_case_and_of_a_replay_o2(
     let told: Vec<[Value; 6]> = lines()
         .iter()
         .map(|line| {
-            FIELDS.map(|name| line.get(name).or_else(|| line["fields"].get(name)).cloned().unwrap_or_default())
+            FIELDS
+                .map(|name| line.get(name).or_else(|| line["fields"].get(name)).cloned().unwrap_or_default())
         })
         .collect();
     let key = |line: usize| told[line][1].as_str().unwrap_or_default().to_owned();
@@ -130,7 +132,8 @@ async fn each_field_of_the_log_tells_of_callers_of_each_case_and_of_a_replay_o2(
         [case.into(), key(line).into(), source.into(), policy.into(), id.into(), hit.into()]
     };
     let none = || Value::Null;
-    let internal = |hit: bool| ["C".into(), none(), "handler".into(), "HANDLER_INTERNAL_C".into(), none(), hit.into()];
+    let internal =
+        |hit: bool| ["C".into(), none(), "handler".into(), "HANDLER_INTERNAL_C".into(), none(), hit.into()];
     let expected: [[Value; 6]; 7] = [
         own("A", 0, "header", "REQUIRED_A", &charged, false),
         own("A", 1, "header", "REQUIRED_A", &charged, true),

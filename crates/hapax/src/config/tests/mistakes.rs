@@ -174,7 +174,9 @@ fn an_identifier_that_cannot_be_one_is_refused_p1() {
     loaded(&with_route(&format!("policy = \"REQUIRED_B\"\n{good}")));
     let missing = told(&Folder::new(&[]), &with_route("policy = \"REQUIRED_B\""));
     assert!(
-        missing.len() == 1 && missing[0].contains("`identifier` is missing") && missing[0].contains("{ header ="),
+        missing.len() == 1
+            && missing[0].contains("`identifier` is missing")
+            && missing[0].contains("{ header ="),
         "{missing:#?}"
     );
     for (written, column, parts) in [
@@ -192,7 +194,11 @@ fn an_identifier_that_cannot_be_one_is_refused_p1() {
     ] {
         in_transport(&format!("identifier = {written}"), (1, column - 1), parts);
     }
-    in_transport(&format!("{good}\nkey = {{ json = \"/key\" }}"), (2, 7), &["`key` has no effect", "REQUIRED_B"]);
+    in_transport(
+        &format!("{good}\nkey = {{ json = \"/key\" }}"),
+        (2, 7),
+        &["`key` has no effect", "REQUIRED_B"],
+    );
     in_transport(&format!("{good}\nkey_grammar = \"printable\""), (2, 15), &["`key_grammar` has no effect"]);
     in_route(good, 1, &["`identifier` has no effect on a route that is REQUIRED_A", "REQUIRED_B"]);
     let text = with_route(&format!("policy = \"PROHIBITED\"\n{good}"));
