@@ -45,7 +45,7 @@ struct Meters<L> {
 }
 
 /// The service, with its claims on this executor's ledger.
-pub fn app<L: Ledger>(executor: Executor<L>) -> Router {
+pub(crate) fn app<L: Ledger>(executor: Executor<L>) -> Router {
     let meters = Arc::new(Meters { executor, stored: AtomicU64::new(0) });
     Router::new().route("/readings", post(take::<L>)).with_state(meters)
 }

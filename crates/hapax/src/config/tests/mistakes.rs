@@ -192,7 +192,7 @@ fn an_identifier_that_cannot_be_one_is_refused_p1() {
         ("{ form = \"\" }", 23, &["`form` is empty"]),
         ("{ form = 7 }", 23, &["`form` cannot be an integer", "a string"]),
     ] {
-        in_transport(&format!("identifier = {written}"), (1, column - 1), parts);
+        in_transport(&format!("identifier = {written}"), (1, column), parts);
     }
     in_transport(
         &format!("{good}\nkey = {{ json = \"/key\" }}"),
