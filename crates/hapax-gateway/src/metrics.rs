@@ -198,11 +198,8 @@ impl Default for Metrics {
             "Answers that came from an earlier request",
             metrics.hit.clone(),
         );
-        registry.register(
-            "handler_internal_dedup_hit",
-            "Answers of handlers that found their own token used",
-            metrics.handler_hit.clone(),
-        );
+        let hits = metrics.handler_hit.clone();
+        registry.register("handler_internal_dedup_hit", "Tokens that handlers found used", hits);
         registry.register(
             "idempotency_key_collision",
             "Keys sent again with another request",

@@ -133,12 +133,15 @@ async fn send_gzip(world: &World, bytes: &[u8]) -> Got {
     world.send(request).await.expect("an answer")
 }
 
+/// Where the identifier is looked for, what is wrong, headers, body.
+type Bad<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>, String);
+
 #[tokio::test]
 async fn a_request_without_one_readable_identifier_is_refused_counted_and_goes_nowhere_p1() {
     let world = World::with(take).await;
     let (long, deep) = ("a".repeat(201), format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000)));
     let json = |id: &str| format!("{{\"event\": {{\"id\": {id}}}}}");
-    let mut bad: Vec<(&str, &str, Vec<(&str, &str)>, String)> = Vec::new();
+    let mut bad: Vec<Bad<'_>> = Vec::new();
     for (what, lines) in [
         ("missing", vec![]),
         ("empty", vec![("x-delivery-id", "")]),
