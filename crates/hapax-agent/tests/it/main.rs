@@ -2,3 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
 mod killed;
+mod resumed;
+mod steps;
+mod world;
