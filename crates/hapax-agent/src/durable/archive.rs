@@ -2,7 +2,7 @@
 
 use hapax_core::journal::{Event, Head, Status, Stream, StreamFilter};
 use hapax_core::{
-    Decision, Inspect, Journal, Ledger, Operated, Outcome, Record, State, Subject, Tenant, Verb,
+    Decision, Inspect, Journal, Ledger, Operated, Outcome, Project, Record, State, Subject, Tenant, Verb,
 };
 
 use super::error::Error;
@@ -56,16 +56,19 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         Ok(archived)
     }
 
-    /// Destroys what the executions of this tenant have of a subject: the payloads of its events, checkpoints, and what the ledger keeps
+    /// Destroys what the executions of a tenant, or of one of its projects, have of a subject: the payloads of its events, checkpoints, and what the ledger keeps
     /// of its steps. One round takes a few executions and says where the next one starts. Their chains still verify.
     pub async fn erase_subject(
         &self,
-        tenant: &Tenant,
+        (tenant, project): (&Tenant, Option<&Project>),
         subject: &Subject,
         after: Option<&str>,
         (by, reason): (&str, &str),
     ) -> Result<ErasedEvents, Error> {
-        let prefix = format!("{}{}/", execution::PREFIX, tenant.as_str());
+        let mut prefix = format!("{}{}/", execution::PREFIX, tenant.as_str());
+        if let Some(project) = project {
+            prefix = format!("{prefix}{}/", project.as_str());
+        }
         let filter = StreamFilter { prefix, status: None };
         let page = self.store().list_streams(&filter, after, limits::ERASE_PAGE).await?;
         let mut erased = ErasedEvents { next: page.next, ..ErasedEvents::default() };

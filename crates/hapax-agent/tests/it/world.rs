@@ -17,7 +17,8 @@ use tempfile::TempDir;
 pub(crate) struct World {
     pub(crate) url: String,
     pub(crate) store: Store,
-    pub(crate) folder: TempDir,
+    /// Where an embedded store is.
+    _folder: TempDir,
     pub(crate) calls: Calls,
 }
 
@@ -75,7 +76,7 @@ impl World {
     pub(crate) async fn embedded() -> World {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("embedded:{}", folder.path().join("store").display());
-        World { folder, ..World::open(url).await }
+        World { _folder: folder, ..World::open(url).await }
     }
 
     /// On the server that `cargo xtask test` starts.
@@ -85,7 +86,7 @@ impl World {
 
     async fn open(url: String) -> World {
         let store = Store::open(&url, Options::default()).await.unwrap();
-        World { url, store, folder: tempfile::tempdir().unwrap(), calls: Calls::default() }
+        World { url, store, _folder: tempfile::tempdir().unwrap(), calls: Calls::default() }
     }
 
     pub(crate) fn executions(&self) -> Executions<Store> {
