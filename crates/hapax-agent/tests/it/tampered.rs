@@ -6,7 +6,7 @@ use hapax_agent::durable::{Error, Executions, Resume, verify};
 use hapax_core::Scope;
 use hapax_core::journal::Stream;
 use hapax_exec::Executor;
-use hapax_store::embedded::{Embedded, ReadOnly};
+use hapax_store::embedded::{Embedded, EmbeddedReader};
 use hapax_store::{Lifecycle as _, Options};
 use rusqlite::Connection;
 use serde_json::json;
@@ -75,7 +75,7 @@ impl Log {
     }
 }
 
-async fn broken(store: &ReadOnly) -> Option<u64> {
+async fn broken(store: &EmbeddedReader) -> Option<u64> {
     let stream = Stream::new("execution/local/local/e-1").unwrap();
     verify(store, &stream).await.unwrap().broken.map(|broken| broken.position)
 }

@@ -87,7 +87,7 @@ async fn a_subjects_executions_are_erased_with_its_claims_b9() {
             if !after.is_null() {
                 body["after"] = after;
             }
-            let page = office.post("/v1/erase", body).await;
+            let page = office.post("/v1/claims/erase", body).await;
             assert_eq!(page.status, 200, "{}", page.body);
             let page = page.json();
             events += page["events"].as_u64().unwrap();
