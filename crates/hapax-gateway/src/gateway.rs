@@ -21,6 +21,8 @@ use crate::engine;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::route::Table;
+use crate::sealed::OperationSeal;
+use crate::secrets;
 use crate::settings::Settings;
 use crate::stack::{Plan, Shared, Stack};
 use crate::upstream::Incoming;
@@ -43,7 +45,8 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         let edge = settings.edge.clone();
         let protect = protect.docs(edge.docs.clone());
         let webhooks = webhooks(&settings, &protect, registry)?;
-        let plan = Plan { table: Table::new(&settings)?, settings, auth, webhooks };
+        let seal = operation_seal(&settings, &protect, auth.registry()).await?;
+        let plan = Plan { table: Table::new(&settings)?, settings, auth, webhooks, seal };
         let shared = Arc::new(Shared {
             plan: ArcSwap::from_pointee(plan),
             protect,
@@ -52,6 +55,7 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
             metrics: Arc::default(),
             contents: Remembered::new(limits::CONTENTS),
             refusals: Default::default(),
+            delegation: Default::default(),
         });
         let tls = certificates.as_ref().map(Certificates::server_config);
         let each = shared.clone();
@@ -90,19 +94,21 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         let table = Table::new(&settings)?;
         let auth = Arc::new(self.shared.plan.load_full().auth.reopen(&settings.auth).await?);
         let webhooks = webhooks(&settings, &self.shared.protect, auth.registry().clone())?;
+        let seal = operation_seal(&settings, &self.shared.protect, auth.registry()).await?;
         if let Some(certificates) = &self.certificates {
             certificates.reload().map_err(engine::error)?;
         }
-        self.shared.plan.store(Arc::new(Plan { table, settings, auth, webhooks }));
+        self.shared.plan.store(Arc::new(Plan { table, settings, auth, webhooks, seal }));
         Ok(())
     }
 
     /// Goes on with settings that differ in how long outcomes are kept, and in nothing else (P5): no file is read again, and who
     /// is remembered stays so.
     pub fn keep_by(&self, settings: Settings) -> Result<(), Error> {
-        let (table, auth) = (Table::new(&settings)?, self.shared.plan.load().auth.clone());
+        let present = self.shared.plan.load_full();
+        let (table, auth, seal) = (Table::new(&settings)?, present.auth.clone(), present.seal.clone());
         let webhooks = webhooks(&settings, &self.shared.protect, auth.registry().clone())?;
-        self.shared.plan.store(Arc::new(Plan { table, settings, auth, webhooks }));
+        self.shared.plan.store(Arc::new(Plan { table, settings, auth, webhooks, seal }));
         Ok(())
     }
 
@@ -143,6 +149,20 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         let (ended, idle) = tokio::join!(ending, calls);
         ended && idle.is_ok()
     }
+}
+
+/// What makes the public ids of delegated calls, where there can be some.
+async fn operation_seal<L: Ledger, R: Registry>(
+    settings: &Settings,
+    protect: &Protect<L>,
+    registry: &R,
+) -> Result<Option<Arc<OperationSeal>>, Error> {
+    if settings.upstreams.values().all(|upstream| upstream.cluster.is_none()) {
+        return Ok(None);
+    }
+    let seal = protect.seal().map(|seal| &**seal);
+    let secret = secrets::of_installation(registry, seal, secrets::OPERATION_ID).await?;
+    OperationSeal::new(&secret).map(Arc::new).map(Some)
 }
 
 /// The webhooks that these settings have, if they have any.
