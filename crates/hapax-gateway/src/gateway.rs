@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use hapax_core::{Error, Ledger, Registry};
+use hapax_core::{Error, Ledger, Registry, Scope, Width};
 use hapax_http::Refusal;
 use hapax_http::listener::{self, Drained, Handler, Peer, Running};
 use hapax_http::tls::Certificates;
-use hapax_tower::{Body, Protect};
+use hapax_tower::{Body, OpaqueId, Protect};
 use http::{Request, Response};
 
 use crate::admit::Admission;
@@ -123,6 +123,15 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         if let Some(webhooks) = &self.shared.plan.load().webhooks {
             webhooks.forget(id);
         }
+    }
+
+    /// What a cluster calls the call that callers of this scope know by this id; `None` where it is no such id.
+    pub fn invocation_of(&self, scope: &Scope, id: &str) -> Option<String> {
+        let id = OpaqueId::new(id).ok()?;
+        let plan = self.shared.plan.load_full();
+        let seal = plan.seal.as_ref()?;
+        let widths = [Width::Subject, Width::Project, Width::Tenant];
+        widths.iter().find_map(|width| seal.open(&scope.narrowed(*width), &id)).map(|(_, invocation)| invocation)
     }
 
     /// Which deliveries to this webhook were refused, as far as this process knows; `None` where it knows of none.

@@ -8,7 +8,8 @@ mod wire;
 
 pub use admin::{Admin, Away, Invocation, Registered, RegisteredHandler, RetryPolicy, Settled};
 pub(crate) use admin::Accepted;
-pub(crate) use wire::{Address, Answered, ErrorBody, Sent, by_id, expires_at, is_invocation_id};
+pub use wire::{is_invocation_id, span};
+pub(crate) use wire::{Address, Answered, ErrorBody, Sent, by_id, expires_at};
 
 use http::HeaderName;
 

@@ -148,6 +148,10 @@ pub(crate) const MISTAKES: usize = 1_000;
 pub(crate) const ROUTES: usize = 15_000;
 /// Longest name of an upstream or a retention class, in bytes.
 pub(crate) const UPSTREAM_NAME_BYTES: usize = 63;
+/// Looks whether a call that was killed has come to its end, and the pause between them.
+pub(crate) const KILL_LOOKS: u32 = 50;
+/// The pause between two of them.
+pub(crate) const KILL_PAUSE: Duration = Duration::from_millis(100);
 /// Addresses of a cluster, of each kind.
 pub(crate) const CLUSTER_NODES: usize = 16;
 /// Headers of callers that handlers of a cluster get to see.

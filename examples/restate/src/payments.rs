@@ -41,7 +41,7 @@ impl Payments {
     /// The same for a route with `envelope = true`: the handler says status and headers, and gives back the fingerprint that it was
     /// called with, so that hapax need not look for it in the journal.
     #[handler]
-    async fn book(&self, ctx: Context<'_>, Json(order): Json<Value>) -> Result<Json<Value>, HandlerError> {
+    async fn book(&self, mut ctx: Context<'_>, Json(order): Json<Value>) -> Result<Json<Value>, HandlerError> {
         let fingerprint = ctx.headers().get(FINGERPRINT).cloned();
         let number = ctx.rand_uuid().to_string();
         let (effects, effect) = (self.effects.clone(), format!("book {number}"));

@@ -129,9 +129,33 @@ impl Answered {
 }
 
 /// Whether a text is an id of an invocation, which may stand in a query and a path.
-pub(crate) fn is_invocation_id(text: &str) -> bool {
+pub fn is_invocation_id(text: &str) -> bool {
     let id = text.strip_prefix("inv_").unwrap_or_default();
     (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// A span as a server writes it (`1d 12h`); nothing else is read.
+pub fn span(text: &str) -> Option<Duration> {
+    let mut whole = Duration::ZERO;
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u32 = rest.get(..digits)?.parse().ok()?;
+        let unit = &rest[digits..];
+        let end = unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unit.len());
+        let one = match &unit[..end] {
+            "ms" => Duration::from_millis(1),
+            "s" => Duration::from_secs(1),
+            "m" => Duration::from_secs(60),
+            "h" => Duration::from_secs(3_600),
+            "d" => Duration::from_secs(86_400),
+            "w" => Duration::from_secs(7 * 86_400),
+            _ => return None,
+        };
+        whole = whole.checked_add(one.checked_mul(number)?)?;
+        rest = unit[end..].trim_start_matches([' ', ',']);
+    }
+    (!text.trim().is_empty()).then_some(whole)
 }
 
 /// The time in `2026-11-19T19:29:22.546+00:00`, to the second; the server writes no other zone.
@@ -174,6 +198,17 @@ mod tests {
         }
         for text in ["", "soon", "2026-11-19", "2026-11-19T19:29:22+01:00", "2026-13-19T19:29:22Z", "2026-11-19T19:2"] {
             assert_eq!(expires_at(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_span_is_read_as_servers_write_it() {
+        let seconds = |text: &str| span(text).map(|span| span.as_secs());
+        for (text, read) in [("1d", 86_400), ("5s", 5), ("1d 12h", 129_600), ("1h30m", 5_400), ("2w", 1_209_600), ("0s", 0)] {
+            assert_eq!(seconds(text), Some(read), "{text}");
+        }
+        for text in ["", "1", "d", "1y", "1 d", "-1s", "1d?"] {
+            assert_eq!(seconds(text), None, "{text}");
         }
     }
 
