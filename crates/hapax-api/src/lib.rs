@@ -32,7 +32,8 @@ pub use claims::{
 };
 pub use decisions::{Decide, Decided, EraseSubject, ErasedSubject, Resolve, Settle};
 pub use delegated::{
-    DecideDelegated, Delegated, DelegatedCall, DelegatedDecided, DelegatedQuery, DelegatedRetention, DelegatedScope,
+    DecideDelegated, Delegated, DelegatedCall, DelegatedDecided, DelegatedQuery, DelegatedRetention,
+    DelegatedScope,
 };
 pub use document::document;
 pub use endpoint::{Content, Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};

@@ -6,7 +6,8 @@ use crate::audit::{Audit as AuditPage, AuditQuery};
 use crate::claims::{Claim, ClaimQuery, Claims, ClaimsQuery, Counts, CountsQuery};
 use crate::decisions::{Decide, Decided, EraseSubject as Erasing, ErasedSubject, Resolve};
 use crate::delegated::{
-    DecideDelegated, Delegated as DelegatedPage, DelegatedCall, DelegatedDecided, DelegatedQuery, DelegatedScope,
+    DecideDelegated, Delegated as DelegatedPage, DelegatedCall, DelegatedDecided, DelegatedQuery,
+    DelegatedScope,
 };
 use crate::endpoint::{Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
 use crate::keys::{KeyMade, Keys, KeysQuery, NewKey, Revoked};
@@ -33,7 +34,8 @@ const NO_CLAIM: Refusal = problem(404, "There is no such claim.");
 const NO_CLASS: Refusal = problem(404, "There is no such class.");
 const NO_WEBHOOKS: Refusal = problem(404, "This server takes no webhooks.");
 const NO_WEBHOOK: Refusal = problem(404, "There is no such webhook, or this server takes none.");
-const NO_CALL: Refusal = problem(404, "There is no such call in this scope, or no cluster that keeps claims.");
+const NO_CALL: Refusal =
+    problem(404, "There is no such call in this scope, or no cluster that keeps claims.");
 const CLUSTER: Refusal = problem(503, "The cluster or the store cannot be asked; try again.");
 const NOT_NOW: Refusal = problem(409, "Not carried out: the call has not come to its end.");
 const STORE: Refusal = problem(503, "The store cannot be asked; try again.");

@@ -131,7 +131,10 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         let plan = self.shared.plan.load_full();
         let seal = plan.seal.as_ref()?;
         let widths = [Width::Subject, Width::Project, Width::Tenant];
-        widths.iter().find_map(|width| seal.open(&scope.narrowed(*width), &id)).map(|(_, invocation)| invocation)
+        widths
+            .iter()
+            .find_map(|width| seal.open(&scope.narrowed(*width), &id))
+            .map(|(_, invocation)| invocation)
     }
 
     /// Which deliveries to this webhook were refused, as far as this process knows; `None` where it knows of none.

@@ -55,7 +55,8 @@ impl Pools {
             return Ok(pool.clone());
         }
         let pool = ClusterPool::new(upstream, cluster);
-        let pool = pool.map_err(|error| Problem::new(Code::UpstreamUnreachable).because(format!("{error:#}")))?;
+        let pool =
+            pool.map_err(|error| Problem::new(Code::UpstreamUnreachable).because(format!("{error:#}")))?;
         let pool = Arc::new(pool);
         pools.retain(|(known, _)| known.name != upstream.name);
         pools.push((upstream.clone(), pool.clone()));

@@ -6,10 +6,10 @@ mod admin;
 pub(crate) mod nodes;
 mod wire;
 
-pub use admin::{Admin, Away, Invocation, Registered, RegisteredHandler, RetryPolicy, Settled};
 pub(crate) use admin::Accepted;
-pub use wire::{is_invocation_id, span};
+pub use admin::{Admin, Away, Invocation, Registered, RegisteredHandler, RetryPolicy, Settled};
 pub(crate) use wire::{Address, Answered, ErrorBody, Sent, by_id, expires_at};
+pub use wire::{is_invocation_id, span};
 
 use http::HeaderName;
 

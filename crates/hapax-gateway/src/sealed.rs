@@ -122,7 +122,9 @@ mod tests {
         assert_eq!(seal.seal(&parts, target, inv).unwrap(), id);
         assert_eq!(OperationSeal::new(&[7; 32]).unwrap().open(&parts, &id), Some((target, inv.to_owned())));
         assert!(id.as_str().len() <= 512 && !id.as_str().contains("inv_") && !id.as_str().contains("acme"));
-        for other in [scope("acme", "shop", "bob"), scope("acme", "sho", "palice"), scope("globex", "shop", "alice")] {
+        for other in
+            [scope("acme", "shop", "bob"), scope("acme", "sho", "palice"), scope("globex", "shop", "alice")]
+        {
             assert_eq!(seal.open(&other.narrowed(Width::Subject), &id), None);
             assert_ne!(seal.seal(&other.narrowed(Width::Subject), target, inv).unwrap(), id);
         }

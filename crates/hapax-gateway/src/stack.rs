@@ -162,8 +162,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             Arrival::Plain(plain) => outlet::pass::pass(edge, plain, &self.pools, &shared.delegation).await,
             // With one that a cluster keeps: nor does that.
             Arrival::Keyed(Keyed { request, outlet: Outlet::Delegate(delegate), room }) => {
-                let answer =
-                    outlet::delegate::run(shared, plan, request, delegate, room, &self.pools, seen);
+                let answer = outlet::delegate::run(shared, plan, request, delegate, room, &self.pools, seen);
                 Box::pin(answer).await
             }
             // With one: replayed, attached, refused, or forwarded under a turn.

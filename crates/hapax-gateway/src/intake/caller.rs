@@ -14,10 +14,10 @@ use http::request;
 
 use super::{Arrival, Hop, Keyed, PlainBody, PlainRequest};
 use crate::auth::caller::Caller;
+use crate::limits;
 use crate::outlet::Outlet;
 use crate::outlet::delegate::Delegate;
 use crate::outlet::forward::Forward;
-use crate::limits;
 use crate::read;
 use crate::record::Seen;
 use crate::settings::Route;

@@ -120,8 +120,7 @@ async fn take_in<L: Ledger, R: Registry>(
         Some(handler) => {
             let (route, Message { uri, body, .. }) = (&settings.route, &request.message);
             let (provider, id) = (&webhook.name, &webhook.id);
-            let delegate =
-                Delegate::of_delivery(route, handler, provider, id, &request.identity, uri, body)?;
+            let delegate = Delegate::of_delivery(route, handler, provider, id, &request.identity, uri, body)?;
             Outlet::Delegate(delegate)
         }
         None => Outlet::Forward(Forward { route: settings.route.clone(), hop }),

@@ -111,7 +111,8 @@ impl Delegate {
         let mut address = address(handler, uri.path(), body)?;
         address.handler = address.handler.replace("{provider}", provider);
         let key = Key::new(format!("{webhook}.{}", identity.key().as_str()));
-        let key = key.map_err(|error| Problem::new(Code::TranslationFailed).owing_to(format!("{error:#}")))?;
+        let key =
+            key.map_err(|error| Problem::new(Code::TranslationFailed).owing_to(format!("{error:#}")))?;
         let key = namespaced(identity, &key)?;
         Ok(Delegate { route: route.clone(), handler: handler.clone(), address, key })
     }
@@ -168,7 +169,9 @@ fn is_json(body: &[u8]) -> bool {
 
 /// The cluster of a route that was configured to lead to one.
 fn cluster_of(route: &Route) -> Result<&Cluster, Problem> {
-    let none = || Problem::new(Code::Internal).owing_to("a route leads to a handler, and its upstream is no cluster");
+    let none = || {
+        Problem::new(Code::Internal).owing_to("a route leads to a handler, and its upstream is no cluster")
+    };
     route.upstream.cluster.as_ref().ok_or_else(none)
 }
 

@@ -41,8 +41,7 @@ pub(crate) async fn pass(
             return Err(Problem::new(Code::Internal).owing_to("the body for a handler was not read"));
         };
         let path = head.uri.path();
-        let passing =
-            delegate::pass::pass(delegation, &route, handler, path, &head.headers, body, pools);
+        let passing = delegate::pass::pass(delegation, &route, handler, path, &head.headers, body, pools);
         return Box::pin(passing).await;
     }
     let pool = pools.of(&route.upstream).map_err(|error| {

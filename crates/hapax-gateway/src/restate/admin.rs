@@ -315,7 +315,8 @@ fn read<T: DeserializeOwned>(status: StatusCode, body: &Bytes) -> Result<T, Away
     if !status.is_success() {
         return Err(refused(status, body));
     }
-    serde_json::from_slice(body).map_err(|error| Away(format!("an answer of the admin API cannot be read: {error}")))
+    serde_json::from_slice(body)
+        .map_err(|error| Away(format!("an answer of the admin API cannot be read: {error}")))
 }
 
 /// The value of a header in the beginning of a journal entry's JSON, which need not be whole. Within a value every quote is

@@ -73,11 +73,7 @@ impl Reply {
 }
 
 impl Nodes {
-    pub(crate) fn new(
-        upstream: &str,
-        cluster: &Cluster,
-        nodes: &[Node],
-    ) -> Result<Self, hapax_core::Error> {
+    pub(crate) fn new(upstream: &str, cluster: &Cluster, nodes: &[Node]) -> Result<Self, hapax_core::Error> {
         let pool = |node: &Node| Ok((node.clone(), Pool::new(cluster.service(upstream, node))?));
         let nodes = nodes.iter().map(pool).collect::<Result<Vec<_>, _>>().map_err(engine::error)?;
         Ok(Nodes { nodes, next: AtomicUsize::new(0) })

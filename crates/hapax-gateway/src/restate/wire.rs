@@ -196,7 +196,9 @@ mod tests {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
             assert_eq!(expires_at(text), Some(time), "{text}");
         }
-        for text in ["", "soon", "2026-11-19", "2026-11-19T19:29:22+01:00", "2026-13-19T19:29:22Z", "2026-11-19T19:2"] {
+        for text in
+            ["", "soon", "2026-11-19", "2026-11-19T19:29:22+01:00", "2026-13-19T19:29:22Z", "2026-11-19T19:2"]
+        {
             assert_eq!(expires_at(text), None, "{text}");
         }
     }
@@ -204,7 +206,9 @@ mod tests {
     #[test]
     fn a_span_is_read_as_servers_write_it() {
         let seconds = |text: &str| span(text).map(|span| span.as_secs());
-        for (text, read) in [("1d", 86_400), ("5s", 5), ("1d 12h", 129_600), ("1h30m", 5_400), ("2w", 1_209_600), ("0s", 0)] {
+        for (text, read) in
+            [("1d", 86_400), ("5s", 5), ("1d 12h", 129_600), ("1h30m", 5_400), ("2w", 1_209_600), ("0s", 0)]
+        {
             assert_eq!(seconds(text), Some(read), "{text}");
         }
         for text in ["", "1", "d", "1y", "1 d", "-1s", "1d?"] {
@@ -214,14 +218,15 @@ mod tests {
 
     #[test]
     fn a_key_of_an_object_is_one_segment_whatever_is_in_it_d1() {
-        let address = |key: &str| Address {
-            service: "Account".into(),
-            key: Some(key.into()),
-            handler: "add".into(),
-        };
-        assert_eq!(address("a/b?delay=1s&é").path("call"), "/restate/call/Account/a%2Fb%3Fdelay%3D1s%26%C3%A9/add");
+        let address =
+            |key: &str| Address { service: "Account".into(), key: Some(key.into()), handler: "add".into() };
+        assert_eq!(
+            address("a/b?delay=1s&é").path("call"),
+            "/restate/call/Account/a%2Fb%3Fdelay%3D1s%26%C3%A9/add"
+        );
         assert_eq!(address("..").path("send"), "/restate/send/Account/%2E%2E/add");
-        let call: serde_json::Value = serde_json::from_slice(&address("a/b").call("t-a:b:user:c:\"k")).unwrap();
+        let call: serde_json::Value =
+            serde_json::from_slice(&address("a/b").call("t-a:b:user:c:\"k")).unwrap();
         assert_eq!((&call["key"], &call["idempotencyKey"]), (&json!("a/b"), &json!("t-a:b:user:c:\"k")));
     }
 

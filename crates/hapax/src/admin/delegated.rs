@@ -103,7 +103,9 @@ fn cluster(state: &AdminState, name: Option<&str>) -> Result<Arc<Upstream>, Refu
             (only, _) => only,
         },
     };
-    found.cloned().ok_or_else(|| Refusal::not_found("there is no such cluster: no upstream here keeps claims itself"))
+    found
+        .cloned()
+        .ok_or_else(|| Refusal::not_found("there is no such cluster: no upstream here keeps claims itself"))
 }
 
 /// Its admin API.
@@ -156,7 +158,8 @@ pub(super) async fn get_list(
     let upstream = cluster(&state, upstream.as_deref())?;
     let most = page_size(limit)?;
     let admin = admin_of(&upstream)?;
-    let page = admin.invocations(&meant.begins(), status.as_deref(), after.as_deref(), most).await.map_err(away)?;
+    let page =
+        admin.invocations(&meant.begins(), status.as_deref(), after.as_deref(), most).await.map_err(away)?;
     let next = page.last().filter(|_| page.len() == most).map(|call| call.id.clone());
     let calls = page.into_iter().filter_map(|call| meant.shown(&upstream.name, call)).collect();
     Ok(Delegated { calls, next })

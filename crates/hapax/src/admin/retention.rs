@@ -87,12 +87,17 @@ async fn keep(upstream: &Upstream, service: &str, span: Duration) -> Result<Regi
 /// What a service keeps otherwise than it was told.
 fn differs(registered: &Registered, asked: Duration) -> Option<String> {
     let kept = |text: &Option<String>| text.as_deref().and_then(span);
-    let own = registered.handlers.iter().find(|handler| {
-        handler.idempotency_retention.is_some() || handler.journal_retention.is_some()
-    });
+    let own = registered
+        .handlers
+        .iter()
+        .find(|handler| handler.idempotency_retention.is_some() || handler.journal_retention.is_some());
     match own {
-        _ if kept(&registered.idempotency_retention) != Some(asked) => Some("it keeps outcomes for another span".into()),
-        _ if kept(&registered.journal_retention) != Some(asked) => Some("it keeps journals for another span".into()),
+        _ if kept(&registered.idempotency_retention) != Some(asked) => {
+            Some("it keeps outcomes for another span".into())
+        }
+        _ if kept(&registered.journal_retention) != Some(asked) => {
+            Some("it keeps journals for another span".into())
+        }
         Some(handler) => Some(format!("its handler {} has a retention of its own, which wins", handler.name)),
         None => None,
     }

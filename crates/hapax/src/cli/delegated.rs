@@ -1,9 +1,7 @@
 //! `hapax delegated`: calls whose claims a Restate cluster keeps, looked at, purged and killed (D2).
 
 use clap::{Args as ClapArgs, Subcommand};
-use hapax_api::{
-    DecideDelegated, DelegatedCall, DelegatedQuery, DelegatedScope, Nothing, operations as op,
-};
+use hapax_api::{DecideDelegated, DelegatedCall, DelegatedQuery, DelegatedScope, Nothing, operations as op};
 
 use super::claims::Why;
 use super::remote::{Remote, Server};
@@ -113,7 +111,8 @@ impl List {
             limit: self.limit,
             after: self.after,
         };
-        let told = Remote::new(&self.place.server)?.call::<op::ListDelegated>("", &query, &Nothing {}).await?;
+        let told =
+            Remote::new(&self.place.server)?.call::<op::ListDelegated>("", &query, &Nothing {}).await?;
         if self.place.json {
             return say::json(&told);
         }
@@ -170,9 +169,10 @@ fn tell(call: &DelegatedCall) -> Result<(), Failed> {
         ("result", text(&call.result)),
         ("failure", text(&call.failure)),
     ];
-    lines.iter().filter(|(_, text)| !text.is_empty()).try_for_each(|(name, text)| {
-        say::data(format!("{name:<12} {}", say::clean(text)))
-    })
+    lines
+        .iter()
+        .filter(|(_, text)| !text.is_empty())
+        .try_for_each(|(name, text)| say::data(format!("{name:<12} {}", say::clean(text))))
 }
 
 impl Decide {

@@ -54,7 +54,8 @@ pub(super) fn read(section: &Section<'_>, name: &str) -> Option<Ready> {
     let again = section.section("retry", &fields::RETRY);
     let retry = upstream::retry(&again);
     if again.has("on_exhausted") {
-        let what = "`on_exhausted` has no effect on a cluster, whose services say themselves what happens then";
+        let what =
+            "`on_exhausted` has no effect on a cluster, whose services say themselves what happens then";
         again.reader().mistake(&again.place("on_exhausted"), what, "remove it");
     }
     (cluster.max_attempts, cluster.backoff) = (retry.max_attempts, retry.backoff);
@@ -87,7 +88,9 @@ fn nodes(section: &Section<'_>, field: &str) -> Option<Vec<Node>> {
             Ok(Url { https, host, port, base }) => {
                 let node = Node { https, host, port, base };
                 match nodes.contains(&node) {
-                    true => reader.mistake(&text.at, format!("`{field}` names {node} twice"), "remove it once"),
+                    true => {
+                        reader.mistake(&text.at, format!("`{field}` names {node} twice"), "remove it once")
+                    }
                     false => nodes.push(node),
                 }
             }

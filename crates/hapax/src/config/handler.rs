@@ -19,9 +19,8 @@ use crate::limits;
 const RUN: &str = "run";
 
 /// Fields that mean nothing where a cluster keeps the claim.
-const LEDGER_ONLY: [&str; 10] = [
-    "rerun", "quiet", "reconcile", "give_up", "max_run", "doubt", "keep", "on_5xx", "key_from", "window",
-];
+const LEDGER_ONLY: [&str; 10] =
+    ["rerun", "quiet", "reconcile", "give_up", "max_run", "doubt", "keep", "on_5xx", "key_from", "window"];
 
 /// Reads where a route to this upstream leads; `None` where the upstream is a service.
 pub(super) fn of_route(
@@ -46,7 +45,8 @@ pub(super) fn of_route(
     let waits_in_doubt = section.flag("recall").is_some_and(|recall| recall.value)
         && matches!(handler.key, Some(ObjectKey::Body(_)));
     if waits_in_doubt {
-        let what = "`recall = true`: only the body names the object, so no key can be recalled below the path";
+        let what =
+            "`recall = true`: only the body names the object, so no key can be recalled below the path";
         reader.mistake(&section.place("recall"), what, "remove it, or put the object's key into the path");
     }
     Some(handler)
@@ -72,7 +72,10 @@ fn read(
         }
         (false, false) => return None,
         (true, false) => {
-            section.require("restate", "say which handler, such as { service = \"Payments\", handler = \"charge\" }");
+            section.require(
+                "restate",
+                "say which handler, such as { service = \"Payments\", handler = \"charge\" }",
+            );
             return None;
         }
         (true, true) => {}
@@ -99,7 +102,8 @@ fn read(
             }
         },
     };
-    let takes_nothing = table.word("input", &[("json", false), ("none", true)]).is_some_and(|input| input.value);
+    let takes_nothing =
+        table.word("input", &[("json", false), ("none", true)]).is_some_and(|input| input.value);
     if takes_nothing && matches!(key, Some(ObjectKey::Body(_))) {
         let what = "`input = \"none\"`: without a body nothing names the object";
         reader.mistake(&table.place("input"), what, "remove it, or take the key from the path");
@@ -135,7 +139,8 @@ fn object_key(text: &str, segments: &[String]) -> Result<ObjectKey, String> {
         return Ok(ObjectKey::Body(pointer));
     }
     let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).filter(|name| !name.is_empty());
-    let name = name.ok_or("write a parameter of the path, such as \"{id}\", or a JSON pointer, such as \"/id\"")?;
+    let name =
+        name.ok_or("write a parameter of the path, such as \"{id}\", or a JSON pointer, such as \"/id\"")?;
     let number = segments.iter().position(|segment| segment == text);
     let number = number.ok_or("no segment of the path is this parameter alone")?;
     Ok(ObjectKey::Segment { number, name: name.to_owned() })
@@ -163,8 +168,12 @@ pub(super) fn check(reader: &Reader<'_>, found: &[Found]) {
         let service = (upstream, handler.service.clone());
         match kept.get(&service) {
             Some((other, _)) if *other != class => {
-                let what = format!("the service {} is kept as {other:?} by another route, and as {class:?} here", handler.service);
-                let remedy = "name one retention for all routes to a service: the cluster keeps it for the service";
+                let what = format!(
+                    "the service {} is kept as {other:?} by another route, and as {class:?} here",
+                    handler.service
+                );
+                let remedy =
+                    "name one retention for all routes to a service: the cluster keeps it for the service";
                 reader.mistake(&declared.place, what, remedy);
             }
             Some(_) => {}

@@ -6,7 +6,8 @@ use hapax_core::fingerprint::BodyRecipe;
 use hapax_core::{Rerun, Retention};
 use hapax_exec::Attach;
 use hapax_gateway::settings::{
-    Auth, Cluster, Edge, Handler, Jwt, JwtKeys, ObjectKey, OnExhausted, Route, Upstream, UpstreamKey, Webhooks,
+    Auth, Cluster, Edge, Handler, Jwt, JwtKeys, ObjectKey, OnExhausted, Route, Upstream, UpstreamKey,
+    Webhooks,
 };
 use hapax_gateway::webhooks::provider::{Generic, IdentifierPlace};
 use hapax_tower::{KeyPlace, Rule};

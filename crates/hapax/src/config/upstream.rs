@@ -43,8 +43,9 @@ fn one(reader: &Reader<'_>, name: &Spot<String>, node: &Node) -> Behind {
         reader.mistake(&node.at, what, format!("write [upstreams.{}] and its fields below", name.value));
         return Behind::Broken;
     };
-    let is_cluster =
-        table.get("kind").is_some_and(|kind| matches!(&kind.node.value, Value::Text(kind) if kind == "restate"));
+    let is_cluster = table
+        .get("kind")
+        .is_some_and(|kind| matches!(&kind.node.value, Value::Text(kind) if kind == "restate"));
     let named_well = is_name(&name.value);
     if !named_well {
         reader.mistake(&name.at, format!("{:?} is no name of an upstream", name.value), name_remedy());

@@ -44,16 +44,15 @@ pub(crate) fn webhooks(section: &Section<'_>, context: &Context<'_>) -> Option<F
     let behind = route::upstream(section, context);
     let is_cluster = behind.is_some_and(|behind| behind.upstream.cluster.is_some());
     let handler = handler::of_webhooks(section, behind);
-    match (is_cluster, section.has("path")) {
-        (false, false) if behind.is_some() => {
-            let remedy = "say where a verified delivery goes, such as \"/internal/webhooks/{provider}\"";
-            section.require("path", remedy);
-        }
-        (true, true) => {
-            let what = "`path` has no effect on deliveries to a handler";
-            section.reader().mistake(&section.place("path"), what, "remove it");
-        }
-        _ => {}
+    if behind.is_some() && !is_cluster {
+        section
+            .require("path", "say where a verified delivery goes, such as \"/internal/webhooks/{provider}\"");
+    }
+    for field in
+        ["path", "rerun", "keep", "give_up"].into_iter().filter(|field| is_cluster && section.has(field))
+    {
+        let what = format!("`{field}` has no effect on deliveries to a handler");
+        section.reader().mistake(&section.place(field), what, "remove it");
     }
     let providers = providers(&section.section("providers", &fields::WEBHOOK_PROVIDERS));
     let enabled = enabled(section, &providers);

@@ -112,7 +112,8 @@ fn opened(reply: &Reply) -> Result<FromHandler, Problem> {
     };
     let fingerprint = envelope["fp"].as_str().map(str::to_owned);
     let is_empty = status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
-    let is_text = headers.get(CONTENT_TYPE).is_some_and(|kind| !kind.as_bytes().starts_with(b"application/json"));
+    let is_text =
+        headers.get(CONTENT_TYPE).is_some_and(|kind| !kind.as_bytes().starts_with(b"application/json"));
     let response = match &envelope["body"] {
         Value::Null => {
             let mut response = Response::new(Body::whole(Bytes::new()));
@@ -183,7 +184,8 @@ mod tests {
         let body = r#"{"code":402,"message":"no funds","source":"invocation","stacktrace":"at main"}"#;
         let told = text(from_handler(reply(402, Some("invocation"), body), false).unwrap().response);
         let kept = r#"{"code":402,"message":"no funds"}"#;
-        let headers = vec!["content-type: application/json".into(), format!("content-length: {}", kept.len())];
+        let headers =
+            vec!["content-type: application/json".into(), format!("content-length: {}", kept.len())];
         assert_eq!(told, (402, headers, kept.into()));
     }
 
@@ -224,8 +226,15 @@ mod tests {
         let empty = from_handler(reply(200, None, r#"{"status":204}"#), true).unwrap();
         assert_eq!(text(empty.response), (204, vec![], String::new()));
         for broken in [
-            "1", "{}", "no", r#"{"status":99}"#, r#"{"status":"200"}"#, r#"{"status":200,"headers":[]}"#,
-            r#"{"status":200,"headers":{"a":1}}"#, r#"{"status":200,"headers":{"a b":"c"}}"#, r#"{"status":204,"body":1}"#,
+            "1",
+            "{}",
+            "no",
+            r#"{"status":99}"#,
+            r#"{"status":"200"}"#,
+            r#"{"status":200,"headers":[]}"#,
+            r#"{"status":200,"headers":{"a":1}}"#,
+            r#"{"status":200,"headers":{"a b":"c"}}"#,
+            r#"{"status":204,"body":1}"#,
         ] {
             let problem = from_handler(reply(200, None, broken), true).unwrap_err();
             assert_eq!(problem.code(), Code::UpstreamUnreachable, "{broken}");

@@ -59,7 +59,8 @@ pub(super) enum Unanswered {
 impl Asking<'_> {
     /// Asks one node after the other.
     pub(super) async fn ask(&self, question: &Question, patience: Patience) -> Result<Reply, Unanswered> {
-        let attempts = usize::try_from(self.cluster.max_attempts).unwrap_or(1).max(self.cluster.ingress.len());
+        let attempts =
+            usize::try_from(self.cluster.max_attempts).unwrap_or(1).max(self.cluster.ingress.len());
         let (mut made, mut backoff) = (0, self.cluster.backoff);
         let mut failed = Unanswered::Silent("there is no ingress".into(), Reached::No);
         loop {

@@ -354,7 +354,9 @@ impl<'a, L: Ledger> Call<'a, L> {
             Some(status) if status == "completed" => Err(Problem::new(Code::OutcomeNotKept)
                 .with("executed", "unknown")
                 .detail("the outcome is kept, and what was asked is not: they cannot be compared")
-                .because("the journal is gone: set `idempotency_retention` and `journal_retention` together")),
+                .because(
+                    "the journal is gone: set `idempotency_retention` and `journal_retention` together",
+                )),
             // Not written yet, or gone just now.
             _ => Err(Problem::new(Code::InProgress).with("executed", "unknown")),
         }
@@ -414,7 +416,12 @@ impl<'a, L: Ledger> Call<'a, L> {
         Ok(self.stamped(found.response, expires.as_deref(), how))
     }
 
-    fn stamped(&self, response: Response<Body<crate::upstream::Incoming>>, expires: Option<&str>, how: How) -> Answer {
+    fn stamped(
+        &self,
+        response: Response<Body<crate::upstream::Incoming>>,
+        expires: Option<&str>,
+        how: How,
+    ) -> Answer {
         stamped(response, expires, how, self.public_id())
     }
 

@@ -104,9 +104,12 @@ mod tests {
         };
         assert_eq!(Asked::read(&asked.text()), Some(asked.clone()));
         assert!(asked.is_to("POST", "/orders/1", "a=b"));
-        for (method, path, query) in
-            [("POST", "/orders/2", "a=b"), ("PUT", "/orders/1", "a=b"), ("POST", "/orders/1", ""), ("POST", "/orders/1a", "=b")]
-        {
+        for (method, path, query) in [
+            ("POST", "/orders/2", "a=b"),
+            ("PUT", "/orders/1", "a=b"),
+            ("POST", "/orders/1", ""),
+            ("POST", "/orders/1a", "=b"),
+        ] {
             assert!(!asked.is_to(method, path, query), "{method} {path} {query}");
         }
         for text in ["", "x", "00.11.22", &format!("{}.x", asked.text())] {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use hapax_exec::How;
 use hapax_http::upstream::Reached;
 use hapax_tower::{Answered as Told, Event, Problem};
-use http::header::{CONTENT_TYPE, HeaderMap};
 use http::Method;
+use http::header::{CONTENT_TYPE, HeaderMap};
 
 use super::answer::from_handler;
 use super::ask::Unanswered;

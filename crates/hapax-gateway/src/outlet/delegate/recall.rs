@@ -174,9 +174,8 @@ async fn is_sent_to(
     id: &str,
     (path, query): (&str, &str),
 ) -> Result<bool, Problem> {
-    let away = |Away(cause): Away| {
-        Problem::new(Code::LedgerUnavailable).with("executed", "unknown").because(cause)
-    };
+    let away =
+        |Away(cause): Away| Problem::new(Code::LedgerUnavailable).with("executed", "unknown").because(cause);
     let accepted = admin.accepted(id).await.map_err(away)?.and_then(|accepted| accepted.fingerprint);
     let Some(accepted) = accepted else {
         // Nothing says where it was sent: with one path and no query, it can only have been here.

@@ -20,7 +20,9 @@ pub(super) async fn check(config: &Config) -> Vec<Check> {
     for upstream in config.settings.upstreams.values().filter(|upstream| upstream.cluster.is_some()) {
         match admin_of(upstream) {
             Ok(admin) => cluster(config, upstream, &admin, &mut checks).await,
-            Err(error) => checks.push(Check::fail(WHAT, format!("{}: {error:#}", upstream.name), "mend its addresses")),
+            Err(error) => {
+                checks.push(Check::fail(WHAT, format!("{}: {error:#}", upstream.name), "mend its addresses"))
+            }
         }
     }
     checks
@@ -52,10 +54,14 @@ async fn cluster(config: &Config, upstream: &Upstream, admin: &Admin, checks: &m
         }
     };
     let mut asked: BTreeMap<&str, Vec<(&Handler, Retention)>> = BTreeMap::new();
-    let routes = config.settings.routes.iter().filter_map(|route| Some((&route.upstream, route.handler.as_ref()?, route.rule.as_ref()?.retention)));
+    let routes =
+        config.settings.routes.iter().filter_map(|route| {
+            Some((&route.upstream, route.handler.as_ref()?, route.rule.as_ref()?.retention))
+        });
     let webhooks = config.settings.webhooks.as_ref();
-    let deliveries = webhooks
-        .and_then(|webhooks| Some((&webhooks.route.upstream, webhooks.route.handler.as_ref()?, webhooks.rule.retention)));
+    let deliveries = webhooks.and_then(|webhooks| {
+        Some((&webhooks.route.upstream, webhooks.route.handler.as_ref()?, webhooks.rule.retention))
+    });
     for (_, handler, retention) in routes.chain(deliveries).filter(|(behind, ..)| behind.name == *name) {
         asked.entry(&handler.service).or_default().push((handler, retention));
     }
@@ -90,10 +96,16 @@ async fn reached(name: &str, node: &Node, patience: Duration) -> Check {
     let to = format!("{}:{}", node.host.trim_matches(['[', ']']), node.port);
     match tokio::time::timeout(patience, tokio::net::TcpStream::connect(&to)).await {
         Ok(Ok(_)) => Check::ok(WHAT, format!("{name}: the ingress {node} can be reached")),
-        Ok(Err(error)) => {
-            Check::fail(WHAT, format!("{name}: the ingress {node} cannot be reached: {error}"), "start it, or mend `ingress`")
-        }
-        Err(_) => Check::fail(WHAT, format!("{name}: the ingress {node} cannot be reached in time"), "start it, or mend `ingress`"),
+        Ok(Err(error)) => Check::fail(
+            WHAT,
+            format!("{name}: the ingress {node} cannot be reached: {error}"),
+            "start it, or mend `ingress`",
+        ),
+        Err(_) => Check::fail(
+            WHAT,
+            format!("{name}: the ingress {node} cannot be reached in time"),
+            "start it, or mend `ingress`",
+        ),
     }
 }
 
@@ -111,7 +123,12 @@ fn exposed(config: &Config, name: &str, node: &Node) -> Option<Check> {
     ))
 }
 
-fn of_service(name: &str, registered: &Registered, handlers: &[(&Handler, Retention)], checks: &mut Vec<Check>) {
+fn of_service(
+    name: &str,
+    registered: &Registered,
+    handlers: &[(&Handler, Retention)],
+    checks: &mut Vec<Check>,
+) {
     let service = &registered.name;
     let fail = |found: String, remedy: &str| Check::fail(WHAT, format!("{name}: {found}"), remedy);
     let mut wanted: Vec<Retention> = handlers.iter().map(|(_, retention)| *retention).collect();
@@ -136,7 +153,8 @@ fn of_service(name: &str, registered: &Registered, handlers: &[(&Handler, Retent
             checks.push(fail(what, "say `key` for objects and workflows, and `workflow = true` for these"));
         }
         if found.idempotency_retention.is_some() || found.journal_retention.is_some() {
-            let what = format!("the handler {service}/{} has a retention of its own, which wins", handler.name);
+            let what =
+                format!("the handler {service}/{} has a retention of its own, which wins", handler.name);
             checks.push(fail(what, "remove it from the handler: `hapax retention set` sets the service's"));
         }
         let policy = found.retry_policy.as_ref().filter(|policy| policy.on_max_attempts.is_some());
@@ -169,7 +187,8 @@ fn kept(name: &str, registered: &Registered, retention: Retention, checks: &mut 
         }
         (Some(_), Some(_)) if is_as_asked => Check::ok(WHAT, what),
         (Some(_), Some(_)) => {
-            let remedy = format!("its routes say {asked}: `hapax retention set CLASS {asked}` tells the cluster");
+            let remedy =
+                format!("its routes say {asked}: `hapax retention set CLASS {asked}` tells the cluster");
             Check::warn(WHAT, what, remedy)
         }
         _ => Check::warn(WHAT, what, "what it says cannot be read"),

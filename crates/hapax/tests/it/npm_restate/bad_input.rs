@@ -47,7 +47,10 @@ async fn unknown_services_long_bodies_and_long_answers_are_told_by_the_edge_h2()
     let ground = Ground::new(1, "").await;
     let edge = ground.edge("one").await;
     let gone = post(&edge, ALICE, "/gone", "k", "{}").await;
-    assert_eq!((gone.problem(), &gone.json()["executed"]), ((502, "upstream-unreachable".into()), &"unknown".into()));
+    assert_eq!(
+        (gone.problem(), &gone.json()["executed"]),
+        ((502, "upstream-unreachable".into()), &"unknown".into())
+    );
     shows_nothing_of_the_cluster(&gone);
     let long = format!("\"{}\"", "a".repeat(33 << 20));
     assert_eq!(post(&edge, ALICE, "/echo", "long", &long).await.problem(), (413, "body-too-large".into()));
@@ -59,7 +62,10 @@ async fn unknown_services_long_bodies_and_long_answers_are_told_by_the_edge_h2()
         assert_eq!(got.json()["long"].as_str().map(str::len), Some(3 << 20));
     }
     let broken = post(&edge, ALICE, "/envelopes", "b", r#"{"envelope": {"status": 99}}"#).await;
-    assert_eq!((broken.problem(), &broken.json()["executed"]), ((502, "upstream-unreachable".into()), &"yes".into()));
+    assert_eq!(
+        (broken.problem(), &broken.json()["executed"]),
+        ((502, "upstream-unreachable".into()), &"yes".into())
+    );
     assert_eq!(broken.json()["retryable"], false);
 }
 

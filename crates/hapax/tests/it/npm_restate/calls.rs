@@ -12,7 +12,12 @@ async fn a_request_runs_once_and_its_retry_gets_the_same_answer_d1_d2_d3() {
     let ground = Ground::new(1, "").await;
     let edge = ground.edge("one").await;
     let first = post(&edge, ALICE, "/charges", "order-42", r#"{"amount": 10}"#).await;
-    assert_eq!((first.status, first.text().as_str()), (200, r#"{"charged":10}"#), "{first:?} {}", edge.told());
+    assert_eq!(
+        (first.status, first.text().as_str()),
+        (200, r#"{"charged":10}"#),
+        "{first:?} {}",
+        edge.told()
+    );
     assert!(!first.is_replay(), "{first:?}");
     let id = first.header("x-operation-id").unwrap().to_owned();
     assert!(id.starts_with("op_") && id.len() <= 512, "{id}");
@@ -42,11 +47,16 @@ async fn a_request_runs_once_and_its_retry_gets_the_same_answer_d1_d2_d3() {
         assert_ne!(theirs.header("x-operation-id"), Some(&*id));
     }
     assert_eq!(ground.count("charge 7"), 2);
-    let kept = ground.restate.query("SELECT idempotency_key FROM sys_invocation WHERE target_handler_name = 'charge'");
+    let kept = ground
+        .restate
+        .query("SELECT idempotency_key FROM sys_invocation WHERE target_handler_name = 'charge'");
     let keys: Vec<_> = kept.iter().filter_map(|row| row["idempotency_key"].as_str()).collect();
     assert!(keys.contains(&"t-acme:web:user:alice:order-42"), "{keys:?}");
     let told = edge.told();
-    assert!(told.contains("restate_invocation_id=inv_") || told.contains("\"restate_invocation_id\":\"inv_"), "{told}");
+    assert!(
+        told.contains("restate_invocation_id=inv_") || told.contains("\"restate_invocation_id\":\"inv_"),
+        "{told}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,13 +71,18 @@ async fn of_many_callers_with_one_key_one_runs_it_and_the_others_join_d3() {
             answers.push(caller.await.unwrap().expect("an answer"));
         }
         assert!(answers.iter().all(|got| got.status == 200), "{answers:?}");
-        assert_eq!(answers.iter().filter(|got| !got.is_replay()).count(), 1, "one of them ran it: {upstream}");
+        assert_eq!(
+            answers.iter().filter(|got| !got.is_replay()).count(),
+            1,
+            "one of them ran it: {upstream}"
+        );
         assert!(answers.iter().all(|got| got.body == answers[0].body), "{answers:?}");
         let ids: Vec<_> = answers.iter().filter_map(|got| got.header("x-operation-id")).collect();
         assert!(ids.len() == 20 && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
         assert_eq!(ground.count("echo"), 1);
         let metrics = edge.ask("GET /metrics", "").await.text();
-        let attached = metrics.lines().find(|line| line.contains("restate_status=\"attached\"")).unwrap_or("none");
+        let attached =
+            metrics.lines().find(|line| line.contains("restate_status=\"attached\"")).unwrap_or("none");
         let attached: u64 = attached.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
         assert!(attached > 0, "those that waited are counted: {metrics}");
     }
@@ -168,9 +183,16 @@ async fn a_caller_who_does_not_wait_fetches_the_outcome_by_its_id_h6() {
         let got = edge.send(ALICE, line, &headers, r#"{"millis": 200}"#).await;
         assert_eq!(got.status, 202, "{got:?}");
         let place = got.header("location").unwrap().to_owned();
-        assert_eq!(get(&edge, ALICE, &format!("{place}/output")).await.problem(), (409, "in-progress".into()));
+        assert_eq!(
+            get(&edge, ALICE, &format!("{place}/output")).await.problem(),
+            (409, "in-progress".into())
+        );
         let fetched = get(&edge, ALICE, &place).await;
-        assert_eq!((fetched.status, fetched.json()["body"]["millis"].as_u64()), (200, Some(200)), "{fetched:?}");
+        assert_eq!(
+            (fetched.status, fetched.json()["body"]["millis"].as_u64()),
+            (200, Some(200)),
+            "{fetched:?}"
+        );
         for who in [BOB, ELSEWHERE] {
             assert_eq!(get(&edge, who, &place).await.problem(), (404, "not-found".into()));
         }
@@ -206,7 +228,8 @@ async fn one_round_trip_tells_a_replay_and_refuses_another_body_d4() {
         ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     ];
     let seen = edge.send(ALICE, "POST /echo?delay=10s", &headers, "{}").await;
-    let names: Vec<_> = seen.json()["headers"].as_array().unwrap().iter().map(|n| n.as_str().unwrap().to_owned()).collect();
+    let names: Vec<_> =
+        seen.json()["headers"].as_array().unwrap().iter().map(|n| n.as_str().unwrap().to_owned()).collect();
     for there in ["x-shown", "traceparent", "x-hapax-fingerprint", "x-hapax-attempt", "content-type"] {
         assert!(names.iter().any(|name| name == there), "{there}: {names:?}");
     }

@@ -11,10 +11,16 @@ use crate::rig::caller::ALICE;
 async fn a_terminal_error_keeps_status_and_message_and_is_replayed_alike_h3() {
     let ground = Ground::new(1, "").await;
     let edge = ground.edge("one").await;
-    for (key, status, message) in [("a", 402, "no funds"), ("b", 409, "taken"), ("c", 500, "broken"), ("d", 404, "not found")] {
+    for (key, status, message) in
+        [("a", 402, "no funds"), ("b", 409, "taken"), ("c", 500, "broken"), ("d", 404, "not found")]
+    {
         let body = json!({ "status": status, "message": message }).to_string();
         let first = post(&edge, ALICE, "/refusals", key, &body).await;
-        assert_eq!((first.status, first.json()), (status, json!({ "code": status, "message": message })), "{first:?}");
+        assert_eq!(
+            (first.status, first.json()),
+            (status, json!({ "code": status, "message": message })),
+            "{first:?}"
+        );
         assert!(!first.is_replay(), "{first:?}");
         let again = post(&edge, ALICE, "/refusals", key, &body).await;
         assert_eq!((again.status, again.is_replay(), &again.body), (status, true, &first.body), "{again:?}");
@@ -119,5 +125,8 @@ async fn what_cannot_be_compared_is_not_handed_out_d4() {
     // And nothing at all answers.
     ground.restate.kill(0);
     let lost = post(&edge, ALICE, "/echo", "lost", "{}").await;
-    assert_eq!((lost.problem(), &lost.json()["executed"]), ((502, "upstream-unreachable".into()), &json!("unknown")));
+    assert_eq!(
+        (lost.problem(), &lost.json()["executed"]),
+        ((502, "upstream-unreachable".into()), &json!("unknown"))
+    );
 }

@@ -15,7 +15,8 @@ async fn a_delivery_reaches_a_handler_once_under_what_identifies_it_w5() {
     let edge = ground.edge("one").await;
     let mut paths = Vec::new();
     for _ in 0..2 {
-        let made = serde_json::json!({ "tenant": "acme", "project": "web", "provider": "github", "secret": SECRET });
+        let made =
+            serde_json::json!({ "tenant": "acme", "project": "web", "provider": "github", "secret": SECRET });
         let made = edge.ask("POST /v1/webhooks", &made.to_string()).await;
         assert_eq!(made.status, 201, "{made:?}");
         paths.push(made.json()["path"].as_str().unwrap().to_owned());
@@ -38,7 +39,8 @@ async fn a_delivery_reaches_a_handler_once_under_what_identifies_it_w5() {
     assert!(!deliver(&paths[1], "d1", "push").await.is_replay());
     assert_eq!(ground.count("echo"), 3);
     let keys = ground.restate.query("SELECT idempotency_key FROM sys_invocation");
-    let keys: Vec<_> = keys.iter().filter_map(|row| row["idempotency_key"].as_str().map(str::to_owned)).collect();
+    let keys: Vec<_> =
+        keys.iter().filter_map(|row| row["idempotency_key"].as_str().map(str::to_owned)).collect();
     let begins = "t-acme:web:service:webhook-ingest:wh_";
     assert!(keys.iter().all(|key| key.starts_with(begins)), "{keys:?}");
     assert!(keys.iter().any(|key| key.ends_with(".github-d1%3Apush")), "{keys:?}");
