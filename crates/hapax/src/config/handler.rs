@@ -62,8 +62,8 @@ fn read(
     behind: Option<&Ready>,
     segments: impl Fn(&Section<'_>) -> Vec<String>,
 ) -> Option<Handler> {
-    let (reader, is_cluster) = (section.reader(), behind?.upstream.cluster.is_some());
     let table = section.section("restate", &fields::HANDLER);
+    let (reader, is_cluster) = (section.reader(), behind?.upstream.cluster.is_some());
     match (is_cluster, table.exists()) {
         (false, true) => {
             let what = "`restate` has no effect: the upstream is not of kind \"restate\"";
