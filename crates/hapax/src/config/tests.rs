@@ -13,6 +13,7 @@ use http::HeaderName;
 use super::fields::{self, Fields};
 use super::*;
 
+mod cluster;
 mod mistakes;
 mod page;
 mod webhooks;
@@ -415,6 +416,13 @@ fn document_with(section: &Fields, field: &str) -> String {
             format!("[[routes]]\npolicy = \"REQUIRED_B\"\nidentifier = {{ {field} = {value} }}\n")
         }
         "routes.key" => format!("[[routes]]\npolicy = \"ACCEPTED\"\nkey = {{ {field} = {value} }}\n"),
+        "routes.restate" => format!(
+            "[upstreams.a]\nkind = \"restate\"\ningress = \"http://h\"\nadmin = \"http://h\"\n\
+             [[routes]]\npolicy = \"ACCEPTED\"\nupstream = \"a\"\nrestate = {{ {field} = {value} }}\n"
+        ),
+        "upstreams.<name>" if section.names.contains(&"ingress") && field != "kind" => {
+            format!("[upstreams.a]\nkind = \"restate\"\n{field} = {value}\n")
+        }
         "openapi" => format!("[[openapi]]\n{field} = {value}\n"),
         _ if parent.is_empty() => format!("[{name}]\n{field} = {value}\n"),
         _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),
