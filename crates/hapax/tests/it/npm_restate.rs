@@ -5,6 +5,7 @@ mod calls;
 mod cluster;
 mod errors;
 mod operators;
+mod probe;
 mod recalls;
 mod webhooks;
 

@@ -223,8 +223,9 @@ impl<'a, L: Ledger> Call<'a, L> {
                 self.remember(expires, fingerprint);
             }
         }
-        // Another round may have found what the first one began.
-        let is_ours = accepted.attempt.as_deref() == Some(&*self.attempt);
+        // Another round may have found what the first one began. Of those that were under way together the first one counts as the one
+        // that ran it, whichever the cluster took.
+        let is_ours = self.is_resent() && accepted.attempt.as_deref() == Some(&*self.attempt);
         let how = if is_ours { How::Executed } else { how };
         found.map(|found| self.stamped(found.response, expires.as_deref(), how))
     }
