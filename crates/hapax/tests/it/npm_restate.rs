@@ -136,7 +136,9 @@ fn shows_nothing_of_the_cluster(got: &Got) {
     // What a handler tells of the headers that it was called with is its own affair.
     let body = got.text();
     let body = body.split("\"headers\"").next().unwrap_or_default();
-    let text = format!("{:?} {body}", got.headers).to_lowercase();
+    // Any letters may stand in a sealed id.
+    let headers: Vec<_> = got.headers.iter().filter(|(name, _)| name != "x-operation-id").collect();
+    let text = format!("{headers:?} {body}").to_lowercase();
     for word in ["restate", "inv_", "ingress", "invocation", "stacktrace", "access-control", "vary"] {
         assert!(!text.contains(word), "{word}: {got:?}");
     }
