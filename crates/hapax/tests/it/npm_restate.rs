@@ -5,6 +5,7 @@ mod calls;
 mod cluster;
 mod errors;
 mod operators;
+mod postgres_ids;
 mod probe;
 mod recalls;
 mod webhooks;
@@ -26,6 +27,8 @@ const ELSEWHERE: Who = Who("globex", "web", "user:alice");
 struct Ground {
     restate: Restate,
     folder: TempDir,
+    /// Where instances keep what they share.
+    store: String,
     /// What the upstream says beyond its addresses.
     upstream: String,
     /// What every instance says beyond the usual.
@@ -36,7 +39,7 @@ impl Ground {
     async fn new(nodes: usize, more: &'static str) -> Ground {
         let restate = tokio::task::spawn_blocking(move || Restate::start(nodes, more)).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        Ground { restate, folder, upstream: String::new(), sections: String::new() }
+        Ground { restate, folder, store: "memory:".into(), upstream: String::new(), sections: String::new() }
     }
 
     fn with(mut self, upstream: &str) -> Ground {
@@ -50,7 +53,7 @@ impl Ground {
             format!("[{}]", texts.join(", "))
         };
         let (ingress, admin) = (list(self.restate.ingress()), list(self.restate.admins()));
-        let (upstream, sections) = (&self.upstream, &self.sections);
+        let (store, upstream, sections) = (&self.store, &self.upstream, &self.sections);
         let mut text = format!(
             r#"
 [edge]
@@ -63,7 +66,7 @@ token_env = "HAPAX_ADMIN_TOKEN"
 [api]
 listen = "127.0.0.1:0"
 [store]
-url = "memory:"
+url = "{store}"
 [auth.trusted_headers]
 from = ["127.0.0.1"]
 [auth.api_keys]
