@@ -237,19 +237,19 @@ struct Track<'a> {
     plan: &'a Plan,
     number: usize,
     store: String,
-    effects: CountingFile,
+    place: &'a Place,
     dice: Dice,
     made: usize,
 }
 
 impl<'a> Track<'a> {
-    fn new(program: &'a Path, plan: &'a Plan, place: &Place, number: usize) -> Self {
+    fn new(program: &'a Path, plan: &'a Plan, place: &'a Place, number: usize) -> Self {
         Track {
             program,
             plan,
             number,
             store: place.store(&number.to_string()),
-            effects: place.effects(&number.to_string()),
+            place,
             dice: Dice::nth(plan.seed, number),
             made: 0,
         }
@@ -305,7 +305,7 @@ impl<'a> Track<'a> {
         if let Some(id) = open {
             self.start(&id, None)?;
         }
-        place::runtime()?.block_on(judge(&self.store, &self.effects, &ids))
+        place::runtime()?.block_on(judge(&self.store, self.place, &ids))
     }
 
     /// Runs a process until it is killed (`true`) or has come to its end.
@@ -313,7 +313,7 @@ impl<'a> Track<'a> {
         let fault = strike.map(|(point, nth)| Fault { deed: Deed::Die, point: point.to_owned(), nth });
         let setup = Setup {
             store: self.store.clone(),
-            effects: self.effects.path().to_owned(),
+            effects: self.place.effects(id).path().to_owned(),
             execution: id.to_owned(),
             fault,
             blind: self.plan.blind,
@@ -333,31 +333,29 @@ impl<'a> Track<'a> {
 }
 
 /// What must not be, of executions that have all come to their end.
-async fn judge(url: &str, effects: &CountingFile, ids: &[String]) -> Result<Vec<String>> {
+async fn judge(url: &str, place: &Place, ids: &[String]) -> Result<Vec<String>> {
     let store = open(url).await?;
-    let executions = executions(&store);
-    let (mut violations, mut counts) = (Vec::new(), BTreeMap::<String, usize>::new());
-    // Orders of different executions of a track have the same names: they are counted together.
-    for effect in effects.effects()? {
-        *counts.entry(effect.key).or_default() += 1;
-    }
-    for tool in TOOLS {
-        for order in 0..ORDERS {
-            let key = format!("{tool} order-{order}");
-            let count = counts.get(&key).copied().unwrap_or(0);
-            let fits = if tool == TOOLS[0] { count >= ids.len() } else { count == ids.len() };
-            if !fits {
-                let expected = ids.len();
-                violations
-                    .push(format!("{key}: {count} effects of {expected} executions, one is allowed of each"));
-            }
-        }
-    }
+    let (executions, mut violations) = (executions(&store), Vec::new());
     for id in ids {
-        let found = judge_one(&store, &executions, &ExecutionId::new(id)?).await?;
+        let mut found = judge_one(&store, &executions, &ExecutionId::new(id)?).await?;
+        found.extend(judge_effects(&place.effects(id))?);
         violations.extend(found.into_iter().map(|what| format!("{id}: {what}")));
     }
     store.close().await?;
+    Ok(violations)
+}
+
+/// Each tool of each order has its effect, and those that must not be called twice have one.
+fn judge_effects(effects: &CountingFile) -> Result<Vec<String>> {
+    let mut violations = Vec::new();
+    for tool in TOOLS {
+        for order in 0..ORDERS {
+            let count = effects.count(&format!("{tool} order-{order}"))?;
+            if count != 1 && !(tool == TOOLS[0] && count > 1) {
+                violations.push(format!("{tool} order-{order}: {count} effects where one is allowed"));
+            }
+        }
+    }
     Ok(violations)
 }
 
@@ -476,16 +474,8 @@ async fn drop_at(point: &str, nth: usize, effects: &CountingFile) -> Result<(boo
     for _ in 0..100 {
         match life().await.context("it was dropped again")?? {
             Stop::Completed(_) => {
-                let ids = ["e".to_owned()];
                 let mut found = judge_one(&store, &executions, &id).await?;
-                for tool in TOOLS {
-                    for order in 0..ORDERS {
-                        let count = effects.count(&format!("{tool} order-{order}"))?;
-                        if count != ids.len() && !(tool == TOOLS[0] && count > 1) {
-                            found.push(format!("{tool} order-{order}: {count} effects where one is allowed"));
-                        }
-                    }
-                }
+                found.extend(judge_effects(effects)?);
                 return Ok((dropped, found));
             }
             _ => {
@@ -505,10 +495,9 @@ pub fn stopped(program: &Path, point: &str) -> Result<Report> {
     let mut report =
         Report::new(format!("executions, stopped at {point}"), "cargo xtask torture executions".to_owned());
     let place = Place::postgres()?;
-    let effects = place.effects("");
     let calm = Setup {
         store: place.store(""),
-        effects: effects.path().to_owned(),
+        effects: place.effects("stopped").path().to_owned(),
         execution: "stopped".into(),
         fault: None,
         blind: false,
@@ -527,7 +516,7 @@ pub fn stopped(program: &Path, point: &str) -> Result<Report> {
         report.notes.push(said.to_string());
     }
     zombie.wait()?;
-    report.violations = place::runtime()?.block_on(judge(&calm.store, &effects, &["stopped".to_owned()]))?;
+    report.violations = place::runtime()?.block_on(judge(&calm.store, &place, &["stopped".to_owned()]))?;
     report.took = began.elapsed();
     Ok(report)
 }

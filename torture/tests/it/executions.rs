@@ -35,7 +35,7 @@ fn dropped_at_every_step_each_tool_is_called_once_memory_j4() {
 #[test]
 fn a_process_that_decides_blindly_is_found_embedded() {
     let report = executions::run(program(), &Plan { kills: 2, blind: true, ..plan(Kind::Embedded) }).unwrap();
-    assert_red(&report, "one is allowed of each");
+    assert_red(&report, "effects where one is allowed");
 }
 
 #[test]
