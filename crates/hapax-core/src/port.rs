@@ -246,7 +246,7 @@ pub trait Lanes: Clone + Send + Sync + 'static {
     fn look(&self, lane: &LaneId) -> impl Future<Output = Result<LaneView, Error>> + Send;
 
     /// Starts to watch a lane. Subscribe, then look, then wait: a command after this call that changed the lane wakes the watch. What
-    /// time alone changes does not.
+    /// time makes of it does not, nor what becomes of the claim that closes it: that one has a watch of its own.
     fn watch_lane(&self, lane: &LaneId) -> Self::LaneWatch;
 }
 
