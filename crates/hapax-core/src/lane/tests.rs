@@ -99,7 +99,9 @@ fn tickets_are_served_in_the_order_of_arrival() {
 #[test]
 fn a_dead_ticket_that_was_served_closes_the_lane_by_its_claim_and_a_waiting_one_just_goes() {
     let mut world = World::default();
-    (world.enter(1), world.enter(2), world.enter(3)).0;
+    world.enter(1);
+    world.enter(2);
+    world.enter(3);
     assert_eq!(world.begin(1), LaneAnswer::Served);
     world.stands(1, Standing::InDoubt);
     world.stands(2, Standing::InDoubt);
@@ -114,7 +116,9 @@ fn a_dead_ticket_that_was_served_closes_the_lane_by_its_claim_and_a_waiting_one_
 #[test]
 fn the_tickets_of_a_dead_session_are_skipped_where_their_claims_are_over() {
     let mut world = World::default();
-    (world.enter(1), world.enter(2), world.enter(3)).0;
+    world.enter(1);
+    world.enter(2);
+    world.enter(3);
     world.dead.extend([1, 2]);
     assert_eq!(world.enter(3), LaneAnswer::Served);
 }
@@ -173,7 +177,8 @@ fn a_retry_of_the_closing_claim_overtakes_and_the_lane_is_its_own() {
 #[test]
 fn a_confirmed_leave_closes_nothing_and_does_not_open_what_another_claim_closed() {
     let mut world = World::default();
-    (world.enter(1), world.enter(2)).0;
+    world.enter(1);
+    world.enter(2);
     world.stands(1, Standing::Held);
     world.leave(1, true);
     assert_eq!(world.enter(2), LaneAnswer::Served);
@@ -187,7 +192,8 @@ fn a_confirmed_leave_closes_nothing_and_does_not_open_what_another_claim_closed(
 #[test]
 fn only_a_served_ticket_closes_the_lane() {
     let mut world = World::default();
-    (world.enter(1), world.enter(2)).0;
+    world.enter(1);
+    world.enter(2);
     world.stands(2, Standing::Held);
     world.leave(2, false);
     assert_eq!((world.lane.closed_by, world.enter(1)), (None, LaneAnswer::Served));
@@ -198,7 +204,8 @@ fn only_a_served_ticket_closes_the_lane() {
 #[test]
 fn a_read_has_no_claim_and_closes_nothing() {
     let mut world = World::default();
-    (world.enter_with(1, None), world.enter(2)).0;
+    world.enter_with(1, None);
+    world.enter(2);
     world.dead.insert(1);
     assert_eq!(world.enter(2), LaneAnswer::Served);
     world.stands(2, Standing::InDoubt);
@@ -211,7 +218,8 @@ fn a_read_has_no_claim_and_closes_nothing() {
 #[test]
 fn beginning_needs_a_served_ticket_and_is_counted_once() {
     let mut world = World::default();
-    (world.enter(1), world.enter(2)).0;
+    world.enter(1);
+    world.enter(2);
     assert_eq!(world.begin(2), waiting(1));
     assert_eq!((world.begin(1), world.begin(1)), (LaneAnswer::Served, LaneAnswer::Served));
     assert_eq!(world.begin(3), LaneAnswer::Gone);
