@@ -11,6 +11,8 @@ use hapax_store::memory::Memory;
 use super::documents::{ENDPOINTS, NAMES};
 use super::*;
 
+mod many;
+
 /// Whether there are other processes: as said, or as many times as said not yet.
 #[derive(Debug)]
 struct Others {
