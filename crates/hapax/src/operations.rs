@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use hapax_core::registry::{DocumentId, keep_recipe};
-use hapax_core::{Error, Filter, Inspect, Kind, Operation, Recipe, RecipeId, Registry, Width};
+use hapax_core::{Error, Filter, Inspect, Kind, Operation, Recipe, RecipeId, Registry, Source, Width};
 use hapax_gateway::settings::Level;
 use hapax_store::Lifecycle;
 
@@ -52,6 +52,8 @@ struct Stated {
 struct IdentifiedBy {
     width: Width,
     level: Level,
+    /// How the keys that are sent are found.
+    source: Source,
     /// The recipe whose digest is the key, where there is no other (H9).
     derived: Option<RecipeId>,
 }
@@ -70,6 +72,7 @@ impl Operations {
                 identified_by: IdentifiedBy {
                     width: rule.width,
                     level: route.level,
+                    source: rule.source(),
                     derived: rule.derived.map(|_| rule.recipe.id()),
                 },
                 recipe: rule.recipe.clone(),
