@@ -132,6 +132,7 @@ macro_rules! conformance_tests {
             lanes::a_leave_wakes_a_watch_of_the_lane,
             lanes::every_answer_and_state_of_a_lane_is_what_the_rules_say,
             inspecting::claims_are_listed_in_pages_and_counted,
+            inspecting::the_newest_claims_of_an_operation_are_listed_first,
             inspecting::a_listing_looks_at_every_part_of_its_filter,
             inspecting::a_purged_key_that_is_used_again_is_listed_once,
             inspecting::a_claim_is_found_by_its_public_id,
