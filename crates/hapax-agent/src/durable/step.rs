@@ -3,6 +3,8 @@
 //! [`Run::step`] takes the steps of `once`: enter, begin with a look at the execution, run, conclude. A step whose intent was written by
 //! a process that has died takes the same way: the ledger knows what became of it.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
 use hapax_core::journal::{Append, Author, Stream};
 use hapax_core::{
@@ -21,6 +23,7 @@ use super::error::Error;
 use super::event::{self, Because, Intended, Resulted, kind, told};
 use super::execution::ExecutionId;
 use super::key::{self, Coordinates, hex, tool_key};
+use super::progress::{Intent, Recorded};
 use super::run::{Run, send};
 use super::stream::Executions;
 use super::tools::{Declaration, Tool, ToolContext, ToolError};
@@ -95,6 +98,12 @@ impl Step {
         Ok(Step { execution, at, tool, args, work, declaration, effect_key })
     }
 
+    /// The step of an intent that was written at this place.
+    pub fn of_intent(execution: &ExecutionId, at: Coordinates, intent: &Intent) -> Result<Self, Error> {
+        let Intent { tool, args, effect_key, declaration, .. } = intent.clone();
+        Step::new(execution, at, &PlannedCall { tool, args, effect_key }, declaration)
+    }
+
     /// Where it stands.
     pub fn at(&self) -> Coordinates {
         self.at
@@ -108,6 +117,11 @@ impl Step {
     /// SHA-256 of tool and arguments, as hexadecimal.
     pub fn digest(&self) -> String {
         hex(&Sha256::digest(&self.work))
+    }
+
+    /// Whether its claim has the key of its effect, which outlives the execution.
+    pub fn has_effect_key(&self) -> bool {
+        self.effect_key.is_some()
     }
 
     /// What its claim is known by.
@@ -174,24 +188,10 @@ impl StepResult {
 impl<S: Journal + Ledger> Run<S> {
     /// Makes a tool call happen once, and gives its result: from now, or from before.
     pub async fn step(&self, planned: Step, tool: &dyn Tool) -> Result<StepEnd, Error> {
-        let step = match self.recorded(planned.at)? {
-            None => planned,
-            Some(recorded) => {
-                // What was written before the first call counts, whatever the tool says by now.
-                if recorded.intent.digest != planned.digest() {
-                    return Err(Error::PlanDiverged { at: planned.at });
-                }
-                if let Some(result) = recorded.result {
-                    return Ok(StepEnd::Done(result));
-                }
-                let effect_key = recorded.intent.effect_key.as_ref().map(|key| Key::new(key.as_str()));
-                let effect_key = effect_key.transpose()?;
-                Step { declaration: recorded.intent.declaration, effect_key, ..planned }
-            }
+        let step = match self.intended(planned).await? {
+            (_, Some(result)) => return Ok(StepEnd::Done(result)),
+            (step, None) => step,
         };
-        if self.recorded(step.at)?.is_none() {
-            self.intend(step.intended()).await?;
-        }
         loop {
             let call = step.call(self.executions().scope())?;
             let entered = Box::pin(self.executions().executor().enter(call, ())).await;
@@ -211,19 +211,43 @@ impl<S: Journal + Ledger> Run<S> {
         }
     }
 
+    /// The step with its intent in the journal, and its result where it has one.
+    pub(crate) async fn intended(&self, planned: Step) -> Result<(Step, Option<StepResult>), Error> {
+        let Some(recorded) = self.recorded(planned.at)? else {
+            self.intend(planned.intended()).await?;
+            return Ok((planned, None));
+        };
+        // What was written before the first call counts, whatever is said by now.
+        let Recorded { intent, result } = recorded;
+        let effect_key = intent.effect_key.map(Key::new).transpose()?;
+        if intent.digest != planned.digest() || effect_key != planned.effect_key {
+            return Err(Error::PlanDiverged { at: planned.at });
+        }
+        Ok((Step { declaration: intent.declaration, ..planned }, result))
+    }
+
     /// Calls the tool under its claim.
     async fn carry_out(&self, step: &Step, held: Held<S>, tool: &dyn Tool) -> Result<StepEnd, Error> {
-        let mut stands = Ok(());
-        let look = async || {
-            stands = self.stands().await;
-            stands.is_ok()
+        let refused = Arc::new(Mutex::new(None));
+        let (run, told) = (self.clone(), refused.clone());
+        let look = move || {
+            let (run, refused) = (run.clone(), told.clone());
+            async move {
+                let stands = run.stands().await;
+                let is_ok = stands.is_ok();
+                *refused.lock().unwrap_or_else(PoisonError::into_inner) = stands.err();
+                is_ok
+            }
         };
         // An earlier attempt is never asked about: a step may run again, or it may not.
         let begun = held.begin_if(|_| std::future::ready(Reconciled::Unknown), look).await;
         let running = match begun {
             Ok(Some(Begun::Running(running))) => running,
             Ok(Some(Begun::Done(done))) => return self.settled(step, &done).await,
-            Ok(None) => return Err(stands.err().unwrap_or(Error::Fenced)),
+            Ok(None) => {
+                let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+                return Err(refused.unwrap_or(Error::Fenced));
+            }
             Err(error) => return ended(error),
         };
         let attempt = running.attempt();
@@ -342,7 +366,7 @@ pub(crate) fn result_append<S: Journal + Ledger>(
 }
 
 /// A call that has no outcome to hand out.
-fn ended(error: hapax_exec::Error) -> Result<StepEnd, Error> {
+pub(crate) fn ended(error: hapax_exec::Error) -> Result<StepEnd, Error> {
     let cause = || error.cause().unwrap_or_default().to_owned();
     match error.reason() {
         Reason::OutcomeUnknown { doubt } => Ok(StepEnd::Waits(Waits::InDoubt(*doubt))),

@@ -20,7 +20,7 @@ fn places() -> Vec<KeyPlace> {
 /// `POST /raw` takes keys from another header and from its body; its fingerprint leaves bodies alone.
 fn elsewhere(settings: &mut Settings) {
     change_rule(settings, "raw", |rule| {
-        rule.keys = Keys { places: places(), grammar: Grammar::Plain };
+        rule.keys = Keys { places: places(), ..Keys::default() };
         rule.recipe = hapax_core::Recipe::none();
     });
 }
@@ -162,7 +162,7 @@ async fn the_question_carries_the_key_in_every_header_place_l6() {
 async fn a_printable_key_is_encoded_in_its_namespace_and_recalled_by_operation_alone_k2() {
     let world = World::with(|settings| {
         change_rule(settings, "raw", |rule| {
-            rule.keys = Keys { places: places(), grammar: Grammar::Printable };
+            rule.keys = Keys { places: places(), grammar: Grammar::Printable, ..Keys::default() };
         });
     })
     .await;
@@ -194,4 +194,16 @@ async fn other_routes_neither_read_nor_touch_such_a_header_k1() {
     assert_eq!((got.status, got.code().as_str()), (400, "key-missing"));
     assert_eq!(raw(&world, &[("idempotency-key", "k-1"), (OTHER, "mine")], "{}").await.status, 201);
     assert_eq!(world.service.last().header(OTHER).as_deref(), Some("mine"));
+}
+
+#[tokio::test]
+async fn a_key_that_a_service_sends_back_where_it_stood_reaches_no_caller_a5_k1() {
+    let world = World::with(elsewhere).await;
+    let headers = [(OTHER, "k-1"), ("x-do", "echo=x-idempotency-key")];
+    for is_replay in [false, true] {
+        let got = raw(&world, &headers, "").await;
+        assert_eq!((got.status, got.is_replay()), (201, is_replay), "{}", got.text());
+        assert_eq!(got.header(OTHER), None, "it says whose it is");
+        assert_eq!(got.header("location"), Some("/charges/1"), "all else goes through");
+    }
 }
