@@ -1,3 +1,5 @@
+//! Lanes by their rules: who is served, what closes and opens a lane, and what is counted.
+
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
