@@ -273,7 +273,12 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
         let (tool, run) = (&prepared.action.tool, max_run(prepared.tool));
         let ask = |_| std::future::ready(Reconciled::Unknown);
         let mut look = place.beginning(tool, run);
-        match held.begin_if(ask, move || look()).await {
+        #[allow(
+            clippy::redundant_closure,
+            reason = "what `look` is does not count as an asynchronous closure"
+        )]
+        let begun = held.begin_if(ask, move || look()).await;
+        match begun {
             Ok(Some(Begun::Running(running))) => {
                 let (end, confirmed) = self.invoke(prepared, running, decision).await;
                 place.leave(confirmed).await;

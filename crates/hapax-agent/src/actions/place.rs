@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hapax_core::claim::View;
 use hapax_core::lane::{LaneAnswer, LaneId, LaneView};
 use hapax_core::{AttemptId, ClaimId, Lanes, Ledger, Watch as _};
 use tokio::sync::Notify;
@@ -57,6 +58,7 @@ pub(super) struct Place<S: Lanes> {
     owed: OwedLeaves,
     lane: LaneId,
     ticket: AttemptId,
+    claim: Option<ClaimId>,
     left: bool,
 }
 
@@ -73,6 +75,7 @@ impl<S: Ledger + Lanes> Place<S> {
             owed: owed.clone(),
             lane: lane.clone(),
             ticket: AttemptId::random(),
+            claim,
             left: false,
         };
         let answer =
@@ -81,7 +84,7 @@ impl<S: Ledger + Lanes> Place<S> {
     }
 
     /// Waits for the turn: `true` when it has come, `false` when the place has gone and another one must be taken. Reads do not wait for
-    /// a doubt to be resolved.
+    /// a doubt to be resolved, and an action that was done meanwhile waits for nothing more: there is nothing left to be done in its turn.
     pub(super) async fn served(
         &self,
         mut answer: LaneAnswer,
@@ -104,6 +107,7 @@ impl<S: Ledger + Lanes> Place<S> {
                     return Err(Refusal::new("lane-in-doubt", error));
                 }
                 LaneAnswer::Closed { by, held: true } => Some(by),
+                LaneAnswer::Waiting { .. } if self.is_settled().await => return Ok(true),
                 LaneAnswer::Waiting { .. } => None,
             };
             let left = left(until);
@@ -140,6 +144,11 @@ impl<S: Ledger + Lanes> Place<S> {
                 }
             }
         }
+    }
+
+    async fn is_settled(&self) -> bool {
+        let Some(claim) = self.claim else { return false };
+        matches!(self.store.peek(claim).await, Ok(Some(View::Settled(_))))
     }
 
     /// The lane as it stands, for the gate.
