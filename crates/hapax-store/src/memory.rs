@@ -19,8 +19,8 @@ use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error,
     Filter, Identity, Inspect, Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome,
-    Page, Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict,
-    View, step,
+    Page, Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Timestamp,
+    Verdict, View, step,
 };
 
 use crate::clock::SystemClock;
@@ -228,6 +228,10 @@ impl Lifecycle for Memory {
 
     async fn is_shared(&self) -> Result<bool, Error> {
         Ok(false)
+    }
+
+    async fn time(&self) -> Result<Timestamp, Error> {
+        Ok(self.clock.now())
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -35,6 +35,10 @@ impl Lifecycle for Others {
         Ok(waits.is_err() && self.are_there.load(Ordering::SeqCst))
     }
 
+    async fn time(&self) -> Result<Timestamp, Error> {
+        Ok(Timestamp::ZERO)
+    }
+
     async fn close(&self) -> Result<(), Error> {
         Ok(())
     }
