@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hapax_core::registry::{RECIPE_KIND, recipe_of};
-use hapax_core::{ClaimRequest, Fingerprint, Identity, Key, Ledger, Outcome, Retention, Scope, Source};
+use hapax_core::{
+    ClaimRequest, Fingerprint, Identity, Key, Ledger, Outcome, Retention, Scope, Source, Timestamp,
+};
 use hapax_store::Options;
 use hapax_store::memory::Memory;
 
