@@ -15,6 +15,7 @@ use super::*;
 
 mod mistakes;
 mod page;
+mod schedules;
 mod webhooks;
 
 /// Environment variables of the tests.
@@ -395,6 +396,8 @@ fn document_with(section: &Fields, field: &str) -> String {
         "routes.doubt" => format!("[[routes]]\npolicy = \"ACCEPTED\"\ndoubt = {{ {field} = {value} }}\n"),
         "routes.key" => format!("[[routes]]\npolicy = \"ACCEPTED\"\nkey = {{ {field} = {value} }}\n"),
         "openapi" => format!("[[openapi]]\n{field} = {value}\n"),
+        "schedules" => format!("[[schedules]]\n{field} = {value}\n"),
+        "schedules.as" => format!("[[schedules]]\nas = {{ {field} = {value} }}\n"),
         _ if parent.is_empty() => format!("[{name}]\n{field} = {value}\n"),
         _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),
     }

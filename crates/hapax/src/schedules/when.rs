@@ -7,8 +7,9 @@
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use croner::Cron;
-use jiff::tz::TimeZone;
+use croner::{Cron, CronComponent, CronPattern};
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -58,7 +59,10 @@ impl Timing {
 /// The same, ready to be asked.
 #[derive(Clone, Debug)]
 pub(crate) enum When {
-    Cron(Box<(Cron, TimeZone)>),
+    /// Times of day that are named: each runs once a day, whatever the clock does.
+    Fixed(Box<(Cron, TimeZone)>),
+    /// As often as the clock shows it.
+    Wildcard(Box<(Cron, TimeZone)>),
     Every(i64),
 }
 
@@ -81,7 +85,12 @@ impl When {
                 let zone = TimeZone::get(tz)
                     .map_err(|_| format!("{tz:?} is no time zone, such as \"Europe/Berlin\""))?;
                 let parsed = Cron::from_str(cron).map_err(|error| error.to_string())?;
-                Ok(When::Cron(Box::new((parsed, zone))))
+                let names = |field: &CronComponent| !field.from_wildcard && field.step == 1;
+                let CronPattern { seconds, minutes, hours, .. } = &parsed.pattern;
+                match names(seconds) && names(minutes) && names(hours) {
+                    true => Ok(When::Fixed(Box::new((parsed, zone)))),
+                    false => Ok(When::Wildcard(Box::new((parsed, zone)))),
+                }
             }
             Timing::Every { every_ms } => match i64::try_from(*every_ms) {
                 Ok(every) if every > 0 => Ok(When::Every(every)),
@@ -94,7 +103,8 @@ impl When {
     pub(crate) fn next(&self, after: i64) -> Option<i64> {
         match self {
             When::Every(every) => after.div_euclid(*every).checked_add(1)?.checked_mul(*every),
-            When::Cron(parts) => {
+            When::Fixed(parts) => next_fixed(&parts.0, &parts.1, after),
+            When::Wildcard(parts) => {
                 let (cron, zone) = &**parts;
                 let start = jiff::Timestamp::from_millisecond(after).ok()?.to_zoned(zone.clone());
                 let next = cron.find_next_occurrence(&start, false).ok()?.timestamp().as_millisecond();
@@ -108,7 +118,7 @@ impl When {
     pub(crate) fn window(&self, after: i64, until: i64, keep: usize) -> Window {
         match self {
             When::Every(every) => interval_window(*every, after, until, keep),
-            When::Cron(_) => self.walked_window(after, until, keep),
+            When::Fixed(_) | When::Wildcard(_) => self.walked_window(after, until, keep),
         }
     }
 
@@ -133,6 +143,35 @@ impl When {
         }
         window.latest = latest.into();
         window
+    }
+}
+
+/// The first instant after this one at which a named time of day comes. The times are found on a clock without changes, and each is
+/// then looked up in the zone: the first of two instants, or the end of the gap that it is in. Their order stays, so none is passed by.
+fn next_fixed(cron: &Cron, zone: &TimeZone, after: i64) -> Option<i64> {
+    let start = jiff::Timestamp::from_millisecond(after).ok()?;
+    let mut local = zone.to_datetime(start).to_zoned(TimeZone::UTC).ok()?;
+    // As many local times as a gap or a repeated span can have come to nothing new.
+    for _ in 0..limits::TICKS_WALKED {
+        local = cron.find_next_occurrence(&local, false).ok()?;
+        let instant = instant_of(zone, local.datetime())?.as_millisecond();
+        if instant > after {
+            return Some(instant);
+        }
+    }
+    None
+}
+
+/// When a local time is, the first time; in a gap, its end.
+fn instant_of(zone: &TimeZone, local: DateTime) -> Option<jiff::Timestamp> {
+    match zone.to_ambiguous_timestamp(local).offset() {
+        AmbiguousOffset::Unambiguous { offset } | AmbiguousOffset::Fold { before: offset, .. } => {
+            offset.to_timestamp(local).ok()
+        }
+        AmbiguousOffset::Gap { after, .. } => {
+            let before_it = after.to_timestamp(local).ok()?;
+            Some(zone.following(before_it).next()?.timestamp())
+        }
     }
 }
 
@@ -199,6 +238,12 @@ mod tests {
         let day = ("2027-10-30T22:00:00Z", "2027-10-31T22:59:59Z");
         assert_eq!(ticks("30 2 * * *", day.0, day.1), ["10-31 00:30"], "the first time");
         assert_eq!(ticks("0 2 * * *", day.0, day.1), ["10-31 00:00"]);
+        assert_eq!(
+            ticks("0,30 2 * * *", day.0, day.1),
+            ["10-31 00:00", "10-31 00:30"],
+            "several named times, too"
+        );
+        assert_eq!(ticks("30 1-3 * * *", day.0, day.1), ["10-30 23:30", "10-31 00:30", "10-31 02:30"]);
         assert_eq!(ticks("0 3 * * *", day.0, day.1), ["10-31 02:00"]);
         // Asked again between the two, it is over.
         let between = millis("2027-10-31T01:10:00Z");

@@ -181,6 +181,9 @@ async fn a_tick_that_the_service_does_not_take_is_sent_again_under_its_key_s1() 
     assert_eq!(run(&edge, "", &["schedules", "run", "report", "--run-id", "x"]).await.code, 0);
     let sends = async || shown(&edge, "report").await["open"][0]["sends"].as_u64().unwrap_or(0);
     eventually("it is sent again", async || sends().await >= 2).await;
+    // Between two sendings its claim is given back.
+    let is_released = async || shown(&edge, "report").await["open"][0]["claim"] == "released";
+    eventually("it is given back", is_released).await;
     let open = shown(&edge, "report").await["open"][0].clone();
     assert_eq!((&open["key"], &open["claim"]), (&"sched.report.now.x".into(), &"released".into()), "{open}");
     // As soon as the service is there, it gets the tick.
