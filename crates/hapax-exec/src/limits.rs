@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use hapax_core::Retention;
 
-/// Fingerprint recipes of other processes that are remembered once they were looked up (K6).
-pub const RECIPES: usize = 64;
-
 /// How long a second caller waits for the first one's outcome unless the call says otherwise (L9).
 pub const ATTACH: Duration = Duration::from_secs(30);
 

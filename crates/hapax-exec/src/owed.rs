@@ -5,12 +5,14 @@
 //! process that dies takes its debts along; then the lease lapses, which is what leases are for.
 
 use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hapax_core::journal::Append;
 use hapax_core::turn::{self, Paid};
 use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report, Verdict};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
@@ -82,17 +84,58 @@ struct Debts<L> {
     room: Arc<Semaphore>,
     /// For claims that nobody wants: whoever asks again and again in vain takes no room from reports.
     unwanted: Arc<Semaphore>,
+    unpaid: Arc<Unpaid>,
     sender: Mutex<Option<mpsc::UnboundedSender<Taken>>>,
 }
 
-/// A debt, and the room it takes; the spool bounds what lies there.
-type Taken = (Debt, Option<OwnedSemaphorePermit>);
+/// A debt, and what counts it until it is paid or given up.
+type Taken = (Debt, Counted);
+
+/// The debts that are not paid yet.
+#[derive(Default)]
+struct Unpaid {
+    number: AtomicUsize,
+    paid: Notify,
+}
+
+/// One debt that is not paid yet, and the room it takes; the spool bounds what lies there.
+struct Counted {
+    unpaid: Arc<Unpaid>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Counted {
+    fn new(unpaid: &Arc<Unpaid>, room: Option<OwnedSemaphorePermit>) -> Self {
+        unpaid.number.fetch_add(1, Ordering::SeqCst);
+        Counted { unpaid: unpaid.clone(), _room: room }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.unpaid.number.fetch_sub(1, Ordering::SeqCst);
+        self.unpaid.paid.notify_waiters();
+    }
+}
 
 impl<L: Ledger> Owed<L> {
     pub(crate) fn new(ledger: L, contradicted: Contradicted) -> Self {
         let room = Arc::new(Semaphore::new(limits::OWED));
         let unwanted = Arc::new(Semaphore::new(limits::UNWANTED));
-        Owed(Arc::new(Debts { ledger, contradicted, room, unwanted, sender: Mutex::default() }))
+        let (unpaid, sender) = (Arc::default(), Mutex::default());
+        Owed(Arc::new(Debts { ledger, contradicted, room, unwanted, unpaid, sender }))
+    }
+
+    /// Returns once every debt is paid or was given up.
+    pub(crate) async fn paid(&self) {
+        loop {
+            let mut paid = pin!(self.0.unpaid.paid.notified());
+            paid.as_mut().enable();
+            if self.0.unpaid.number.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            paid.await;
+        }
     }
 
     /// Takes a debt over. Where even that is impossible, the lease lapses instead.
@@ -107,8 +150,9 @@ impl<L: Ledger> Owed<L> {
         if sender.is_none() {
             *sender = start(self.0.ledger.clone(), self.0.contradicted.clone());
         }
+        let counted = Counted::new(&self.0.unpaid, room);
         let untold = match &*sender {
-            Some(sender) => sender.send((debt, room)).err().map(|unsent| unsent.0.0),
+            Some(sender) => sender.send((debt, counted)).err().map(|unsent| unsent.0.0),
             None => Some(debt),
         };
         if let Some(debt) = untold {
@@ -138,12 +182,12 @@ async fn deliver_all<L: Ledger>(
     mut debts: mpsc::UnboundedReceiver<Taken>,
 ) {
     let mut deliveries = tokio::task::JoinSet::new();
-    while let Some((debt, room)) = debts.recv().await {
+    while let Some((debt, counted)) = debts.recv().await {
         while deliveries.try_join_next().is_some() {}
         let delivery = deliver(ledger.clone(), contradicted.clone(), debt);
         deliveries.spawn(async move {
             delivery.await;
-            drop(room);
+            drop(counted);
         });
     }
     let rest = async { while deliveries.join_next().await.is_some() {} };
@@ -323,7 +367,8 @@ mod tests {
         let (ledger, claim, epoch, report) = owing().await;
         let spooled = Some(keep(&spool, claim, epoch, &report).await);
         let (sender, receiver) = mpsc::unbounded_channel();
-        sender.send((Debt::Report { claim, epoch, report, events: Vec::new(), spooled }, None)).unwrap();
+        let counted = Counted::new(&Arc::default(), None);
+        sender.send((Debt::Report { claim, epoch, report, events: Vec::new(), spooled }, counted)).unwrap();
         drop(sender);
         deliver_all(ledger.clone(), Contradicted::default(), receiver).await;
         assert!(lines.told().contains("left in the spool until the next start"), "{}", lines.told());

@@ -131,7 +131,7 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     }
 
     /// Takes nothing new, closes what is idle, tells WebSocket connections to close, waits for what is running, with or without a
-    /// caller, then ends (H11). Says whether every request came to its end within the time.
+    /// caller, and then, a little, for what is still owed to the ledger (H11). Says whether every request came to its end within the time.
     pub async fn drain(&self, within: Duration) -> bool {
         self.shared.admission.drain();
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -147,6 +147,13 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         };
         let calls = tokio::time::timeout(within, self.shared.protect.calls().idle());
         let (ended, idle) = tokio::join!(ending, calls);
+        // What calls have left behind is still to be told to the ledger, before the session of this process ends with its leases.
+        let debts = self.shared.protect.executor().debts_paid();
+        if tokio::time::timeout(limits::DEBTS_PAID, debts).await.is_err() {
+            tracing::warn!(
+                "reports are still owed to the ledger: leases that they belong to lapse with this process"
+            );
+        }
         ended && idle.is_ok()
     }
 }

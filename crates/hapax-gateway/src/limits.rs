@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The longest wait for the end of running requests.
 pub(crate) const DRAIN: Duration = Duration::from_secs(30);
+/// The longest wait at the end of a drain for the ledger to hear what calls have left behind.
+pub(crate) const DEBTS_PAID: Duration = Duration::from_secs(2);
 /// Bytes of requests and answers held in memory at a time.
 pub(crate) const BUFFERED: u64 = 256 << 20;
 /// Calls that go on without a caller.

@@ -36,6 +36,7 @@ struct Faults {
     reports: AtomicUsize,
     peeks: AtomicUsize,
     locates: AtomicUsize,
+    after_session: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     after_claim: Mutex<Option<Meanwhile>>,
     after_peek: Mutex<Option<Meanwhile>>,
     before_report: Mutex<Option<Meanwhile>>,
@@ -105,6 +106,11 @@ impl<L: Ledger> Faulty<L> {
     /// The session has lapsed and was renewed since.
     pub fn lapse(&self) {
         self.faults.lapses.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The next look at the session is taken, then this happens, and only then does the process go on.
+    pub fn after_next_session(&self, meanwhile: impl FnOnce() + Send + 'static) {
+        *lock(&self.faults.after_session) = Some(Box::new(meanwhile));
     }
 
     /// The next claim is carried out, then this happens, and only then is it answered.
@@ -286,6 +292,10 @@ impl<L: Ledger> Ledger for Faulty<L> {
         let session = self.ledger.session();
         let left = lock(&self.faults.time_left).unwrap_or(session.left);
         let lapses = session.lapses + self.faults.lapses.load(Ordering::SeqCst);
+        let meanwhile = lock(&self.faults.after_session).take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         Session { left, lapses, ..session }
     }
 }

@@ -84,7 +84,7 @@ pub enum Code {
     UpstreamSuspended,
     /// The service behind has not answered in time; the call goes on.
     UpstreamTimeout,
-    /// hapax contradicted itself.
+    /// A fault in hapax, or what is kept cannot be read.
     Internal,
 }
 
@@ -167,7 +167,7 @@ impl Code {
                 (503, "upstream-suspended", "The service has failed too often just now", true)
             }
             Self::UpstreamTimeout => (504, "upstream-timeout", "The service has not answered in time", true),
-            Self::Internal => (500, "internal", "hapax contradicted itself", false),
+            Self::Internal => (500, "internal", "Internal error", false),
         }
     }
 
@@ -318,12 +318,12 @@ impl Problem {
         self
     }
 
-    /// Takes out what the log is to know.
     /// What led to it, for operators; a caller is never told.
     pub fn cause(&self) -> Option<&str> {
         self.cause.as_deref()
     }
 
+    /// Takes out what the log is to know.
     pub(crate) fn take_cause(&mut self) -> Option<Cause> {
         let cause = self.cause.take()?;
         Some(if self.blames_service { Cause::Service(cause) } else { Cause::Other(cause) })
@@ -405,12 +405,16 @@ impl Problem {
     }
 
     /// What a caller is told whose work has ended, and the ledger is so late that it is not known yet what that comes to. The call goes
-    /// on, and the service is not to blame (H5).
-    pub(crate) fn not_recorded_yet(operation_id: Option<OperationId>) -> Self {
-        Problem::new(Code::InProgress)
+    /// on, and the service is not to blame for that (H5).
+    pub(crate) fn not_recorded_yet(advice: Advice, operation_id: Option<OperationId>) -> Self {
+        let problem = Problem::advised(advice)
             .about(operation_id)
-            .detail("the service has answered, and its answer is not recorded yet")
-            .owing_to("the work has ended, and the ledger has not recorded it yet")
+            .retry_after(limits::RETRY_AFTER)
+            .owing_to("the work has ended, and the ledger has not recorded it yet");
+        match advice.why {
+            Why::InProgress => problem.detail("the service has answered, and its answer is not recorded yet"),
+            _ => problem.detail("the service broke off, and what becomes of that is not recorded yet"),
+        }
     }
 }
 

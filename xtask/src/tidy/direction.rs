@@ -25,8 +25,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hapax-http", &[]),
 ];
 /// Who else may be used by tests.
-const TESTS_MAY_USE: &[(&str, &str)] =
-    &[("hapax-exec", "hapax-store"), ("hapax-tower", "hapax-store"), ("hapax-gateway", "hapax-store")];
+const TESTS_MAY_USE: &[(&str, &str)] = &[
+    ("hapax-exec", "hapax-store"),
+    ("hapax-agent", "hapax-store"),
+    ("hapax-tower", "hapax-store"),
+    ("hapax-gateway", "hapax-store"),
+];
 /// Every crate's tests may use this one.
 const TEST_SUPPORT: &str = "hapax-testkit";
 /// Programs of the project itself: they may use everything, nothing may use them.

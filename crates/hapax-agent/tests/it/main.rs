@@ -1,0 +1,4 @@
+//! Durable executions on real stores.
+#![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
+
+mod killed;
