@@ -12,6 +12,7 @@
 mod audit;
 mod claims;
 mod decisions;
+mod delegated;
 mod document;
 mod endpoint;
 mod keys;
@@ -31,6 +32,10 @@ pub use claims::{
     HeaderValues, Headers, Outcome,
 };
 pub use decisions::{Decide, Decided, EraseSubject, ErasedSubject, Resolve, Settle};
+pub use delegated::{
+    DecideDelegated, Delegated, DelegatedCall, DelegatedDecided, DelegatedQuery, DelegatedRetention,
+    DelegatedScope,
+};
 pub use document::document;
 pub use endpoint::{Content, Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
@@ -41,7 +46,9 @@ pub use schedules::{
     DecideSchedule, MissedTicks, OpenTick, RunSchedule, Schedule, ScheduleHere, ScheduleOverlap,
     SchedulePaused, ScheduleRun, ScheduleState, Schedules,
 };
-pub use text::{ClassName, Epoch, KeyId, OperationId, ProblemCode, ScheduleId, Time, WebhookId};
+pub use text::{
+    ClassName, Epoch, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, Time, WebhookId,
+};
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
     NewWebhook, On4xx, RefusedFor, ReopenDeliveries, RevokeWebhook, RotateWebhook, SecretsFrom, Webhook,

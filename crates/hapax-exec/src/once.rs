@@ -19,7 +19,7 @@ use hapax_core::journal::Append;
 use hapax_core::turn::{self, Command, Deadline, Event, Patience, Turn};
 use hapax_core::{
     AttemptId, ClaimId, ClaimRequest, Doubt, Effect, Epoch, Grant, Identity, Kept, Kind, Leaves, Ledger,
-    OperationId, Outcome, RecipeId, Report, Timestamp, Verdict,
+    OperationId, Outcome, Recipe, RecipeId, Report, Timestamp, Verdict,
 };
 
 use crate::attach::{self, Found, Silence};
@@ -67,6 +67,11 @@ impl<L: Ledger> Executor<L> {
     /// An executor without a spool.
     pub fn new(ledger: L) -> Self {
         Executor(Arc::new(Shared::new(ledger)))
+    }
+
+    /// The fingerprint recipe with this id, whichever process of the installation has it (K6).
+    pub async fn recipe(&self, id: RecipeId) -> Result<Option<Recipe>, hapax_core::Error> {
+        self.0.peers.recipe(id).await
     }
 
     /// An executor as set up. Outcomes that an earlier process left in the spool are settled before this returns, but for those of

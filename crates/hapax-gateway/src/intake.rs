@@ -18,6 +18,7 @@ use http::{HeaderValue, request};
 
 use crate::admit::Admitted;
 use crate::outlet::Outlet;
+use crate::outlet::delegate::Delegate;
 use crate::outlet::forward::Forward;
 use crate::settings::Route;
 use crate::stack::{Answer, Plan, Shared};
@@ -89,10 +90,19 @@ impl Asking {
         let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
         let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
         let identity = claimant.under(&rule);
-        // Only now is it known what would be a new claim of this tenant.
-        room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
+        let outlet = match &route.handler {
+            Some(handler) => {
+                let Message { uri, body, .. } = &message;
+                Outlet::Delegate(Delegate::of(&route, handler, &identity, uri, body)?)
+            }
+            None => {
+                // Only now is it known what would be a new claim of this tenant.
+                room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
+                Outlet::Forward(Forward { route, hop })
+            }
+        };
         let request = Arc::new(KeyedRequest { identity, wire_key, fingerprint, rule, message, wait });
-        Ok(Arrival::Keyed(Keyed { request, outlet: Outlet::Forward(Forward { route, hop }), room }))
+        Ok(Arrival::Keyed(Keyed { request, outlet, room }))
     }
 }
 

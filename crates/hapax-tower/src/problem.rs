@@ -60,6 +60,10 @@ pub enum Code {
     OutcomeUnknown,
     /// The key is used up, and the answer was not kept.
     OutcomeNotKept,
+    /// An operator has killed the operation.
+    OperationKilled,
+    /// The operation was cancelled.
+    OperationCancelled,
     /// The body is longer than the route takes.
     BodyTooLarge,
     /// The key was used for a different request.
@@ -90,7 +94,7 @@ pub enum Code {
 
 impl Code {
     /// All codes.
-    pub const ALL: [Code; 30] = [
+    pub const ALL: [Code; 32] = [
         Self::KeyMissing,
         Self::KeyMalformed,
         Self::KeyDuplicated,
@@ -108,6 +112,8 @@ impl Code {
         Self::InProgress,
         Self::OutcomeUnknown,
         Self::OutcomeNotKept,
+        Self::OperationKilled,
+        Self::OperationCancelled,
         Self::BodyTooLarge,
         Self::KeyReused,
         Self::TooMany,
@@ -151,6 +157,8 @@ impl Code {
             }
             Self::OutcomeUnknown => (409, "outcome-unknown", "Nobody knows whether the work was done", true),
             Self::OutcomeNotKept => (409, "outcome-not-kept", "The answer to this key was not kept", false),
+            Self::OperationKilled => (409, "operation-killed", "The operation was killed", false),
+            Self::OperationCancelled => (409, "operation-cancelled", "The operation was cancelled", false),
             Self::BodyTooLarge => (413, "body-too-large", "The body is too long", false),
             Self::KeyReused => (422, "key-reused", "The key was used before for a different request", false),
             Self::TooMany => (429, "too-many", "A limit of this tenant is reached", true),

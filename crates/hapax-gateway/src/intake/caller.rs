@@ -15,6 +15,7 @@ use http::request;
 
 use super::{Arrival, Asking, Hop, PlainBody, PlainRequest};
 use crate::auth::caller::Caller;
+use crate::limits;
 use crate::read;
 use crate::record::Seen;
 use crate::settings::Route;
@@ -68,7 +69,16 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
         if shared.admission.is_draining() {
             return Err(Problem::new(Code::Draining));
         }
-        let body = PlainBody::Unread(body);
+        let body = match &route.handler {
+            None => PlainBody::Unread(body),
+            // A handler gets the whole of a body or nothing of it.
+            Some(_) => {
+                let edge = &plan.settings.edge;
+                let mut room = shared.admission.enter(edge, shared.protect.calls())?;
+                let most = route.rule.as_ref().map_or(limits::PASSED_REQUEST, |rule| rule.max_request_body);
+                PlainBody::Read(read::whole(body, most, edge, &mut room).await?, room)
+            }
+        };
         return Ok(Arrival::Plain(PlainRequest { head, body, scope, route, hop }));
     };
     if !reads_body {

@@ -226,6 +226,12 @@ fn can_be_called(section: &Section<'_>, route: &Route, name: &Spot<&str>, body: 
         mistake(what, "name a route that is REQUIRED_A or ACCEPTED");
         return;
     }
+    if route.handler.is_some() {
+        let what = format!(
+            "{name:?} leads to a cluster that keeps its claims itself, and a tick's claim is in the ledger"
+        );
+        mistake(what, "name a route to an upstream of kind \"http\"");
+    }
     if route.public {
         mistake(
             format!("{name:?} is public: nobody's signature is looked at there"),

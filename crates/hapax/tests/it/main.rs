@@ -17,6 +17,7 @@ mod guide;
 mod init_cli;
 mod keys_cli;
 mod log;
+mod npm_restate;
 mod office;
 mod operators;
 mod postgres;

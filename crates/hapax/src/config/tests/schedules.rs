@@ -118,6 +118,11 @@ fn a_schedule_calls_a_route_that_can_be_called_and_signs_what_it_sends() {
         .replace("\"REQUIRED_A\"", "\"REQUIRED_A\"\npublic = \"shared-keys\"");
     let told = told(&format!("{public}{SCHEDULE}"));
     assert!(told.len() == 1 && told[0].contains("is public"), "{told:#?}");
+    let cluster = ROUTES
+        .replace("url = \"http://h\"", "kind = \"restate\"\ningress = [\"http://h\"]\nadmin = \"http://h\"")
+        .replace("upstream = \"pay\"", "upstream = \"pay\"\nrestate = { service = \"S\", handler = \"H\" }");
+    let told = self::told(&format!("{cluster}{SCHEDULE}"));
+    assert!(told.len() == 1 && told[0].contains("leads to a cluster"), "{told:#?}");
     let plain = "[[routes]]\nmethod = \"POST\"\npath = \"/open\"\noperation = \"open\"\npolicy = \"HANDLER_INTERNAL_C\"\nupstream = \"pay\"\n";
     let open = self::told(&format!("{ROUTES}{plain}{}", SCHEDULE.replace("\"pay\"", "\"open\"")));
     assert!(open.len() == 1 && open[0].contains("takes no key of its caller"), "{open:#?}");
