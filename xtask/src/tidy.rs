@@ -39,6 +39,7 @@ const CHECKS: &[Check] = &[
     Check { name: "README names the commands", run: documents::readme_names_commands },
     Check { name: "links resolve", run: documents::links_resolve },
     Check { name: "maps name files that are there", run: documents::maps_name_files },
+    Check { name: "measurements are short", run: documents::measurements_are_short },
 ];
 
 /// Runs all checks over the checkout.
@@ -101,5 +102,6 @@ mod tests {
         readme_names_the_commands: "README names the commands",
         links_resolve: "links resolve",
         maps_name_files_that_are_there: "maps name files that are there",
+        measurements_are_short: "measurements are short",
     }
 }

@@ -7,11 +7,13 @@
 //!
 //! Read `run.rs` and `step.rs` first. What the events say is in `event.rs`, and what they add up to in `progress.rs`.
 
+mod archive;
 mod driver;
 mod error;
 mod event;
 mod execution;
 mod key;
+mod lent;
 mod people;
 mod progress;
 mod resume;
@@ -19,9 +21,11 @@ mod run;
 mod step;
 mod stream;
 mod tools;
+mod transfer;
 mod vault;
 mod verify;
 
+pub use archive::{Archived, ErasedEvents};
 pub use driver::{Agent, Control, DurableLoop, Observation, Plan, PlannedCall, Stop};
 pub use error::Error;
 pub use event::kind;
@@ -29,6 +33,7 @@ pub use execution::{
     AgentId, Execution, ExecutionEvent, ExecutionId, Listing, Summary, parse_runner, runner_text,
 };
 pub use key::{Coordinates, tool_key};
+pub use lent::Lending;
 pub use people::{Choice, Decision, Waiting, is_step};
 pub use progress::{Intent, Progress, Recorded};
 pub use resume::{Resume, lapsed};
@@ -36,4 +41,5 @@ pub use run::Run;
 pub use step::{Step, StepEnd, StepResult, Waits};
 pub use stream::{Creation, Executions};
 pub use tools::{Calling, Declaration, Tool, ToolContext, ToolError, Tools};
+pub use transfer::Export;
 pub use verify::{Broken, Report, verify};

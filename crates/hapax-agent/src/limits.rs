@@ -57,6 +57,14 @@ pub const MAX_ITERATIONS: u64 = 10_000;
 /// Longest line of an export that is read.
 pub const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
+/// Executions that one round of erasing a subject looks at.
+pub const ERASE_PAGE: usize = 16;
+
+/// Events, and bytes of their payloads, that an import writes at once.
+pub const IMPORT_BATCH: usize = 200;
+/// See [`IMPORT_BATCH`].
+pub const IMPORT_BATCH_BYTES: usize = core_limits::MAX_APPEND_BYTES - core_limits::MAX_PAYLOAD_BYTES;
+
 // What the code relies on between two bounds.
 
 const _: () = assert!(

@@ -21,6 +21,9 @@ pub const SILENCE_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Dura
 /// well are bounded by the spool.
 pub const OWED: usize = 65_536;
 
+/// What those reports keep in memory, in KiB: their outcomes and journal events. A report that finds no room is given up aloud.
+pub const OWED_KIB: usize = 256 * 1024;
+
 /// Claims that nobody wants any more and whose fate is asked about; beyond it a lease lapses instead, if there is one.
 pub const UNWANTED: usize = 16_384;
 

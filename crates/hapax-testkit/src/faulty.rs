@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hapax_core::journal::Append;
+use hapax_core::journal::{Append, Checkpoint, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::{
-    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Lease, Leases, Leaves, Ledger, OperationId,
-    Outcome, Report, Retention, Scope, Session, SessionId, SetAnswer, Verdict, View,
+    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Journal, Lease, Leases, Leaves, Ledger,
+    OperationId, Outcome, Page, Report, Retention, Scope, Session, SessionId, SetAnswer, Verdict, View,
 };
 
 /// A ledger with faults.
@@ -297,6 +297,38 @@ impl<L: Ledger> Ledger for Faulty<L> {
             meanwhile();
         }
         Session { left, lapses, ..session }
+    }
+}
+
+impl<L: Ledger + Journal> Journal for Faulty<L> {
+    async fn append(&self, write: Append) -> Result<Head, Error> {
+        self.reachable()?;
+        self.ledger.append(write).await
+    }
+
+    async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
+        self.reachable()?;
+        self.ledger.head(stream).await
+    }
+
+    async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
+        self.reachable()?;
+        self.ledger.read(stream, from, limit).await
+    }
+
+    async fn checkpoint(&self, stream: &Stream) -> Result<Option<Checkpoint>, Error> {
+        self.reachable()?;
+        self.ledger.checkpoint(stream).await
+    }
+
+    async fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, Error> {
+        self.reachable()?;
+        self.ledger.list_streams(filter, after, limit).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use hapax_core::{ClaimId, Doubt, Effect, Outcome};
 use hapax_exec::{Ended, Seal};
-use http::{Method, Response, response};
+use http::{HeaderMap, Method, Response, response};
 use http_body_util::BodyExt as _;
 
 use crate::answer;
@@ -59,7 +59,7 @@ where
     head.extensions.clear();
     let judged = judge(head.status, &head.headers, rule);
     let status = head.status;
-    answer::clean(&mut head.headers);
+    clean(&mut head.headers, rule);
     let first = |head, body, kept| Some(First { response: Response::from_parts(head, body), kept });
     let settled = |head, body, outcome: Outcome| {
         let first = first(head, body, Some(outcome.clone()));
@@ -123,7 +123,7 @@ pub(crate) fn known(
     sealing: Option<(&Seal, ClaimId)>,
 ) -> Outcome {
     let (mut head, body) = answer.into_parts();
-    answer::clean(&mut head.headers);
+    clean(&mut head.headers, rule);
     let body = body.filter(|body| body.len() <= rule.most_kept());
     match (rule.keep, body) {
         (Keep::Full, Some(body)) => settle(kept(&Method::GET, &head, Some(&body), sealing)),
@@ -133,6 +133,13 @@ pub(crate) fn known(
         }
         (Keep::Full | Keep::Fact, _) => Outcome::NotKept { status: head.status.as_u16() },
     }
+}
+
+/// Removes what is not for callers. A service that sends the key back has it as hapax wrote it, in every header that a key of this rule
+/// may stand in (A5, K1).
+fn clean(headers: &mut HeaderMap, rule: &Rule) {
+    answer::clean(headers);
+    rule.keys.remove_from(headers);
 }
 
 /// The bytes of an answer that are kept, sealed where they are to be.

@@ -104,6 +104,19 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
+/// The longest page of measurements, in words: it is tables, commands and what they do not show.
+const MEASUREMENTS: (&str, usize) = ("docs/benchmarks.md", 600);
+
+/// The page of measurements is no diary.
+pub(crate) fn measurements_are_short(tree: &Tree) -> Vec<String> {
+    let (page, most) = MEASUREMENTS;
+    // The bars of a table are no words.
+    let is_word = |word: &&str| word.contains(char::is_alphanumeric);
+    let words = tree.text(page).unwrap_or_default().split_whitespace().filter(is_word).count();
+    let found = (words >= most).then(|| format!("{page}: {words} words, {most} are too many"));
+    found.into_iter().collect()
+}
+
 /// The documents that say where things are, by paths in code: a reader follows them.
 const MAPS: [&str; 2] = ["ARCHITECTURE.md", "docs/rules.md"];
 
@@ -148,6 +161,14 @@ fn alternatives(path: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_of_measurements_that_becomes_a_diary_is_found() {
+        let page =
+            |words: usize| Tree::of(&[("docs/benchmarks.md", &format!("| {}|", "word ".repeat(words)))]);
+        assert_eq!(measurements_are_short(&page(599)), [""; 0]);
+        assert_eq!(measurements_are_short(&page(600)), ["docs/benchmarks.md: 600 words, 600 are too many"]);
+    }
 
     #[test]
     fn a_map_that_names_a_file_that_is_not_there_is_found() {

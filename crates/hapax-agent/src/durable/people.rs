@@ -10,7 +10,6 @@ use hapax_core::{
 };
 use serde_json::Value;
 
-use super::driver::PlannedCall;
 use super::error::Error;
 use super::event::{PersonDecided, kind, told};
 use super::execution::ExecutionId;
@@ -92,7 +91,7 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         let (progress, _) = self.progress(id).await?;
         let mut waiting = Vec::new();
         for (at, intent) in progress.open_steps() {
-            let step = self.step_of(id, at, intent)?;
+            let step = Step::of_intent(id, at, intent)?;
             let claim = step.identity(&self.scope)?.claim_id();
             let Some(record) = self.store().record(claim).await? else { continue };
             if let Some(why) = why_it_waits(&record) {
@@ -114,7 +113,7 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
             let what = format!("no step of this work is open at {at}: it has its result, or is another one");
             return Err(Error::NotApplicable(what));
         };
-        let step = self.step_of(id, at, intent)?;
+        let step = Step::of_intent(id, at, intent)?;
         let claim = step.identity(&self.scope)?.claim_id();
         let record = self.store().record(claim).await?;
         let Some((record, why)) = record.and_then(|record| why_it_waits(&record).map(|why| (record, why)))
@@ -178,11 +177,6 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
             StepResult::Refused { .. } => Outcome::Refused(bytes),
         };
         Ok(Verb::Settle(outcome, Retention::Forever))
-    }
-
-    pub(crate) fn step_of(&self, id: &ExecutionId, at: Coordinates, intent: &Intent) -> Result<Step, Error> {
-        let Intent { tool, args, effect_key, declaration, .. } = intent.clone();
-        Step::new(id, at, &PlannedCall { tool, args, effect_key }, declaration)
     }
 }
 

@@ -53,6 +53,13 @@ pub struct Intent {
     pub effect_key: Option<String>,
 }
 
+impl From<Intended> for Intent {
+    fn from(intended: Intended) -> Self {
+        let Intended { tool, args, digest, declaration, effect_key, .. } = intended;
+        Intent { tool, args, digest, declaration, effect_key }
+    }
+}
+
 impl Progress {
     /// At its beginning.
     pub(crate) fn of(input: Value) -> Self {
@@ -81,9 +88,9 @@ impl Progress {
     }
 
     pub(crate) fn intended(&mut self, intended: Intended) {
-        let Intended { at, tool, args, digest, declaration, effect_key, .. } = intended;
+        let at = intended.at;
         if at.iteration == self.iteration {
-            let intent = Intent { tool, args, digest, declaration, effect_key };
+            let intent = Intent::from(intended);
             self.steps.entry(at.call).or_insert(Recorded { intent, result: None });
         }
     }
@@ -144,7 +151,7 @@ impl Progress {
 }
 
 /// A payload of ours that cannot be read was written by another program.
-fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Error> {
+pub(crate) fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(payload).map_err(|error| {
         let told = hapax_core::Error::corrupt("the payload of an event does not fit its type");
         Error::Store(told.with_detail(error))

@@ -21,6 +21,7 @@ use super::error::Error;
 use super::event::{self, Because, Intended, Resulted, kind, told};
 use super::execution::ExecutionId;
 use super::key::{self, Coordinates, hex, tool_key};
+use super::progress::{Intent, Recorded};
 use super::run::{Run, send};
 use super::stream::Executions;
 use super::tools::{Declaration, Tool, ToolContext, ToolError};
@@ -95,6 +96,12 @@ impl Step {
         Ok(Step { execution, at, tool, args, work, declaration, effect_key })
     }
 
+    /// The step of an intent that was written at this place.
+    pub fn of_intent(execution: &ExecutionId, at: Coordinates, intent: &Intent) -> Result<Self, Error> {
+        let Intent { tool, args, effect_key, declaration, .. } = intent.clone();
+        Step::new(execution, at, &PlannedCall { tool, args, effect_key }, declaration)
+    }
+
     /// Where it stands.
     pub fn at(&self) -> Coordinates {
         self.at
@@ -108,6 +115,11 @@ impl Step {
     /// SHA-256 of tool and arguments, as hexadecimal.
     pub fn digest(&self) -> String {
         hex(&Sha256::digest(&self.work))
+    }
+
+    /// Whether its claim has the key of its effect, which outlives the execution.
+    pub fn has_effect_key(&self) -> bool {
+        self.effect_key.is_some()
     }
 
     /// What its claim is known by.
@@ -174,24 +186,10 @@ impl StepResult {
 impl<S: Journal + Ledger> Run<S> {
     /// Makes a tool call happen once, and gives its result: from now, or from before.
     pub async fn step(&self, planned: Step, tool: &dyn Tool) -> Result<StepEnd, Error> {
-        let step = match self.recorded(planned.at)? {
-            None => planned,
-            Some(recorded) => {
-                // What was written before the first call counts, whatever the tool says by now.
-                if recorded.intent.digest != planned.digest() {
-                    return Err(Error::PlanDiverged { at: planned.at });
-                }
-                if let Some(result) = recorded.result {
-                    return Ok(StepEnd::Done(result));
-                }
-                let effect_key = recorded.intent.effect_key.as_ref().map(|key| Key::new(key.as_str()));
-                let effect_key = effect_key.transpose()?;
-                Step { declaration: recorded.intent.declaration, effect_key, ..planned }
-            }
+        let step = match self.intended(planned).await? {
+            (_, Some(result)) => return Ok(StepEnd::Done(result)),
+            (step, None) => step,
         };
-        if self.recorded(step.at)?.is_none() {
-            self.intend(step.intended()).await?;
-        }
         loop {
             let call = step.call(self.executions().scope())?;
             let entered = Box::pin(self.executions().executor().enter(call, ())).await;
@@ -209,6 +207,21 @@ impl<S: Journal + Ledger> Run<S> {
                 Err(error) => ended(error),
             };
         }
+    }
+
+    /// The step with its intent in the journal, and its result where it has one.
+    pub(crate) async fn intended(&self, planned: Step) -> Result<(Step, Option<StepResult>), Error> {
+        let Some(recorded) = self.recorded(planned.at)? else {
+            self.intend(planned.intended()).await?;
+            return Ok((planned, None));
+        };
+        // What was written before the first call counts, whatever is said by now.
+        let Recorded { intent, result } = recorded;
+        let effect_key = intent.effect_key.map(Key::new).transpose()?;
+        if intent.digest != planned.digest() || effect_key != planned.effect_key {
+            return Err(Error::PlanDiverged { at: planned.at });
+        }
+        Ok((Step { declaration: intent.declaration, ..planned }, result))
     }
 
     /// Calls the tool under its claim.
@@ -342,7 +355,7 @@ pub(crate) fn result_append<S: Journal + Ledger>(
 }
 
 /// A call that has no outcome to hand out.
-fn ended(error: hapax_exec::Error) -> Result<StepEnd, Error> {
+pub(crate) fn ended(error: hapax_exec::Error) -> Result<StepEnd, Error> {
     let cause = || error.cause().unwrap_or_default().to_owned();
     match error.reason() {
         Reason::OutcomeUnknown { doubt } => Ok(StepEnd::Waits(Waits::InDoubt(*doubt))),

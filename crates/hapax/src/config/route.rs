@@ -278,6 +278,10 @@ fn method(text: &str) -> Result<Method, String> {
 }
 
 fn operation(text: &str) -> Result<Operation, String> {
+    // Operators decide about steps with other commands than about requests.
+    if text.starts_with("step.") {
+        return Err("names that start with `step.` belong to the steps of executions".into());
+    }
     Operation::new(text).map_err(|error| error.message().to_owned())
 }
 

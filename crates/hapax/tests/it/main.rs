@@ -10,6 +10,7 @@ mod crowd;
 mod demo;
 mod described;
 mod doctor;
+mod durable;
 mod ending;
 mod fire;
 mod foreign;

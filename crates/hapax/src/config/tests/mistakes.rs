@@ -136,9 +136,15 @@ fn a_place_for_keys_that_cannot_be_one_is_refused_k1() {
     in_route("key = { heder = \"X-Key\", json = \"/key\" }", 1, &["did you mean `header`?"]);
     in_route("key = { header = \"x key\" }", 1, &["the name of a header"]);
     in_route("key = { json = \"key\" }", 1, &["JSON pointer"]);
-    for taken in
-        ["Authorization", "Content-Type", "Connection", "X-Tenant-Id", "X-Operation-Id", "X-Forwarded-For"]
-    {
+    for taken in [
+        "Authorization",
+        "X-Api-Key",
+        "Content-Type",
+        "Connection",
+        "X-Tenant-Id",
+        "X-Operation-Id",
+        "X-Forwarded-For",
+    ] {
         in_route(&format!("key = {{ header = \"{taken}\" }}"), 1, &["another meaning"]);
     }
     in_route("key = [{ header = \"X-Key\" }, { header = \"x-key\" }]", 1, &["a place twice"]);
