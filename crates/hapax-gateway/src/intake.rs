@@ -65,7 +65,7 @@ pub(crate) enum PlainBody {
 }
 
 /// A request with its body and whose it is; what is left is what it is claimed under.
-pub(crate) struct Asking {
+pub(crate) struct WholeRequest {
     pub(crate) route: Arc<Route>,
     pub(crate) rule: Arc<Rule>,
     pub(crate) scope: Scope,
@@ -76,14 +76,14 @@ pub(crate) struct Asking {
     pub(crate) hop: Hop,
 }
 
-impl Asking {
+impl WholeRequest {
     /// What makes this request the same as another one.
     pub(crate) async fn keyed<L: Ledger, R: Registry>(
         self,
         shared: &Shared<L, R>,
         plan: &Plan<R>,
     ) -> Result<Arrival, Problem> {
-        let Asking { route, rule, scope, width, wire_key, message, mut room, hop } = self;
+        let WholeRequest { route, rule, scope, width, wire_key, message, mut room, hop } = self;
         // An outcome is fetched by its own caller, and a public route knows none.
         let fetched_at = Some(&plan.settings.edge.operations_prefix).filter(|_| !route.public);
         let wait = Wait::preferred(&message.headers, fetched_at);

@@ -60,8 +60,8 @@ impl Certificates {
         &self.files
     }
 
-    /// How the process itself calls this listener: it believes the certificate that is shown, whoever has signed it and whatever name
-    /// is in it, and no other. It stays good over reloads.
+    /// How the process itself calls this listener: it believes the certificate that is shown, and no other. Who has signed it and
+    /// which name is in it does not matter. It stays good over reloads.
     pub fn own_client(&self) -> Result<Arc<ClientConfig>, SetupError> {
         let believed = Arc::new(OwnCertificate { current: Arc::clone(&self.current), provider: provider() });
         let config = ClientConfig::builder_with_provider(provider())

@@ -6,6 +6,7 @@
 mod definition;
 mod desk;
 mod dispatcher;
+mod place;
 mod sender;
 mod state;
 mod when;
@@ -15,8 +16,9 @@ use std::sync::Arc;
 use hapax_core::{Project, Tenant};
 
 pub(crate) use definition::Overlap;
-pub(crate) use desk::{Desk, Operated};
-pub(crate) use dispatcher::{Dispatcher, claim_id, claim_of, hex};
+pub(crate) use desk::{Desk, Instruction};
+pub(crate) use dispatcher::Dispatcher;
+pub(crate) use place::{claim_id, claim_of, hex};
 pub(crate) use state::{Open, State};
 pub(crate) use when::{Timing, UTC, When};
 

@@ -51,7 +51,7 @@ impl Secrets {
     }
 
     /// The value of [`SIGNATURE`] for a request at this time, Unix seconds.
-    pub fn sign(&self, request: &Unsigned<'_>, seconds: u64) -> String {
+    pub fn sign(&self, request: &SigningInput<'_>, seconds: u64) -> String {
         use std::fmt::Write as _;
         let (time, digest) = (seconds.to_string(), hex_digest(request.body));
         let text = signed_text(
@@ -96,7 +96,7 @@ impl fmt::Debug for Secrets {
 
 /// A request that is yet to be signed.
 #[derive(Clone, Copy, Debug)]
-pub struct Unsigned<'a> {
+pub struct SigningInput<'a> {
     /// The method.
     pub method: &'a Method,
     /// The path with the query.
@@ -134,7 +134,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A head whose signature holds.
-pub(crate) struct Signed {
+pub(crate) struct SignedHead {
     /// The scheduler of a tenant's project.
     pub(crate) principal: Principal,
     /// The key as it was sent and signed.
@@ -143,7 +143,7 @@ pub(crate) struct Signed {
     digest: String,
 }
 
-impl Signed {
+impl SignedHead {
     /// Whether this is the body that was signed.
     pub(crate) fn covers(&self, body: &[u8]) -> bool {
         verify_slices_are_equal(self.digest.as_bytes(), hex_digest(body).as_bytes()).is_ok()
@@ -156,9 +156,9 @@ pub(crate) fn is_shown(headers: &HeaderMap) -> bool {
 }
 
 impl<R> Authenticator<R> {
-    /// Whose a signed request is, from its head alone. Why it is nobody's is for the log: its sender is told only that the signature
+    /// Whose a signed request is, from its head alone. Why it is refused is for the log: its sender is told only that the signature
     /// does not hold.
-    pub(crate) fn signed(&self, head: &Parts, now: u64) -> Result<Signed, &'static str> {
+    pub(crate) fn signed(&self, head: &Parts, now: u64) -> Result<SignedHead, &'static str> {
         let secrets = self.schedules.as_ref().ok_or("no secret of schedules is configured")?;
         if head.headers.contains_key(AUTHORIZATION)
             || credential::is_shown_elsewhere(&head.headers, self.places)
@@ -170,7 +170,7 @@ impl<R> Authenticator<R> {
             Ok(None) => Err(missing),
             Err(_) => Err("a header that is signed has more than one line, or is not ASCII"),
         };
-        let shown = Shown::read(line(&SIGNATURE, "there is no signature")?)?;
+        let shown = SignatureParts::read(line(&SIGNATURE, "there is no signature")?)?;
         let tenant = line(&TENANT, "the signature of a schedule needs x-tenant-id")?;
         let project = line(&PROJECT, "the signature of a schedule needs x-project-id")?;
         let key = line(&IDEMPOTENCY_KEY, "the signature of a schedule needs Idempotency-Key")?;
@@ -184,18 +184,18 @@ impl<R> Authenticator<R> {
         let tenant = Tenant::new(tenant).map_err(|_| "the signed tenant is none")?;
         let project = Project::new(project).map_err(|_| "the signed project is none")?;
         let principal = Principal::new(tenant, Some(project), Subject::scheduler(), Level::Project);
-        Ok(Signed { principal, key, digest: shown.digest.to_owned() })
+        Ok(SignedHead { principal, key, digest: shown.digest.to_owned() })
     }
 }
 
 /// The parts of the header.
-struct Shown<'a> {
+struct SignatureParts<'a> {
     time: &'a str,
     digest: &'a str,
     signatures: Vec<&'a str>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> SignatureParts<'a> {
     fn read(line: &'a str) -> Result<Self, &'static str> {
         let (mut time, mut digest, mut signatures) = (None, None, Vec::new());
         for part in line.split(',') {
@@ -214,7 +214,7 @@ impl<'a> Shown<'a> {
         if digest.len() != 64 || !digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
             return Err("the digest of the signature is not 64 hexadecimal digits");
         }
-        Ok(Shown { time, digest, signatures })
+        Ok(SignatureParts { time, digest, signatures })
     }
 
     /// Neither older nor newer than the tolerance.

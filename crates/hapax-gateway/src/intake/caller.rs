@@ -13,7 +13,7 @@ use hapax_tower::key::{self, Found, Keys};
 use hapax_tower::{Code, Message, Problem};
 use http::request;
 
-use super::{Arrival, Asking, Hop, PlainBody, PlainRequest};
+use super::{Arrival, Hop, PlainBody, PlainRequest, WholeRequest};
 use crate::auth::caller::Caller;
 use crate::limits;
 use crate::read;
@@ -104,5 +104,5 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     }
 
     let message = Message { method: head.method, uri: head.uri, headers: head.headers, body };
-    Asking { route, rule, scope, width, wire_key, message, room, hop }.keyed(shared, plan).await
+    WholeRequest { route, rule, scope, width, wire_key, message, room, hop }.keyed(shared, plan).await
 }

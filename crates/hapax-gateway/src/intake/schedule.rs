@@ -11,7 +11,7 @@ use hapax_tower::answer::IDEMPOTENCY_KEY;
 use hapax_tower::{Code, Message, Problem, WireKey};
 use http::request;
 
-use super::{Arrival, Asking, Hop};
+use super::{Arrival, Hop, WholeRequest};
 use crate::clock::unix_seconds;
 use crate::read;
 use crate::record::Seen;
@@ -69,7 +69,15 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     }
 
     let message = Message { method: head.method, uri: head.uri, headers: head.headers, body };
-    let asking =
-        Asking { route, rule, scope, width: Width::Subject, wire_key: Some(wire_key), message, room, hop };
-    asking.keyed(shared, plan).await
+    let whole = WholeRequest {
+        route,
+        rule,
+        scope,
+        width: Width::Subject,
+        wire_key: Some(wire_key),
+        message,
+        room,
+        hop,
+    };
+    whole.keyed(shared, plan).await
 }

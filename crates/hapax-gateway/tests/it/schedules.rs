@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hmac;
 use hapax_core::Inspect as _;
-use hapax_gateway::auth::scheduled::{Secrets, Unsigned};
+use hapax_gateway::auth::scheduled::{Secrets, SigningInput};
 use hapax_gateway::settings::{Fixed, Route, Settings, UpstreamKey};
 use http::Method;
 
@@ -115,7 +115,7 @@ async fn a_signed_tick_comes_in_as_the_scheduler_runs_once_and_is_answered_again
 async fn what_the_program_signs_is_what_the_specification_says_s2() {
     let tick = Tick::default();
     let method = Method::POST;
-    let unsigned = Unsigned {
+    let unsigned = SigningInput {
         method: &method,
         target: tick.path,
         tenant: tick.tenant,

@@ -17,7 +17,7 @@ use crate::config::units::show_duration;
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
-use crate::schedules::{Desk, Open, Operated, Overlap, State, Timing, When, claim_id, claim_of, hex};
+use crate::schedules::{Desk, Instruction, Open, Overlap, State, Timing, When, claim_id, claim_of, hex};
 
 fn not_found(id: &str) -> Refusal {
     Refusal::not_found(format!("there is no schedule {id:?}: GET /v1/schedules lists them"))
@@ -131,15 +131,15 @@ async fn change(
     state: &AdminState,
     operator: &Operator,
     (verb, id, by, why): (&'static str, &str, Option<String>, Option<String>),
-    to: impl Fn(&mut State, i64, &Operated) -> Result<(), Error>,
+    to: impl Fn(&mut State, i64, &Instruction) -> Result<(), Error>,
 ) -> Result<State, Refusal> {
-    let operated = Operated {
+    let instruction = Instruction {
         verb,
         by: actor(&operator.name, by.as_deref())?,
         reason: why.map(reason).transpose()?.unwrap_or_else(|| verb.into()),
     };
     let desk = Desk::new(state.store.clone());
-    let changed = desk.operate(id, &operated, |kept, now| to(kept, now, &operated)).await?;
+    let changed = desk.operate(id, &instruction, |kept, now| to(kept, now, &instruction)).await?;
     state.schedules.nudge();
     changed.ok_or_else(|| not_found(id))
 }
@@ -150,8 +150,8 @@ pub(super) async fn pause(
     asked: Asked<op::PauseSchedule>,
 ) -> Result<Schedule, Refusal> {
     let asking = ("schedule-pause", &*asked.id, asked.body.by, asked.body.reason);
-    let kept = change(&state, &operator, asking, |kept, now, operated| {
-        kept.pause(operated.by.clone(), operated.reason.clone(), now);
+    let kept = change(&state, &operator, asking, |kept, now, instruction| {
+        kept.pause(instruction.by.clone(), instruction.reason.clone(), now);
         Ok(())
     });
     let kept = kept.await?;

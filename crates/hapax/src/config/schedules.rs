@@ -1,7 +1,6 @@
 //! `[[schedules]]` and `[auth.schedules]`: what is dispatched when, and what it is signed with (S, A4).
 //!
-//! A schedule calls a route of the same file; whether that route can be called is found out here, because nobody is there to read the
-//! answer at night.
+//! A schedule calls a route of the same file; whether that route can be called is found out here, before the first tick is due.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -234,7 +233,7 @@ fn can_be_called(section: &Section<'_>, route: &Route, name: &Spot<&str>, body: 
     }
     if route.public {
         mistake(
-            format!("{name:?} is public: nobody's signature is looked at there"),
+            format!("{name:?} is public: no signature is looked at there"),
             "name a route that is not public",
         );
     }

@@ -1,5 +1,7 @@
 //! The configuration as it takes effect, with all defaults, for `hapax config show`. Secrets are shown as `(set)`.
 
+mod schedules;
+
 use std::time::Duration;
 
 use hapax_core::fingerprint::BodyRecipe;
@@ -18,11 +20,9 @@ use super::cluster::CLASSIFY;
 use super::keys::GRAMMARS;
 use super::route::{SHARED_KEYS, level_word};
 use super::rule::{ENDS, KEEPS, ON_5XX, RERUNS};
-use super::schedules::OVERLAPS;
 use super::units::{show_duration, show_size};
 use super::webhooks::{ENCODINGS, HASHES};
 use super::{Config, Declared, LogFormat};
-use crate::schedules::{Schedule, Timing};
 
 /// What stands for a secret.
 const SET: &str = "(set)";
@@ -144,7 +144,7 @@ impl Config {
         if !self.schedules.is_empty() {
             root.put(
                 "schedules",
-                Shown::Tables(self.schedules.iter().map(|one| shown_schedule(one).0).collect()),
+                Shown::Tables(self.schedules.iter().map(|one| schedules::shown(one).0).collect()),
             );
         }
         root.put(
@@ -249,26 +249,6 @@ fn shown_auth(auth: &Auth) -> Section {
         table.text("secret", SET);
         section.table("schedules", table);
     });
-    section
-}
-
-/// A body is shown as the text that is sent.
-fn shown_schedule(schedule: &Schedule) -> Section {
-    let mut section = Section::default();
-    section.text("id", &*schedule.id);
-    match &schedule.timing {
-        Timing::Cron { cron, tz, .. } => section.text("cron", cron).text("tz", tz),
-        Timing::Every { every_ms } => section.duration("every", Duration::from_millis(*every_ms)),
-    };
-    section.text("route", &schedule.operation);
-    if !schedule.body.is_empty() {
-        section.text("body", &schedule.body);
-    }
-    section.maybe(schedule.content_type.as_ref(), |section, kind| _ = section.text("content_type", kind));
-    let mut whose = Section::default();
-    whose.text("tenant", schedule.tenant.as_str()).text("project", schedule.project.as_str());
-    section.table("as", whose);
-    section.text("overlap", word(&OVERLAPS, &schedule.overlap)).number("catch_up", schedule.catch_up);
     section
 }
 

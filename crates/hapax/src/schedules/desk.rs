@@ -19,7 +19,7 @@ pub(crate) struct Desk {
 
 /// What an operator decides, for the audit.
 #[derive(Clone, Debug)]
-pub(crate) struct Operated {
+pub(crate) struct Instruction {
     pub(crate) verb: &'static str,
     pub(crate) by: String,
     pub(crate) reason: String,
@@ -56,7 +56,7 @@ impl Desk {
     pub(crate) async fn operate(
         &self,
         id: &str,
-        operated: &Operated,
+        instruction: &Instruction,
         change: impl Fn(&mut State, i64) -> Result<(), Error>,
     ) -> Result<Option<State>, Error> {
         for _ in 0..limits::SCHEDULE_ATTEMPTS {
@@ -65,9 +65,9 @@ impl Desk {
             change(&mut state, self.now().await?)?;
             let shown = |state: &State| if state.paused.is_some() { "paused" } else { "running" };
             let setting = Setting {
-                verb: operated.verb.into(),
-                actor: operated.by.clone(),
-                reason: operated.reason.clone(),
+                verb: instruction.verb.into(),
+                actor: instruction.by.clone(),
+                reason: instruction.reason.clone(),
                 name: format!("{KIND}/{id}"),
                 before: Some(shown(&before).into()),
                 after: Some(shown(&state).into()),
@@ -80,7 +80,7 @@ impl Desk {
                 .await
             {
                 Ok(()) => {
-                    let Operated { verb, by, reason } = operated;
+                    let Instruction { verb, by, reason } = instruction;
                     tracing::info!(schedule = id, verb, actor = by, reason, "an operator decided");
                     return Ok(Some(state));
                 }

@@ -10,22 +10,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::{
-    ClaimId, Error, Key, Ledger as _, Project, Retention, Scope, Source, Subject, Tenant, View, Width,
-};
+use hapax_core::{Error, Ledger as _, View};
 use hapax_gateway::Gateway;
 use hapax_gateway::metrics::Tick;
 use hapax_gateway::settings::{Route, Settings};
 use hapax_store::Store;
-use hapax_tower::{Claimant, Rule};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::Schedule;
 use super::definition::Definition;
 use super::desk::Desk;
+use super::place::{Place, claim_id, hex, oldest, place};
 use super::sender::{Request, Sender};
-use super::state::{Gained, Open, State, Step, Why, may_be_sent, millis, next_send};
+use super::state::{Increase, Open, State, Step, Why, may_be_sent, next_send};
 use super::when::When;
 use crate::limits;
 
@@ -142,7 +140,7 @@ impl Dispatcher {
         }
     }
 
-    fn count(&self, schedule: &Arc<str>, Gained(gained): Gained) {
+    fn count(&self, schedule: &Arc<str>, Increase(gained): Increase) {
         let metrics = self.gateway.metrics();
         for (tick, count) in [
             (Tick::Dispatched, gained.dispatched - gained.late),
@@ -182,33 +180,6 @@ fn plans(schedules: &[Schedule], settings: &Settings) -> Arc<[Plan]> {
     schedules.iter().filter_map(plan).collect()
 }
 
-/// Where a tick goes, and the claim that it has there.
-struct Place {
-    route: Route,
-    claim: ClaimId,
-    retention: Retention,
-}
-
-/// Where a tick with this key goes; `None` where no route takes it any more.
-pub(crate) fn claim_of(settings: &Settings, definition: &Definition, key: &str) -> Option<ClaimId> {
-    place(settings, definition, key).map(|place| place.claim)
-}
-
-fn place(settings: &Settings, definition: &Definition, key: &str) -> Option<Place> {
-    let own = |route: &&Route| {
-        route.rule.as_ref().is_some_and(|rule| rule.operation.as_str() == definition.operation)
-    };
-    let route = settings.routes.iter().find(own)?.clone();
-    let rule: &Rule = route.rule.as_ref()?;
-    let (tenant, project) = (Tenant::new(&definition.tenant).ok()?, Project::new(&definition.project).ok()?);
-    let scope = Scope::new(tenant, project, Subject::scheduler());
-    let claimant =
-        Claimant { source: Source::Header, scope, width: Width::Subject, key: Key::new(key).ok()? };
-    let claim = claimant.under(rule).claim_id();
-    let retention = rule.retention;
-    Some(Place { route, claim, retention })
-}
-
 /// One schedule, as one process walks it.
 struct Walk<'p> {
     dispatcher: Arc<Dispatcher>,
@@ -246,7 +217,7 @@ impl<'p> Walk<'p> {
         let (desk, dispatcher) = (self.dispatcher.desk.clone(), self.dispatcher.clone());
         let Some((mut state, version)) = self.adopted(&desk).await? else { return Ok(Duration::ZERO) };
         if state.current != self.plan.digest {
-            // Another configuration is in force: whoever has it dispatches.
+            // Another definition is in force: the instances that have it dispatch.
             if !std::mem::replace(&mut self.told, true) {
                 tracing::warn!(
                     schedule = self.id(),
@@ -265,9 +236,9 @@ impl<'p> Walk<'p> {
             let oldest = self.oldest(&state, now);
             let step = state.step(|digest| self.whens.get(digest).cloned(), now, oldest);
             match self.take(&mut state, step, now).await? {
-                Taken::Changed(more) => (gained, pause) = (plus(gained, more), Duration::ZERO),
-                Taken::Nothing(until) => pause = pause.min(until),
-                Taken::Failed => pause = limits::SCHEDULE_PAUSE,
+                Progress::Changed(more) => (gained, pause) = (plus(gained, more), Duration::ZERO),
+                Progress::Nothing(until) => pause = pause.min(until),
+                Progress::Failed => pause = limits::SCHEDULE_PAUSE,
             }
         }
         if state != before {
@@ -330,11 +301,11 @@ impl<'p> Walk<'p> {
     }
 
     /// Looks after the open ticks: those that have ended go, others are sent again.
-    async fn tend(&mut self, state: &mut State, now: i64) -> Result<Gained, Error> {
+    async fn tend(&mut self, state: &mut State, now: i64) -> Result<Increase, Error> {
         let answered = std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner));
         self.look.extend(answered.into_keys());
         self.look.retain(|key| state.open.iter().any(|open| open.key == *key));
-        let mut gained = Gained::default();
+        let mut gained = Increase::default();
         for open in state.open.clone() {
             let due = may_be_sent(&open, now);
             if !due && !self.look.contains(&open.key) {
@@ -376,7 +347,7 @@ impl<'p> Walk<'p> {
         Ok(gained)
     }
 
-    fn give_up(&self, state: &mut State, open: &Open, why: Why) -> Gained {
+    fn give_up(&self, state: &mut State, open: &Open, why: Why) -> Increase {
         tracing::warn!(
             schedule = self.id(),
             key = open.key,
@@ -392,15 +363,15 @@ impl<'p> Walk<'p> {
     }
 
     /// Takes the next step, as far as it can be taken now.
-    async fn take(&mut self, state: &mut State, step: Step, now: i64) -> Result<Taken, Error> {
+    async fn take(&mut self, state: &mut State, step: Step, now: i64) -> Result<Progress, Error> {
         let until = |at: i64| Duration::from_millis(u64::try_from(at.saturating_sub(now)).unwrap_or(0));
         match step {
-            Step::Wait(None) => Ok(Taken::Nothing(Duration::MAX)),
-            Step::Wait(Some(at)) => Ok(Taken::Nothing(until(at))),
-            Step::Hold => Ok(Taken::Nothing(limits::SCHEDULE_PAUSE)),
+            Step::Wait(None) => Ok(Progress::Nothing(Duration::MAX)),
+            Step::Wait(Some(at)) => Ok(Progress::Nothing(until(at))),
+            Step::Hold => Ok(Progress::Nothing(limits::SCHEDULE_PAUSE)),
             Step::Forget => {
                 state.forget();
-                Ok(Taken::Changed(Gained::default()))
+                Ok(Progress::Changed(Increase::default()))
             }
             Step::Skip(at) => {
                 tracing::info!(
@@ -408,7 +379,7 @@ impl<'p> Walk<'p> {
                     tick = at,
                     "a tick is left out: an earlier one has not ended"
                 );
-                Ok(Taken::Changed(state.skipped(at)))
+                Ok(Progress::Changed(state.skipped(at)))
             }
             Step::Miss(missed) => {
                 // An instance may have sent the first of them, and died before it moved the cursor.
@@ -416,7 +387,7 @@ impl<'p> Walk<'p> {
                 if let Some((tick, place)) = self.tick(state, missed.at, &digest, now)
                     && self.dispatcher.store.peek(place.claim).await?.is_some()
                 {
-                    return Ok(Taken::Changed(state.dispatched(tick, true)));
+                    return Ok(Progress::Changed(state.dispatched(tick, true)));
                 }
                 tracing::warn!(
                     schedule = self.id(),
@@ -426,16 +397,16 @@ impl<'p> Walk<'p> {
                     why = missed.why.as_str(),
                     "ticks were missed"
                 );
-                Ok(Taken::Changed(state.missed(missed)))
+                Ok(Progress::Changed(state.missed(missed)))
             }
             Step::Send { at, definition, late } => {
                 let Some((tick, place)) = self.tick(state, at, &definition, now) else {
                     return Err(Error::invalid("no route takes the ticks of this schedule"));
                 };
                 if !self.claimed(state, &tick, &place).await? {
-                    return Ok(Taken::Failed);
+                    return Ok(Progress::Failed);
                 }
-                Ok(Taken::Changed(state.dispatched(tick, late)))
+                Ok(Progress::Changed(state.dispatched(tick, late)))
             }
         }
     }
@@ -506,7 +477,7 @@ impl<'p> Walk<'p> {
             let status = match sender.send(&secrets, request).await {
                 Ok(status) => Some(status),
                 Err(error) => {
-                    tracing::debug!(key, %error, "a tick was not answered");
+                    tracing::debug!(key, error, "a tick was not answered");
                     None
                 }
             };
@@ -518,43 +489,19 @@ impl<'p> Walk<'p> {
 }
 
 /// What became of a step.
-enum Taken {
+enum Progress {
     /// The document is to be written.
-    Changed(Gained),
+    Changed(Increase),
     /// There is nothing to do for this long.
     Nothing(Duration),
     /// It could not be taken.
     Failed,
 }
 
-fn plus(Gained(mut one): Gained, Gained(other): Gained) -> Gained {
+fn plus(Increase(mut one): Increase, Increase(other): Increase) -> Increase {
     one.dispatched += other.dispatched;
     one.late += other.late;
     one.missed += other.missed;
     one.skipped += other.skipped;
-    Gained(one)
-}
-
-fn oldest(retention: Option<Retention>, now: i64) -> i64 {
-    match retention {
-        Some(Retention::For(kept) | Retention::SinceGrant(kept)) => now.saturating_sub(millis(kept / 2)),
-        Some(Retention::Forever) | None => i64::MIN,
-    }
-}
-
-/// A claim as the document has it.
-pub(crate) fn hex(claim: &ClaimId) -> String {
-    claim.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Reads what [`hex`] gave.
-pub(crate) fn claim_id(text: &str) -> Option<ClaimId> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
-    Some(ClaimId::from_bytes(bytes))
+    Increase(one)
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_core::Error;
-use hapax_gateway::auth::scheduled::{SIGNATURE, Secrets, Unsigned};
+use hapax_gateway::auth::scheduled::{SIGNATURE, Secrets, SigningInput};
 use hapax_gateway::auth::trusted::{PROJECT, TENANT};
 use hapax_tower::answer::IDEMPOTENCY_KEY;
 use http::Method;
 use http::header::CONTENT_TYPE;
-use reqwest::redirect;
+use reqwest::{Url, redirect};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::limits;
@@ -65,21 +65,23 @@ impl Sender {
     }
 
     /// Sends a tick, and says with which status it was answered.
-    pub(crate) async fn send(&self, secrets: &Secrets, request: Request) -> Result<u16, reqwest::Error> {
+    pub(crate) async fn send(&self, secrets: &Secrets, request: Request) -> Result<u16, String> {
         let Request { method, target, tenant, project, key, content_type, body } = request;
-        let unsigned = Unsigned {
+        let url = Url::parse(&format!("{}{target}", self.origin)).map_err(|error| error.to_string())?;
+        let input = SigningInput {
             method: &method,
-            target: &target,
+            // As it is sent: a URL has some characters encoded that a route may have as they are.
+            target: url.path(),
             tenant: &tenant,
             project: &project,
             key: &key,
             body: &body,
         };
         let seconds = u64::try_from(now().as_micros() / 1_000_000).unwrap_or(0);
-        let signature = secrets.sign(&unsigned, seconds);
+        let signature = secrets.sign(&input, seconds);
         let mut asking = self
             .http
-            .request(method, format!("{}{target}", self.origin))
+            .request(method, url)
             .header(TENANT, tenant)
             .header(PROJECT, project)
             .header(IDEMPOTENCY_KEY, key)
@@ -88,7 +90,7 @@ impl Sender {
         if let Some(content_type) = content_type {
             asking = asking.header(CONTENT_TYPE, content_type);
         }
-        let mut answer = asking.send().await?;
+        let mut answer = asking.send().await.map_err(|error| format!("{error:?}"))?;
         let (status, mut read) = (answer.status().as_u16(), 0);
         while let Ok(Some(chunk)) = answer.chunk().await {
             read += chunk.len();

@@ -124,7 +124,7 @@ impl Why {
 
 /// What a change of the document means for the counters of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gained(pub(crate) Counts);
+pub(crate) struct Increase(pub(crate) Counts);
 
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ pub(crate) enum Step {
 }
 
 impl State {
-    /// A schedule that nobody has seen before: it has ticks from now on.
+    /// A new schedule: it has ticks from now on.
     pub(crate) fn new(definition: &Definition, now: i64) -> Self {
         let digest = definition.digest();
         State {
@@ -228,7 +228,7 @@ impl State {
     }
 
     /// A tick was dispatched: its claim is there.
-    pub(crate) fn dispatched(&mut self, tick: Open, late: bool) -> Gained {
+    pub(crate) fn dispatched(&mut self, tick: Open, late: bool) -> Increase {
         let before = self.counts;
         self.cursor = self.cursor.max(tick.at);
         self.counts.dispatched += 1;
@@ -238,7 +238,7 @@ impl State {
     }
 
     /// A tick was asked for by an operator. Asked for again under the same key, it is the same one.
-    pub(crate) fn asked_for(&mut self, tick: Open) -> Gained {
+    pub(crate) fn asked_for(&mut self, tick: Open) -> Increase {
         let before = self.counts;
         if !self.open.iter().any(|open| open.key == tick.key) {
             self.keep_open(tick);
@@ -256,7 +256,7 @@ impl State {
     }
 
     /// Ticks were missed.
-    pub(crate) fn missed(&mut self, missed: Missed) -> Gained {
+    pub(crate) fn missed(&mut self, missed: Missed) -> Increase {
         let before = self.counts;
         self.cursor = self.cursor.max(missed.until);
         self.note(missed);
@@ -264,7 +264,7 @@ impl State {
     }
 
     /// A tick was left out because an earlier one had not ended.
-    pub(crate) fn skipped(&mut self, at: i64) -> Gained {
+    pub(crate) fn skipped(&mut self, at: i64) -> Increase {
         let before = self.counts;
         self.cursor = self.cursor.max(at);
         self.counts.skipped += 1;
@@ -287,7 +287,7 @@ impl State {
     }
 
     /// An open tick has not ended and is not sent any more.
-    pub(crate) fn given_up(&mut self, key: &str, why: Why) -> Gained {
+    pub(crate) fn given_up(&mut self, key: &str, why: Why) -> Increase {
         let before = self.counts;
         if let Some(index) = self.open.iter().position(|open| open.key == key) {
             let lost = self.open.remove(index);
@@ -334,9 +334,9 @@ impl State {
         self.missed.truncate(limits::MISSED_SHOWN);
     }
 
-    fn gained(&self, before: Counts) -> Gained {
+    fn gained(&self, before: Counts) -> Increase {
         let now = self.counts;
-        Gained(Counts {
+        Increase(Counts {
             dispatched: now.dispatched - before.dispatched,
             late: now.late - before.late,
             missed: now.missed - before.missed,

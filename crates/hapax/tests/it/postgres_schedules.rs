@@ -24,7 +24,7 @@ fn done(ground: &Ground, id: &str) -> BTreeMap<i64, usize> {
     done
 }
 
-/// The planned times of ticks whose outcome nobody knows: an instance was killed while they ran.
+/// The planned times of ticks whose outcome is unknown: an instance was killed while they ran.
 async fn in_doubt(edge: &Hapax, id: &str) -> BTreeSet<i64> {
     let prefix = format!("sched.{id}.");
     let claims = edge.claims("in_doubt").await;
