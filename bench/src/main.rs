@@ -6,6 +6,7 @@ mod client;
 mod edge;
 mod embedded;
 mod instructions;
+mod journal;
 mod load;
 mod pgbench;
 mod postgres;
@@ -36,6 +37,8 @@ struct Cli {
 enum Bench {
     /// Claim and settle on the embedded store and on PostgreSQL.
     Ledger(LedgerArgs),
+    /// Journals and executions beside a raw log, bare SHA-256 and bare `once`.
+    Journal(journal::Args),
     /// The edge beside nginx.
     Edge(edge::Args),
     /// Instructions of one request through the edge, beside another commit's.
@@ -95,6 +98,11 @@ async fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Ledger(args) => {
             let mut report = Report::new("ledger");
             ledger(&args, &mut report).await?;
+            report.finish()
+        }
+        Bench::Journal(args) => {
+            let mut report = Report::new("journal");
+            journal::measure(&args, &mut report).await?;
             report.finish()
         }
         Bench::Edge(args) => {

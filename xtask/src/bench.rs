@@ -11,7 +11,7 @@ use crate::postgres::{Programs, Server};
 use crate::{debian, process, workspace};
 
 /// The measurements that compare with PostgreSQL.
-const NEED_POSTGRES: &[&str] = &["ledger"];
+const NEED_POSTGRES: &[&str] = &["ledger", "journal"];
 /// Those that have nginx beside or behind the program.
 const NEED_NGINX: &[&str] = &["edge", "instructions", "webhooks"];
 /// Those that measure the program of the same release build.
@@ -21,7 +21,7 @@ const NEED_VALGRIND: &[&str] = &["instructions"];
 
 /// Run one measurement of `bench/`, of release builds.
 ///
-/// The figures go to target/bench/NAME.json. The measurement `ledger` gets a private PostgreSQL, and `pgbench`
+/// The figures go to target/bench/NAME.json. The measurements `ledger` and `journal` get a private PostgreSQL, and `pgbench`
 /// on its PATH; the server is stopped and deleted afterwards. `edge` measures the program, which is built for it, beside
 /// nginx, which is installed when it is missing; `webhooks` measures verified deliveries beside requests with a key. `instructions` counts under valgrind, which is installed likewise, and builds the
 /// program itself, of this checkout and of the commit that `--against` names.

@@ -88,7 +88,9 @@ impl WholeRequest {
         let fetched_at = Some(&plan.settings.edge.operations_prefix).filter(|_| !route.public);
         let wait = Wait::preferred(&message.headers, fetched_at);
         let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
-        let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
+        // What an encoded body stands for takes room, too.
+        room.reserve(message.decoded_bytes())?;
+        let claimant = Claimant::new(scope, width, rule.source(), wire_key.as_ref(), &fingerprint);
         let identity = claimant.under(&rule);
         let outlet = match &route.handler {
             Some(handler) => {

@@ -2,8 +2,9 @@
 //!
 //! In this order: who asks → where the key stands → whose it is (a trusted peer's key names the scope) → is there room → the
 //! body → the key, where it stands in the body or is what is asked → the identity. Until the body is read, nothing is held for a
-//! caller.
+//! caller. On a route of the policy `REQUIRED_B` the key is the sender's identifier, and everything else is the same.
 
+use std::mem;
 use std::sync::Arc;
 
 use hapax_core::key::is_tick;
@@ -26,7 +27,7 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     shared: &Shared<L, R>,
     plan: &Plan<R>,
     route: Arc<Route>,
-    head: request::Parts,
+    mut head: request::Parts,
     body: listener::Incoming,
     hop: Hop,
     seen: &mut Seen,
@@ -90,19 +91,22 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     // The whole body.
     let body = read::whole(body, rule.max_request_body, edge, &mut room).await?;
 
+    let (method, uri) = (mem::take(&mut head.method), mem::take(&mut head.uri));
+    let message = Message::new(method, uri, mem::take(&mut head.headers), body);
+
     // The key that stands in it.
     if reads_body {
-        let found = rule.keys.in_body(route.policy, wire_key, &head.headers, &body, rule.max_request_body);
+        let found = rule.keys.in_body(route.policy, wire_key, &message, rule.max_request_body);
         wire_key = found.inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
         seen.key = wire_key.as_ref().map(|wire| wire.key.clone());
         if wire_key.is_none() && rule.derived.is_none() {
             shared.count_unkeyed(seen);
-            let body = PlainBody::Read(body, room);
+            (head.method, head.uri, head.headers) = (message.method, message.uri, message.headers);
+            let body = PlainBody::Read(message.body, room);
             return Ok(Arrival::Plain(PlainRequest { head, body, scope, route, hop }));
         }
         shared.count_protected(seen);
     }
 
-    let message = Message { method: head.method, uri: head.uri, headers: head.headers, body };
     WholeRequest { route, rule, scope, width, wire_key, message, room, hop }.keyed(shared, plan).await
 }

@@ -62,13 +62,12 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     if !signed.covers(&body) {
         return Err(shared.refuse_tick("the body has another digest than was signed"));
     }
+    let message = Message::new(head.method, head.uri, head.headers, body);
     if rule.keys.reads_body() {
-        let most = rule.max_request_body;
-        let agreed = rule.keys.in_body(route.policy, Some(wire_key.clone()), &head.headers, &body, most);
+        let agreed = rule.keys.in_body(route.policy, Some(wire_key.clone()), &message, rule.max_request_body);
         agreed.inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
     }
 
-    let message = Message { method: head.method, uri: head.uri, headers: head.headers, body };
     let whole = WholeRequest {
         route,
         rule,

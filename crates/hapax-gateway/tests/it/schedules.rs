@@ -182,6 +182,7 @@ async fn unsigned_keys_of_ticks_are_refused_on_every_route_and_in_every_place_k9
             rule.keys = hapax_tower::key::Keys {
                 places: vec![header, json],
                 grammar: hapax_core::Grammar::Printable,
+                ..Default::default()
             };
         });
         let open = settings.routes.iter().find(|route| &*route.path == "/charges").unwrap();
