@@ -233,6 +233,9 @@ impl Step<'_> {
     /// The ledger does not answer, and the call ends without it.
     pub(super) fn give_up(&mut self, index: usize) {
         self.on(index, Event::Unheard(LastWord::Away));
+        if self.world.processes[index].debt != Debt::Nothing {
+            self.seen.add(Sighting::EndedUnheard);
+        }
     }
 
     /// Nobody waits for the call any more, and it stops where it is.

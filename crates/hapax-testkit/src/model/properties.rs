@@ -104,6 +104,7 @@ named! {
         GuardSettled = "a transaction settled its claim",
         GuardRefused = "a transaction failed because its lease was lost",
         Dropped = "a call was dropped, and owed something",
+        EndedUnheard = "a call ended without an answer of the ledger, and owed something",
         ToldNo = "a caller was told \"no\"",
         ToldYes = "a caller was told \"yes\"",
         ToldUnknown = "a caller was told that nobody knows",
