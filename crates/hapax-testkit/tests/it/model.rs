@@ -86,9 +86,9 @@ fn missed_in(switch: Switch) -> Config {
     let small = |config: Config| Config { callers: 1, losses: config.losses.min(1), ..config };
     match switch {
         Switch::Crash | Switch::Stop | Switch::NotRun => Config::EMBEDDED,
-        Switch::Loss | Switch::Unheard | Switch::Attach | Switch::Refused | Switch::Unknown => {
-            small(Config::UNSAFE)
-        }
+        Switch::Loss | Switch::Unheard | Switch::Attach | Switch::Refused => small(Config::UNSAFE),
+        // A call that is dropped leaves the same doubt.
+        Switch::Unknown => small(Config::UNSAFE).without(Switch::Stop),
         Switch::Lapse | Switch::Revive | Switch::Sweep => small(Config::GUARD),
         Switch::AskYes | Switch::AskNo | Switch::AskUnknown => small(Config::ASK),
         Switch::Release | Switch::Force | Switch::Settle => {
