@@ -48,8 +48,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .with_graceful_shutdown(async { tokio::signal::ctrl_c().await.unwrap_or(()) })
         .await?;
 
-    // Charges whose caller has gone away are finished, too.
+    // Charges whose caller has gone away are finished, too; and the store hears of those that were given back.
     protect.calls().idle().await;
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), protect.executor().debts_paid()).await;
     store.close().await?;
     Ok(())
 }

@@ -86,9 +86,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             programs.and_then(|programs| steps.run("PostgreSQL server", || Server::start(&programs)));
         let npm = steps.run("peers from npm", peers::npm);
         let python = steps.run("peers for Python", peers::python);
-        if let (Some(server), Some(npm), Some(python)) = (server, npm, python) {
+        let handlers = steps.run("handlers for Restate", peers::handlers);
+        if let (Some(server), Some(npm), Some(python), Some(handlers)) = (server, npm, python, handlers) {
             println!("{}", server.url());
-            run_tests(args, Some(&Needed { server, npm, python }), &mut steps, &mut count);
+            run_tests(args, Some(&Needed { server, npm, python, handlers }), &mut steps, &mut count);
         }
         steps.run("tidy", tidy::check_checkout);
     }
@@ -107,12 +108,14 @@ struct Needed {
     server: Server,
     npm: PathBuf,
     python: PathBuf,
+    handlers: PathBuf,
 }
 
 impl Needed {
     fn set_env(&self, command: &mut Command) {
         self.server.set_env(command);
         command.env(peers::NPM_VAR, &self.npm).env(peers::PYTHON_VAR, &self.python);
+        command.env(peers::HANDLERS_VAR, &self.handlers);
     }
 }
 
@@ -177,7 +180,7 @@ fn count_tests(
     match needed {
         Some(needed) => needed.set_env(command),
         None => {
-            for variable in [URL_VAR, BIN_DIR_VAR, peers::NPM_VAR, peers::PYTHON_VAR] {
+            for variable in [URL_VAR, BIN_DIR_VAR, peers::NPM_VAR, peers::PYTHON_VAR, peers::HANDLERS_VAR] {
                 command.env_remove(variable);
             }
         }

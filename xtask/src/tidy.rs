@@ -19,7 +19,7 @@ use tree::Tree;
 /// Check the project's own rules over all tracked files.
 ///
 /// Every source file opens with what it is for; nothing unfinished is left in the source; the crates depend on each
-/// other only as the architecture allows; only `once` claims; no path of one machine; ADRs, README and links.
+/// other only as the architecture allows; only `once` claims; no path of one machine; ADRs, README, links and the files that maps name.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
@@ -38,6 +38,8 @@ const CHECKS: &[Check] = &[
     Check { name: "decisions have their headings", run: documents::decisions_have_headings },
     Check { name: "README names the commands", run: documents::readme_names_commands },
     Check { name: "links resolve", run: documents::links_resolve },
+    Check { name: "maps name files that are there", run: documents::maps_name_files },
+    Check { name: "measurements are short", run: documents::measurements_are_short },
 ];
 
 /// Runs all checks over the checkout.
@@ -99,5 +101,7 @@ mod tests {
         decisions_have_their_headings: "decisions have their headings",
         readme_names_the_commands: "README names the commands",
         links_resolve: "links resolve",
+        maps_name_files_that_are_there: "maps name files that are there",
+        measurements_are_short: "measurements are short",
     }
 }

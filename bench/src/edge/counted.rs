@@ -126,6 +126,7 @@ fn settings(service: SocketAddr) -> Result<Settings, Failure> {
         upstream: upstream.clone(),
         rule: rule.map(Arc::new),
         reconcile: None,
+        handler: None,
     };
     Ok(Settings {
         edge: Edge { threads: 1, ..Edge::new(([127, 0, 0, 1], 0).into()) },

@@ -115,7 +115,10 @@ pub struct EraseSubject {
 pub struct ErasedSubject {
     /// Claims whose answers were destroyed.
     pub erased: u64,
-    /// Claims that run or are in doubt: they have no answer yet.
+    /// Events of executions whose payloads were destroyed.
+    #[serde(default)]
+    pub events: u64,
+    /// Claims that run or are in doubt, which have no answer yet; and executions of which a step does, or is.
     pub left: u64,
     /// Where the next page starts; null at the end.
     pub next: Option<String>,

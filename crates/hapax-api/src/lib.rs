@@ -12,6 +12,7 @@
 mod audit;
 mod claims;
 mod decisions;
+mod delegated;
 mod document;
 mod endpoint;
 mod keys;
@@ -30,13 +31,17 @@ pub use claims::{
     HeaderValues, Headers, Outcome,
 };
 pub use decisions::{Decide, Decided, EraseSubject, ErasedSubject, Resolve, Settle};
+pub use delegated::{
+    DecideDelegated, Delegated, DelegatedCall, DelegatedDecided, DelegatedQuery, DelegatedRetention,
+    DelegatedScope,
+};
 pub use document::document;
 pub use endpoint::{Content, Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
 pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
 pub use problem::{Conflict, Problem};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
-pub use text::{ClassName, Epoch, KeyId, OperationId, ProblemCode, Time, WebhookId};
+pub use text::{ClassName, Epoch, InvocationId, KeyId, OperationId, ProblemCode, Time, WebhookId};
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
     NewWebhook, On4xx, RefusedFor, ReopenDeliveries, RevokeWebhook, RotateWebhook, SecretsFrom, Webhook,

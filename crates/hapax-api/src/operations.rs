@@ -5,6 +5,10 @@
 use crate::audit::{Audit as AuditPage, AuditQuery};
 use crate::claims::{Claim, ClaimQuery, Claims, ClaimsQuery, Counts, CountsQuery};
 use crate::decisions::{Decide, Decided, EraseSubject as Erasing, ErasedSubject, Resolve};
+use crate::delegated::{
+    DecideDelegated, Delegated as DelegatedPage, DelegatedCall, DelegatedDecided, DelegatedQuery,
+    DelegatedScope,
+};
 use crate::endpoint::{Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
 use crate::keys::{KeyMade, Keys, KeysQuery, NewKey, Revoked};
 use crate::node::{Health as Alive, Markdown, OpenMetrics, Readiness as Ready, Routes as RouteList, Written};
@@ -12,7 +16,7 @@ use crate::problem::{Conflict, Problem};
 use crate::retention::{
     RetentionClass, RetentionClasses, SetRetention as Setting, UnsetRetention as Unsetting,
 };
-use crate::text::{ClassName, KeyId, OperationId, ProblemCode, WebhookId};
+use crate::text::{ClassName, InvocationId, KeyId, OperationId, ProblemCode, WebhookId};
 use crate::webhooks::{
     Deliveries, DeliveriesQuery, DeliveriesReopened, NewWebhook, ReopenDeliveries as Reopening,
     RevokeWebhook as Revoking, RotateWebhook as Rotating, Webhook, WebhookMade, WebhookRotated, WebhookShown,
@@ -30,6 +34,10 @@ const NO_CLAIM: Refusal = problem(404, "There is no such claim.");
 const NO_CLASS: Refusal = problem(404, "There is no such class.");
 const NO_WEBHOOKS: Refusal = problem(404, "This server takes no webhooks.");
 const NO_WEBHOOK: Refusal = problem(404, "There is no such webhook, or this server takes none.");
+const NO_CALL: Refusal =
+    problem(404, "There is no such call in this scope, or no cluster that keeps claims.");
+const CLUSTER: Refusal = problem(503, "The cluster or the store cannot be asked; try again.");
+const NOT_NOW: Refusal = problem(409, "Not carried out: the call has not come to its end.");
 const STORE: Refusal = problem(503, "The store cannot be asked; try again.");
 const CONFLICT: Refusal = Refusal::with::<Conflict>(
     409,
@@ -153,6 +161,26 @@ operations! {
         needs: OPERATE, query: Nothing, body: Erasing, answer: ErasedSubject,
         answers: (200, "Done for this page; go on with `next` until it is null."), refuses: [BAD_BODY, STORE],
     }
+    ListDelegated Get "/v1/delegated" "listDelegated" {
+        "List calls of one tenant whose claims a cluster keeps.",
+        needs: READ, query: DelegatedQuery, body: Nothing, answer: DelegatedPage,
+        answers: (200, "One page."), refuses: [BAD_QUERY, NO_CALL, CLUSTER],
+    }
+    ShowDelegated Get "/v1/delegated/{invocation_id}" "showDelegated" {
+        "Show one call whose claim a cluster keeps, if it is in the scope that is named.",
+        needs: READ, query: DelegatedScope, body: Nothing, answer: DelegatedCall,
+        answers: (200, "The call."), refuses: [BAD_QUERY, NO_CALL, CLUSTER],
+    }
+    PurgeDelegated Post "/v1/delegated/{invocation_id}/purge" "purgeDelegated" {
+        "Forget a call that has come to its end, so that its key is free.",
+        needs: OPERATE, query: Nothing, body: DecideDelegated, answer: DelegatedDecided,
+        answers: (200, "Done; the call as it was."), refuses: [BAD_BODY, NO_CALL, NOT_NOW, CLUSTER],
+    }
+    KillDelegated Post "/v1/delegated/{invocation_id}/kill" "killDelegated" {
+        "End a call where it is, and forget it, so that its key is free. Nothing is undone.",
+        needs: OPERATE, query: Nothing, body: DecideDelegated, answer: DelegatedDecided,
+        answers: (200, "Done; the call as it was."), refuses: [BAD_BODY, NO_CALL, NOT_NOW, CLUSTER],
+    }
     ListKeys Get "/v1/keys" "listKeys" {
         "List API keys.", needs: READ, query: KeysQuery, body: Nothing, answer: Keys,
         answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
@@ -240,6 +268,10 @@ pub(crate) const TABLE: Table<Role> = Table {
         Parameter::of::<OperationId>(
             "operation_id",
             "The public id of the operation, `op_` and 32 hexadecimal digits.",
+        ),
+        Parameter::of::<InvocationId>(
+            "invocation_id",
+            "The id of the call: the cluster's own, or the one that its callers know.",
         ),
         Parameter::of::<KeyId>("key_id", "The id of the key."),
         Parameter::of::<WebhookId>("webhook_id", "The id of the webhook, `wh_` and 32 hexadecimal digits."),

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::delegated::DelegatedRetention;
 use crate::limits::{NAME_LENGTH, PRINTABLE, REASON_LENGTH, RETENTION, SAID};
 use crate::text::Time;
 
@@ -28,6 +29,9 @@ pub struct RetentionClass {
     pub set: Option<RetentionSet>,
     /// Method and path of those that have it.
     pub routes: Vec<String>,
+    /// Services of clusters that have it, where it was set just now: as they say it themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegated: Vec<DelegatedRetention>,
 }
 
 /// What a class was set to.

@@ -59,6 +59,8 @@ texts! {
     KeyId { "pattern": "^hpx_[0-9a-f]{16}$", inline: true }
     /// The id of a webhook.
     WebhookId { "pattern": "^wh_[0-9a-f]{32}$", inline: true }
+    /// The id of a call whose claim a cluster keeps: the cluster's own, or the one that its callers know.
+    InvocationId { "pattern": "^(inv|op)_[A-Za-z0-9_-]{1,512}$", inline: true }
     /// The name of a class of retention.
     ClassName { "pattern": "^[a-z][a-z0-9_-]{0,62}$", inline: true }
     /// The fencing number: the store's incarnation and a counter, with a dot between them.

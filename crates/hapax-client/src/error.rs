@@ -183,7 +183,7 @@ impl Error {
             retry_after: None,
             retryable: false,
             source: None,
-            shows: shown_by(kind, None, false),
+            shows: shown_by(kind, None, None, false),
             sent: Sent::nothing(),
         }))
     }
@@ -231,7 +231,7 @@ impl Error {
     ) -> Self {
         let inner = &mut *self.0;
         inner.status = Some(status);
-        inner.shows = shown_by(inner.kind, code.as_deref(), given);
+        inner.shows = shown_by(inner.kind, inner.status, code.as_deref(), given);
         inner.code = code;
         inner.request_id = request_id;
         inner.body = body;
@@ -321,14 +321,17 @@ impl Error {
     }
 }
 
-/// What an error of this kind, with this problem code, shows about the work. A server that turned a request away before its ledger
-/// had answered does not know what earlier calls did with a key that was given to this one (E6).
-fn shown_by(kind: Kind, code: Option<&str>, given: bool) -> Executed {
+/// Statuses that say "not now" or "not you": a server answers so before it looks what was done with a key.
+const TURNED_AWAY: [u16; 6] = [401, 403, 408, 423, 425, 429];
+
+/// What an error of this kind, with this status and problem code, shows about the work. A server that turned a request away before its
+/// ledger had answered does not know what earlier calls did with a key that was given to this one (E6).
+fn shown_by(kind: Kind, status: Option<u16>, code: Option<&str>, given: bool) -> Executed {
     match (kind, code) {
+        _ if given && status.is_some_and(|status| TURNED_AWAY.contains(&status)) => Executed::Unknown,
         (_, Some("ledger-unavailable" | "overloaded" | "draining" | "too-many")) if given => {
             Executed::Unknown
         }
-        (Kind::RateLimited, _) if given => Executed::Unknown,
         (Kind::Mismatch | Kind::Invalid | Kind::RateLimited, _) => Executed::No,
         (_, Some("upstream-unreachable" | "ledger-unavailable" | "overloaded" | "draining")) => Executed::No,
         (_, Some("outcome-pending" | "outcome-not-kept")) => Executed::Yes,

@@ -118,8 +118,8 @@ pub enum BodyRecipe {
 /// - `form` compares fields if the content type is `application/x-www-form-urlencoded` or absent.
 /// - Everything else is compared by bytes.
 ///
-/// *By parts*: each part's headers and content, in order; the boundary does not matter. A multipart body that
-/// is not written strictly as RFC 2046 has it is compared by bytes.
+/// *By parts*: each part's headers and content, in order; the boundary does not matter, nor that of a part which is
+/// multipart itself. A multipart body that is not written strictly as RFC 2046 has it is compared by bytes.
 ///
 /// *JSON that keeps its meaning*: no duplicate names, no lone surrogates, at most
 /// [`MAX_JSON_DEPTH`](crate::limits::MAX_JSON_DEPTH) levels, and no number that RFC 8785 would write as

@@ -28,6 +28,9 @@ pub const MAX_OPERATION_CHARS: usize = 128;
 /// Deepest nesting of arrays and objects that is read as JSON. Deeper bodies are fingerprinted as bytes.
 pub const MAX_JSON_DEPTH: usize = 100;
 
+/// How many parts of a multipart body may be in parts themselves, one within the other. What is further down is fingerprinted as bytes.
+pub const MAX_MULTIPART_DEPTH: usize = 8;
+
 /// Most named headers, and most ignored pointers, in one fingerprint recipe.
 pub const MAX_RECIPE_ITEMS: usize = 64;
 

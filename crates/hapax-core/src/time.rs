@@ -3,8 +3,12 @@
 //! Which clock, and how it behaves over suspends and steps, is the store's affair (L12); here a [`Timestamp`] is an
 //! argument like any other.
 
+mod utc;
+
 use std::fmt;
 use std::time::Duration;
+
+pub use utc::{parse_utc, utc};
 
 /// Microseconds since the Unix epoch, on the store's clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -5,7 +5,12 @@
 //! model checker and the simulation drive the very same machine, so that what they explore is what runs.
 //!
 //! What a call owes the ledger where it stops is [`Turn::debt`]; what its caller is told is [`Turn::advice`]. [`Deadline`] is the
-//! only arithmetic on time.
+//! only arithmetic on time. The words here carry no data: a [`Debt`] says what kind of report is owed, and `hapax_exec::owed` has a
+//! type of the same name that holds the report.
+//!
+//! Most calls go one of two ways. A first call: `Claim` → `Check` → `Run` → `Report` → `End`. A retry: `Claim` → `End`, or
+//! `Claim` → `Wait` → `End` while the first call still runs. What becomes of a claim when a call stops on its way is a table in
+//! ARCHITECTURE.md, *When it stops half-way*.
 //!
 //! One transition deserves a reason: a renewal that comes back as lost ends in a report that nothing was run, not in a look at the
 //! ledger. The holder knows that it has begun nothing, and where nobody else has taken the claim since, saying so frees it; a look
@@ -133,9 +138,11 @@ pub enum Command {
     End(LastWord),
 }
 
-/// What has happened.
+/// What has happened. Each is grouped with the command that it answers first; `Kept`, `Held` and `InDoubt` also answer `Wait` and
+/// `Read`, and `Kept` and `InDoubt` a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
+    // To `Claim`.
     /// The claim was granted.
     Granted {
         /// An earlier attempt may have run.
@@ -160,34 +167,43 @@ pub enum Event {
     InDoubt,
     /// This attempt had its grant and gave it back.
     Spent,
+    // To `Rehash`.
     /// Whether this process knows the recipe.
     Rehashed(bool),
+    // To `Wait` and `Read`.
     /// The holder gave the claim back.
     GivenBack,
     /// Nobody holds the claim, and it is not granted either: a former run must be silent first.
     Silent,
     /// The claim is absent.
     Gone,
+    // To `Pause`.
     /// Whether time is left for another try.
     Rested(bool),
+    // To `Reconcile`.
     /// An earlier attempt happened.
     Happened(Effect),
     /// None did, and none will.
     Never,
     /// Nobody knows.
     Unknown,
+    // To `Check`; and to `Reconcile`, where the call is given back unasked.
     /// What clock and session say.
     Standing(Standing),
+    // To `Run`.
     /// The work has ended.
     Ended(Due, Work),
+    // To `Clear` and `Renew`.
     /// The lease goes on.
     Renewed,
+    // To `Report`; a lost lease to `Clear` and `Renew`, too.
     /// The claim was given back as reported.
     Released,
     /// Another epoch is current.
     LostLease,
     /// The journal has moved on: the report was not written.
     Conflict,
+    // To whatever is sent to the ledger.
     /// No answer, or one that does not help: `Away`, `Spooled`, `Damaged`, `Invalid` or `Broken`.
     Unheard(LastWord),
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::FutureExt as _;
-use hapax_core::advice::{Delay, LastWord, Work};
+use hapax_core::advice::{Advice, Delay, LastWord, Work, advice};
 use hapax_core::journal::Append;
 use hapax_core::turn::{self, Command, Deadline, Due, Event, Standing, Turn};
 use hapax_core::{
@@ -29,7 +29,8 @@ use crate::owed::{Debt, may_be_about_events};
 use crate::spool::{self, Entry};
 use crate::{late, limits};
 
-/// A lease and everything that belongs to its call.
+/// A lease and everything that belongs to its call, from the grant to the end. A [`Held`](crate::Held) has one whose work has not begun,
+/// a [`Running`] one whose work has.
 pub(crate) struct Holding<L: Ledger> {
     pub(crate) shared: Arc<Shared<L>>,
     pub(crate) turn: Turn,
@@ -38,6 +39,7 @@ pub(crate) struct Holding<L: Ledger> {
     pub(crate) claim: ClaimId,
     pub(crate) epoch: Epoch,
     pub(crate) operation_id: Option<OperationId>,
+    /// `None` where the work was begun elsewhere.
     pub(crate) attempt: Option<AttemptId>,
     pub(crate) retention: Retention,
     pub(crate) attach: Attach,
@@ -109,8 +111,10 @@ impl<L: Ledger> Holding<L> {
         look().await.then(|| Event::Standing(self.standing()))
     }
 
+    /// The session first, then the clock: where the process is stopped in between, the clock shows it.
     fn standing(&self) -> Standing {
-        self.deadline.standing(boot_time(), &self.shared.ledger.session())
+        let session = self.shared.ledger.session();
+        self.deadline.standing(boot_time(), &session)
     }
 
     /// Renews the lease, or says that no earlier attempt ran, which renews it as well.
@@ -147,20 +151,18 @@ impl<L: Ledger> Holding<L> {
 
     /// Takes over how the work ended.
     pub(crate) fn concluded(&mut self, concluded: Concluded) {
-        let Concluded { ended, events, effect } = concluded;
-        let (due, work, report, cause) = match ended {
-            Ended::Settled(outcome) => {
-                let work = Work::Ended(effect.unwrap_or_else(|| Effect::of(&outcome)));
-                (Due::Settle, work, Report::Settle(outcome, self.retention), None)
-            }
-            Ended::NotRun(cause) => (Due::NotRun, Work::NotRun, Report::Release(Ran::No), Some(cause)),
+        let work = work_of(&concluded);
+        let Concluded { ended, events, .. } = concluded;
+        let (due, report, cause) = match ended {
+            Ended::Settled(outcome) => (Due::Settle, Report::Settle(outcome, self.retention), None),
+            Ended::NotRun(cause) => (Due::NotRun, Report::Release(Ran::No), Some(cause)),
             Ended::Unknown(cause) => {
                 self.told.doubt = Some(Doubt::Failed);
-                (Due::MayHaveRun, Work::MayHaveRun, Report::Release(Ran::Perhaps), Some(cause))
+                (Due::MayHaveRun, Report::Release(Ran::Perhaps), Some(cause))
             }
             Ended::Doubt(doubt, cause) => {
                 self.told.doubt = Some(doubt);
-                (Due::Doubt, Work::MayHaveRun, Report::Doubt(doubt), Some(cause))
+                (Due::Doubt, Report::Doubt(doubt), Some(cause))
             }
         };
         let report = match &cause {
@@ -242,9 +244,12 @@ impl<L: Ledger> Holding<L> {
 
     /// What the ledger made of a report.
     fn heard(&mut self, ending: Ending) -> Event {
+        // Of work that was begun elsewhere only the epoch is known here, and that alone has just settled.
+        let just_now = matches!(ending, Ending::Settled(_));
         match ending {
             Ending::Settled(kept) | Ending::AlreadySettled(kept) => {
-                let own = Some(kept.attempt) == self.attempt && kept.epoch == self.epoch;
+                let own = self.attempt.map_or(just_now, |attempt| kept.attempt == attempt)
+                    && kept.epoch == self.epoch;
                 let effect = match self.turn.work() {
                     Work::Ended(effect) if own => effect,
                     _ => Effect::of(&kept.outcome),
@@ -392,6 +397,15 @@ impl<L: Ledger> Holding<L> {
     }
 }
 
+/// What work that has ended like this came to.
+fn work_of(concluded: &Concluded) -> Work {
+    match &concluded.ended {
+        Ended::Settled(outcome) => Work::Ended(concluded.effect.unwrap_or_else(|| Effect::of(outcome))),
+        Ended::NotRun(_) => Work::NotRun,
+        Ended::Unknown(_) | Ended::Doubt(..) => Work::MayHaveRun,
+    }
+}
+
 /// Why work did not begin.
 fn late_cause(delay: Delay) -> &'static str {
     match delay {
@@ -495,6 +509,13 @@ impl<L: Ledger> Running<L> {
                 Ended::NotRun("the time of the call was over before the work began".into()).into()
             }
         }
+    }
+
+    /// What a caller is told that leaves while its call goes on: during the work, or once that has ended like this and the ledger has
+    /// yet to record it.
+    pub fn not_yet(&self, concluded: Option<&Concluded>) -> Advice {
+        let work = concluded.map_or(Work::MayHaveRun, work_of);
+        advice(work, self.0.turn.history(), LastWord::NotYet, Delay::None, false)
     }
 
     /// Reports how the work ended, and answers with what the ledger has. The outcome is recorded before this returns it (L3).

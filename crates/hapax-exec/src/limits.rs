@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use hapax_core::Retention;
 
-/// Fingerprint recipes of other processes that are remembered once they were looked up (K6).
-pub const RECIPES: usize = 64;
-
 /// How long a second caller waits for the first one's outcome unless the call says otherwise (L9).
 pub const ATTACH: Duration = Duration::from_secs(30);
 
@@ -23,6 +20,9 @@ pub const SILENCE_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Dura
 /// Reports that wait for an unreachable ledger in memory alone; beyond it a lease lapses instead. Those that lie in the spool as
 /// well are bounded by the spool.
 pub const OWED: usize = 65_536;
+
+/// What those reports keep in memory, in KiB: their outcomes and journal events. A report that finds no room is given up aloud.
+pub const OWED_KIB: usize = 256 * 1024;
 
 /// Claims that nobody wants any more and whose fate is asked about; beyond it a lease lapses instead, if there is one.
 pub const UNWANTED: usize = 16_384;

@@ -2,8 +2,11 @@
 //!
 //! [`Executor::enter`] asks for the claim, and answers from the ledger if another call has it. [`Held::begin`] makes sure of the
 //! lease, [`Running::run`] runs the work, and [`Running::conclude`] reports how it ended. What comes next is decided by the pure
-//! machine [`hapax_core::turn`]; here its commands are carried out and the answers told to it. Whatever happens to these futures on
-//! the way (an error, a panic, a drop), the holding sees to it that the ledger hears what is known.
+//! machine [`hapax_core::turn`]; here its commands are carried out and the answers told to it.
+//!
+//! Two things hold a turn, one after the other: an `Asking` until the claim is granted, and from then on a `Holding` (in
+//! `lease.rs`), which is inside of [`Held`] before the work begins and of [`Running`] afterwards. Whatever happens to these futures on
+//! the way (an error, a panic, a drop), what holds the turn sees in its `Drop` that the ledger hears what is known.
 
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
@@ -16,7 +19,7 @@ use hapax_core::journal::Append;
 use hapax_core::turn::{self, Command, Deadline, Event, Patience, Turn};
 use hapax_core::{
     AttemptId, ClaimId, ClaimRequest, Doubt, Effect, Epoch, Grant, Identity, Kept, Kind, Leaves, Ledger,
-    OperationId, Outcome, RecipeId, Report, Timestamp, Verdict,
+    OperationId, Outcome, Recipe, RecipeId, Report, Timestamp, Verdict,
 };
 
 use crate::attach::{self, Found, Silence};
@@ -66,6 +69,11 @@ impl<L: Ledger> Executor<L> {
         Executor(Arc::new(Shared::new(ledger)))
     }
 
+    /// The fingerprint recipe with this id, whichever process of the installation has it (K6).
+    pub async fn recipe(&self, id: RecipeId) -> Result<Option<Recipe>, hapax_core::Error> {
+        self.0.peers.recipe(id).await
+    }
+
     /// An executor as set up. Outcomes that an earlier process left in the spool are settled before this returns, but for those of
     /// claims that cannot be read, which are tried again (L15).
     pub async fn open(ledger: L, settings: Settings) -> Result<Self, Error> {
@@ -79,6 +87,12 @@ impl<L: Ledger> Executor<L> {
             shared.spool = Some(spool);
         }
         Ok(Executor(Arc::new(shared)))
+    }
+
+    /// Returns once nothing is owed to the ledger any more: every report that a call has left behind is heard, or was given up. For a
+    /// process that is about to end its session, with a bound of its own: what is still owed then lapses with the session.
+    pub async fn debts_paid(&self) {
+        self.0.owed.paid().await;
     }
 
     /// The ledger it runs on.
@@ -164,6 +178,7 @@ impl<L: Ledger> Executor<L> {
                         None => return Err(asking.error()),
                     },
                     Command::End(_) => return Err(asking.error()),
+                    // Granted: every other command is for the holder to carry out.
                     _ => {
                         let granted = U::granted(asking).zip(payload.take());
                         return granted
@@ -216,7 +231,7 @@ pub(crate) struct Asking<'a, L: Ledger, U: Under<L>> {
     identity: Identity,
     call: Call,
     deadline: Option<Deadline>,
-    /// What was sent and is not answered yet.
+    /// What was sent and is not answered yet: if this is dropped now, the ledger may have granted it.
     request: Option<ClaimRequest>,
     attempt: Option<AttemptId>,
     grant: Option<Grant>,
@@ -265,14 +280,15 @@ impl<'a, L: Ledger, U: Under<L>> Asking<'a, L, U> {
     async fn claim(&mut self) -> Event {
         fail::fail_point!("once.asking");
         let ledger = &self.shared.ledger;
-        let mut session = ledger.session();
-        if !self.shared.peers.is_agreed(&session) {
-            if let Err(error) = Box::pin(self.shared.peers.agree(&session)).await {
-                return self.unheard(&error);
-            }
-            session = ledger.session();
+        // The clock first, and one look at the session for all that follows: a process that is stopped here must not take the term
+        // that it saw before for one that lasts from now on (L4), nor the others' agreement for one that still holds (K6).
+        let (asked_at, session) = (boot_time(), ledger.session());
+        if !self.shared.peers.is_agreed(&session)
+            && let Err(error) = Box::pin(self.shared.peers.agree(&session)).await
+        {
+            return self.unheard(&error);
         }
-        self.deadline = Some(Deadline::new(boot_time(), &session, &self.call.terms));
+        self.deadline = Some(Deadline::new(asked_at, &session, &self.call.terms));
         let request = request(&self.identity, &self.call, self.under.attempt());
         self.attempt = Some(request.attempt);
         self.request = Some(request.clone());
@@ -512,7 +528,7 @@ impl<L: Ledger> Held<L> {
         }
     }
 
-    /// Everything under the lease: makes sure of it, runs the work, reports. For work that needs no steps of its own in between.
+    /// All that follows a grant: makes sure of the lease, runs the work, reports. For work that needs no steps of its own in between.
     async fn carry_out<F, Fut, E>(self, question: Option<Reconcile>, work: F) -> Result<Done, Error>
     where
         F: FnOnce(Attempt) -> Fut,

@@ -5,12 +5,15 @@
 //! process that dies takes its debts along; then the lease lapses, which is what leases are for.
 
 use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use hapax_core::journal::Append;
 use hapax_core::turn::{self, Paid};
 use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report, Verdict};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
@@ -49,6 +52,17 @@ impl Debt {
         matches!(self, Debt::Report { spooled: Some(entry), .. } if entry.is_written())
     }
 
+    /// What it keeps in memory, in KiB: the outcome and the journal events, which may be long.
+    fn kibibytes(&self) -> u32 {
+        let Debt::Report { report, events, .. } = self else { return 0 };
+        let outcome = if let Report::Settle(outcome, _) = report { outcome.len() } else { 0 };
+        let written = events.iter().map(|write| {
+            let payloads: usize = write.events.iter().map(|event| event.payload.len()).sum();
+            payloads + write.checkpoint.as_ref().map_or(0, Bytes::len)
+        });
+        u32::try_from((outcome + written.sum::<usize>()).div_ceil(1024)).unwrap_or(u32::MAX)
+    }
+
     fn is_settle(&self) -> bool {
         matches!(self, Debt::Report { report: Report::Settle(..), .. })
     }
@@ -80,40 +94,94 @@ struct Debts<L> {
     ledger: L,
     contradicted: Contradicted,
     room: Arc<Semaphore>,
+    /// In KiB.
+    memory: Arc<Semaphore>,
     /// For claims that nobody wants: whoever asks again and again in vain takes no room from reports.
     unwanted: Arc<Semaphore>,
+    unpaid: Arc<Unpaid>,
     sender: Mutex<Option<mpsc::UnboundedSender<Taken>>>,
 }
 
-/// A debt, and the room it takes; the spool bounds what lies there.
-type Taken = (Debt, Option<OwnedSemaphorePermit>);
+/// A debt, and what counts it until it is paid or given up.
+type Taken = (Debt, Counted);
+
+/// The debts that are not paid yet.
+#[derive(Default)]
+struct Unpaid {
+    number: AtomicUsize,
+    paid: Notify,
+}
+
+/// One debt that is not paid yet, and the room it takes; the spool bounds what lies there.
+struct Counted {
+    unpaid: Arc<Unpaid>,
+    _room: Option<Room>,
+}
+
+/// A place, and so much memory.
+type Room = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+impl Counted {
+    fn new(unpaid: &Arc<Unpaid>, room: Option<Room>) -> Self {
+        unpaid.number.fetch_add(1, Ordering::SeqCst);
+        Counted { unpaid: unpaid.clone(), _room: room }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.unpaid.number.fetch_sub(1, Ordering::SeqCst);
+        self.unpaid.paid.notify_waiters();
+    }
+}
 
 impl<L: Ledger> Owed<L> {
     pub(crate) fn new(ledger: L, contradicted: Contradicted) -> Self {
         let room = Arc::new(Semaphore::new(limits::OWED));
+        let memory = Arc::new(Semaphore::new(limits::OWED_KIB));
         let unwanted = Arc::new(Semaphore::new(limits::UNWANTED));
-        Owed(Arc::new(Debts { ledger, contradicted, room, unwanted, sender: Mutex::default() }))
+        let (unpaid, sender) = (Arc::default(), Mutex::default());
+        Owed(Arc::new(Debts { ledger, contradicted, room, memory, unwanted, unpaid, sender }))
+    }
+
+    /// Returns once every debt is paid or was given up.
+    pub(crate) async fn paid(&self) {
+        loop {
+            let mut paid = pin!(self.0.unpaid.paid.notified());
+            paid.as_mut().enable();
+            if self.0.unpaid.number.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            paid.await;
+        }
     }
 
     /// Takes a debt over. Where even that is impossible, the lease lapses instead.
     pub(crate) fn owe(&self, debt: Debt) {
-        let room = if debt.is_unwanted() { &self.0.unwanted } else { &self.0.room };
-        let room = room.clone().try_acquire_owned().ok();
+        let room = if debt.has_place() { None } else { self.room_for(&debt) };
         if room.is_none() && !debt.has_place() {
             return debt.give_up(&"too many reports wait for the ledger");
         }
-        let room = room.filter(|_| !debt.has_place());
         let mut sender = self.0.sender.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
             *sender = start(self.0.ledger.clone(), self.0.contradicted.clone());
         }
+        let counted = Counted::new(&self.0.unpaid, room);
         let untold = match &*sender {
-            Some(sender) => sender.send((debt, room)).err().map(|unsent| unsent.0.0),
+            Some(sender) => sender.send((debt, counted)).err().map(|unsent| unsent.0.0),
             None => Some(debt),
         };
         if let Some(debt) = untold {
             debt.give_up(&"there is no thread to deliver it");
         }
+    }
+}
+
+impl<L> Owed<L> {
+    fn room_for(&self, debt: &Debt) -> Option<Room> {
+        let places = if debt.is_unwanted() { &self.0.unwanted } else { &self.0.room };
+        let place = places.clone().try_acquire_owned().ok()?;
+        Some((place, self.0.memory.clone().try_acquire_many_owned(debt.kibibytes()).ok()?))
     }
 }
 
@@ -138,12 +206,12 @@ async fn deliver_all<L: Ledger>(
     mut debts: mpsc::UnboundedReceiver<Taken>,
 ) {
     let mut deliveries = tokio::task::JoinSet::new();
-    while let Some((debt, room)) = debts.recv().await {
+    while let Some((debt, counted)) = debts.recv().await {
         while deliveries.try_join_next().is_some() {}
         let delivery = deliver(ledger.clone(), contradicted.clone(), debt);
         deliveries.spawn(async move {
             delivery.await;
-            drop(room);
+            drop(counted);
         });
     }
     let rest = async { while deliveries.join_next().await.is_some() {} };
@@ -323,7 +391,8 @@ mod tests {
         let (ledger, claim, epoch, report) = owing().await;
         let spooled = Some(keep(&spool, claim, epoch, &report).await);
         let (sender, receiver) = mpsc::unbounded_channel();
-        sender.send((Debt::Report { claim, epoch, report, events: Vec::new(), spooled }, None)).unwrap();
+        let counted = Counted::new(&Arc::default(), None);
+        sender.send((Debt::Report { claim, epoch, report, events: Vec::new(), spooled }, counted)).unwrap();
         drop(sender);
         deliver_all(ledger.clone(), Contradicted::default(), receiver).await;
         assert!(lines.told().contains("left in the spool until the next start"), "{}", lines.told());
@@ -436,6 +505,29 @@ mod tests {
         while !matches!(ledger.peek(claim).await, Ok(Some(View::Settled(_)))) {
             sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_owed_takes_no_more_memory_than_is_said_l13() {
+        let (lines, _guard) = Lines::listen();
+        let (ledger, claim, epoch, _) = owing().await;
+        let owed = Owed::new(ledger.clone(), Contradicted::default());
+        // They share their bytes here; those of real calls do not.
+        let answer = Bytes::from(vec![0; limits::OWED_KIB * 1024 / 4]);
+        let owe = || {
+            let report = Report::Settle(Outcome::Succeeded(answer.clone()), Retention::Forever);
+            owed.owe(Debt::Report { claim, epoch, report, events: Vec::new(), spooled: None });
+        };
+        (0..4).for_each(|_| owe());
+        assert_eq!(lines.told(), "", "there is room for these");
+        owe();
+        assert!(lines.told().contains("too many reports"), "{}", lines.told());
+        // What takes no memory is still told.
+        owed.owe(Debt::Abandon(request("another")));
+        ledger.set_away(false);
+        timeout(Duration::from_secs(30), owed.paid()).await.unwrap();
+        owe();
+        assert_eq!(lines.told().matches("too many reports").count(), 1, "what is paid makes room again");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,11 +1,12 @@
 //! The spool: outcomes that the ledger could not take when the work had answered (L15).
 //!
-//! One synced file for each outcome, named by claim and epoch, in a bounded folder. It outlives the process: the next one
-//! settles what it finds, with the epoch it was granted under, before it accepts anything. The rules then decide whether
-//! the outcome still counts.
+//! One synced file for each outcome, named by claim and epoch, in a bounded folder. Work that was begun elsewhere can be concluded
+//! twice at the same time: then each conclusion has a file of its own. The folder outlives the process: the next one settles what it
+//! finds, with the epoch it was granted under, before it accepts anything. The rules then decide whether the outcome still counts.
 
 mod format;
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::mem;
@@ -48,6 +49,8 @@ pub(crate) struct Spool {
 struct Taken {
     files: usize,
     bytes: u64,
+    /// Of those that this process writes or has found.
+    paths: HashSet<PathBuf>,
 }
 
 impl Taken {
@@ -106,8 +109,14 @@ impl Spool {
         if !taken.has_room_for(bytes, (limits::SPOOL_FILES, limits::SPOOL_BYTES)) {
             return Err(Error::unavailable("the spool is full"));
         }
+        let mut path = self.folder.join(format!("{claim}-{}.outcome", epoch.packed()));
+        let mut number = 1;
+        while taken.paths.contains(&path) {
+            number += 1;
+            path = self.folder.join(format!("{claim}-{}-{number}.outcome", epoch.packed()));
+        }
         taken.add(bytes);
-        let path = self.folder.join(format!("{claim}-{}.outcome", epoch.packed()));
+        taken.paths.insert(path.clone());
         Ok(Arc::new(Entry { spool: self.clone(), path, bytes, stage: Mutex::new(Stage::Reserved(content)) }))
     }
 
@@ -168,7 +177,9 @@ impl Spool {
 
     /// The place of an outcome that an earlier process has written.
     fn found(&self, path: PathBuf, bytes: u64) -> Arc<Entry> {
-        lock(&self.taken).add(bytes);
+        let mut taken = lock(&self.taken);
+        taken.add(bytes);
+        taken.paths.insert(path.clone());
         Arc::new(Entry { spool: self.clone(), path, bytes, stage: Mutex::new(Stage::Written) })
     }
 
@@ -304,6 +315,7 @@ impl Drop for Entry {
             let mut taken = lock(&self.spool.taken);
             taken.files -= 1;
             taken.bytes -= self.bytes;
+            taken.paths.remove(&self.path);
         }
     }
 }
@@ -406,7 +418,7 @@ mod tests {
         settled(first);
         let second = keep(&spool, 2).unwrap();
         assert!(keep(&spool, 3).is_err(), "that was the room of one");
-        *lock(&spool.taken) = Taken { files: 1, bytes: limits::SPOOL_BYTES - bytes + 1 };
+        *lock(&spool.taken) = Taken { files: 1, bytes: limits::SPOOL_BYTES - bytes + 1, ..Taken::default() };
         assert_eq!(keep(&spool, 3).unwrap_err().kind(), hapax_core::Kind::Unavailable);
         settled(second);
         keep(&spool, 3).unwrap();

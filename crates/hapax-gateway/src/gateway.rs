@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use hapax_core::{Error, Ledger, Registry};
+use hapax_core::{Error, Ledger, Registry, Scope, Width};
 use hapax_http::Refusal;
 use hapax_http::listener::{self, Drained, Handler, Peer, Running};
 use hapax_http::tls::Certificates;
-use hapax_tower::{Body, Protect};
+use hapax_tower::{Body, OpaqueId, Protect};
 use http::{Request, Response};
 
 use crate::admit::Admission;
@@ -21,6 +21,8 @@ use crate::engine;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::route::Table;
+use crate::sealed::OperationSeal;
+use crate::secrets;
 use crate::settings::Settings;
 use crate::stack::{Plan, Shared, Stack};
 use crate::upstream::Incoming;
@@ -43,7 +45,8 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         let edge = settings.edge.clone();
         let protect = protect.docs(edge.docs.clone());
         let webhooks = webhooks(&settings, &protect, registry)?;
-        let plan = Plan { table: Table::new(&settings)?, settings, auth, webhooks };
+        let seal = operation_seal(&settings, &protect, auth.registry()).await?;
+        let plan = Plan { table: Table::new(&settings)?, settings, auth, webhooks, seal };
         let shared = Arc::new(Shared {
             plan: ArcSwap::from_pointee(plan),
             protect,
@@ -52,6 +55,7 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
             metrics: Arc::default(),
             contents: Remembered::new(limits::CONTENTS),
             refusals: Default::default(),
+            delegation: Default::default(),
         });
         let tls = certificates.as_ref().map(Certificates::server_config);
         let each = shared.clone();
@@ -90,19 +94,21 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         let table = Table::new(&settings)?;
         let auth = Arc::new(self.shared.plan.load_full().auth.reopen(&settings.auth).await?);
         let webhooks = webhooks(&settings, &self.shared.protect, auth.registry().clone())?;
+        let seal = operation_seal(&settings, &self.shared.protect, auth.registry()).await?;
         if let Some(certificates) = &self.certificates {
             certificates.reload().map_err(engine::error)?;
         }
-        self.shared.plan.store(Arc::new(Plan { table, settings, auth, webhooks }));
+        self.shared.plan.store(Arc::new(Plan { table, settings, auth, webhooks, seal }));
         Ok(())
     }
 
     /// Goes on with settings that differ in how long outcomes are kept, and in nothing else (P5): no file is read again, and who
     /// is remembered stays so.
     pub fn keep_by(&self, settings: Settings) -> Result<(), Error> {
-        let (table, auth) = (Table::new(&settings)?, self.shared.plan.load().auth.clone());
+        let present = self.shared.plan.load_full();
+        let (table, auth, seal) = (Table::new(&settings)?, present.auth.clone(), present.seal.clone());
         let webhooks = webhooks(&settings, &self.shared.protect, auth.registry().clone())?;
-        self.shared.plan.store(Arc::new(Plan { table, settings, auth, webhooks }));
+        self.shared.plan.store(Arc::new(Plan { table, settings, auth, webhooks, seal }));
         Ok(())
     }
 
@@ -119,13 +125,25 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         }
     }
 
+    /// What a cluster calls the call that callers of this scope know by this id; `None` where it is no such id.
+    pub fn invocation_of(&self, scope: &Scope, id: &str) -> Option<String> {
+        let id = OpaqueId::new(id).ok()?;
+        let plan = self.shared.plan.load_full();
+        let seal = plan.seal.as_ref()?;
+        let widths = [Width::Subject, Width::Project, Width::Tenant];
+        widths
+            .iter()
+            .find_map(|width| seal.open(&scope.narrowed(*width), &id))
+            .map(|(_, invocation)| invocation)
+    }
+
     /// Which deliveries to this webhook were refused, as far as this process knows; `None` where it knows of none.
     pub fn refusals(&self, webhook: &str) -> Option<Tally> {
         self.shared.refusals.of(webhook)
     }
 
     /// Takes nothing new, closes what is idle, tells WebSocket connections to close, waits for what is running, with or without a
-    /// caller, then ends (H11). Says whether every request came to its end within the time.
+    /// caller, and then, a little, for what is still owed to the ledger (H11). Says whether every request came to its end within the time.
     pub async fn drain(&self, within: Duration) -> bool {
         self.shared.admission.drain();
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -141,8 +159,29 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         };
         let calls = tokio::time::timeout(within, self.shared.protect.calls().idle());
         let (ended, idle) = tokio::join!(ending, calls);
+        // What calls have left behind is still to be told to the ledger, before the session of this process ends with its leases.
+        let debts = self.shared.protect.executor().debts_paid();
+        if tokio::time::timeout(limits::DEBTS_PAID, debts).await.is_err() {
+            tracing::warn!(
+                "reports are still owed to the ledger: leases that they belong to lapse with this process"
+            );
+        }
         ended && idle.is_ok()
     }
+}
+
+/// What makes the public ids of delegated calls, where there can be some.
+async fn operation_seal<L: Ledger, R: Registry>(
+    settings: &Settings,
+    protect: &Protect<L>,
+    registry: &R,
+) -> Result<Option<Arc<OperationSeal>>, Error> {
+    if settings.upstreams.values().all(|upstream| upstream.cluster.is_none()) {
+        return Ok(None);
+    }
+    let seal = protect.seal().map(|seal| &**seal);
+    let secret = secrets::of_installation(registry, seal, secrets::OPERATION_ID).await?;
+    OperationSeal::new(&secret).map(Arc::new).map(Some)
 }
 
 /// The webhooks that these settings have, if they have any.

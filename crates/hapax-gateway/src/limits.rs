@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The longest wait for the end of running requests.
 pub(crate) const DRAIN: Duration = Duration::from_secs(30);
+/// The longest wait at the end of a drain for the ledger to hear what calls have left behind.
+pub(crate) const DEBTS_PAID: Duration = Duration::from_secs(2);
 /// Bytes of requests and answers held in memory at a time.
 pub(crate) const BUFFERED: u64 = 256 << 20;
 /// Calls that go on without a caller.
@@ -113,6 +115,45 @@ pub(crate) const OUTSIDE_ID: usize = 64;
 pub(crate) const REFUSALS_WEBHOOKS: usize = 1_000;
 /// Refused deliveries of one webhook that are shown.
 pub(crate) const REFUSALS_SHOWN: usize = 20;
+
+// Delegation to Restate (D).
+
+/// Headers of callers that handlers get to see, unless the configuration names others.
+pub(crate) const DELEGATED_HEADERS: [&str; 2] = ["traceparent", "tracestate"];
+/// Failures in a row after which a node is asked nothing for a while.
+pub(crate) const SUSPEND_AFTER: u32 = 5;
+/// How long that while is.
+pub(crate) const SUSPEND_FOR: Duration = Duration::from_secs(5);
+/// The longest wait for what a cluster answers by itself, at one node.
+pub(crate) const PROMPT: Duration = Duration::from_secs(5);
+/// The longest wait for a suspended node that is asked whether it is back.
+pub(crate) const PROBE: Duration = Duration::from_secs(1);
+/// The longest answer to that.
+pub(crate) const PROBE_ANSWER: usize = 64 << 10;
+/// After how much waiting it is looked whether a call can still come to its end.
+pub(crate) const STATUS_FIRST: Duration = Duration::from_secs(2);
+/// How long after that it is looked again, each time.
+pub(crate) const STATUS_AGAIN: Duration = Duration::from_secs(10);
+/// The longest wait for an admin API, at one node.
+pub(crate) const ADMIN_WAIT: Duration = Duration::from_secs(3);
+/// The longest answer of an admin API.
+pub(crate) const ADMIN_ANSWER: usize = 16 << 20;
+/// How much of the first entry of a journal is read: the edge's own headers stand at its beginning.
+pub(crate) const JOURNAL_HEAD: usize = 2_048;
+/// Calls of which it is remembered what the cluster accepted.
+pub(crate) const CONFIRMED: usize = 100_000;
+/// How long that is remembered at most.
+pub(crate) const CONFIRMED_REMEMBERED: Duration = Duration::from_secs(60 * 60);
+/// Calls under way at an edge that are told apart.
+pub(crate) const FLIGHTS: usize = 100_000;
+/// The longest key of an object, in bytes.
+pub(crate) const OBJECT_KEY: usize = 512;
+/// The longest body of a request without a key to a handler.
+pub(crate) const PASSED_REQUEST: usize = 1 << 20;
+/// How much of an answer to a request without a key is read before it is passed on.
+pub(crate) const PASSED_ANSWER: usize = 1 << 20;
+/// What a caller whose call goes on is told to wait.
+pub(crate) const DELEGATED_RETRY: Duration = Duration::from_secs(1);
 
 /// The longest label of an API key, in characters.
 pub(crate) const LABEL: usize = 200;

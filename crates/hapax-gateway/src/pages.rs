@@ -38,6 +38,8 @@ pages! {
     InProgress = "in-progress"
     OutcomeUnknown = "outcome-unknown"
     OutcomeNotKept = "outcome-not-kept"
+    OperationKilled = "operation-killed"
+    OperationCancelled = "operation-cancelled"
     BodyTooLarge = "body-too-large"
     KeyReused = "key-reused"
     TooMany = "too-many"

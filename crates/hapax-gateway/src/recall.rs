@@ -17,6 +17,7 @@ use crate::auth::caller::Caller;
 use crate::clock;
 use crate::intake::Hop;
 use crate::limits;
+use crate::outlet::{Pools, delegate};
 use crate::record::Seen;
 use crate::route::{Recall, RecallBy};
 use crate::settings::{Level, Route};
@@ -26,25 +27,45 @@ use crate::stack::{Answer, Plan, Shared};
 pub(crate) async fn answer<L: Ledger, R: Registry>(
     shared: &Shared<L, R>,
     plan: &Plan<R>,
+    pools: &Pools,
     recall: Recall,
     head: &request::Parts,
     hop: &Hop,
     seen: &mut Seen,
 ) -> Result<Answer, Problem> {
     let caller = Caller::identify(&plan.auth, head, hop.peer, hop.trusted).await?;
+    let bound = match recall.wait {
+        true => Prefer::of(&head.headers).wait.unwrap_or(limits::RECALL_WAIT).min(limits::RECALL_WAIT),
+        false => Duration::ZERO,
+    };
+    if let RecallBy::Operation(id) = &recall.by
+        && let Ok(PublicId::Opaque(id)) = id.parse()
+    {
+        let Caller::Known(principal) = &caller else { return Err(Problem::from(&AuthError::Missing)) };
+        let found = delegate::recall::by_id_of(shared, plan, pools, principal, &id, bound, seen);
+        return Box::pin(found).await?.ok_or_else(|| Problem::new(Code::NotFound));
+    }
     let (claims, operation) = match &recall.by {
         RecallBy::Key { routes, key, path } => {
             let target = Asked { path, query: head.uri.query().unwrap_or_default() };
-            (by_key(shared, &caller, routes, key, target, seen).await?, None)
+            let (claims, delegated) = by_key(shared, &caller, routes, key, target, seen).await?;
+            // What a cluster keeps is asked for there, before the ledger: each key is in one of them.
+            for (route, identity) in delegated {
+                let Some(handler) = &route.handler else { continue };
+                let asked = (target.path, target.query);
+                let found = delegate::recall::by_key(
+                    shared, plan, pools, &route, handler, &identity, asked, bound, seen,
+                );
+                if let Some(answer) = Box::pin(found).await? {
+                    return Ok(answer);
+                }
+            }
+            (claims, None)
         }
         RecallBy::Operation(id) => {
             let (identity, id) = by_operation(shared, plan, &caller, id, seen).await?;
             (vec![(identity, true)], Some(id))
         }
-    };
-    let bound = match recall.wait {
-        true => Prefer::of(&head.headers).wait.unwrap_or(limits::RECALL_WAIT).min(limits::RECALL_WAIT),
-        false => Duration::ZERO,
     };
     match first_outcome(shared, claims, operation, bound).await? {
         Some((identity, done)) => Ok(shared.protect.replay(&identity, &seen.method, &done)),
@@ -110,8 +131,11 @@ fn unsure(problem: Problem) -> Problem {
     }
 }
 
+/// What a cluster may keep, by the route that leads there.
+type Delegated = Vec<(Arc<Route>, Identity)>;
+
 /// The claims that this key of this caller can have here: one for each route with this path that the caller reaches, whatever
-/// its method, and whether it was made with this path and query.
+/// its method, and whether it was made with this path and query. Those that a cluster keeps are apart.
 async fn by_key<L: Ledger, R: Registry>(
     shared: &Shared<L, R>,
     caller: &Caller,
@@ -119,13 +143,13 @@ async fn by_key<L: Ledger, R: Registry>(
     key: &str,
     asked: Asked<'_>,
     seen: &mut Seen,
-) -> Result<Vec<(Identity, bool)>, Problem> {
+) -> Result<(Vec<(Identity, bool)>, Delegated), Problem> {
     // What cannot be a key was never one: the same answer as for a key that is not there. Nor is one in quotes, as in a header,
     // or with an escape: every character of a key can do without.
     let read = hapax_core::key::from_header(key.as_bytes()).ok().filter(|read| read.as_str() == key);
     let key = read.ok_or_else(|| Problem::new(Code::NotFound))?;
     seen.key = Some(key.clone());
-    let (mut identities, mut refused) = (Vec::with_capacity(routes.len()), None);
+    let (mut identities, mut delegated, mut refused) = (Vec::with_capacity(routes.len()), Vec::new(), None);
     for (route, rule) in routes.iter().filter_map(|route| Some((route, route.rule.as_ref()?))) {
         let scope = match caller.scope(route.level) {
             Ok(scope) => scope,
@@ -138,6 +162,10 @@ async fn by_key<L: Ledger, R: Registry>(
         seen.scope = Some(scope.clone());
         let claimant = Claimant { source: Source::Header, scope, width: Width::Subject, key: key.clone() };
         let found = claimant.under(rule);
+        if route.handler.is_some() {
+            delegated.push((route.clone(), found));
+            continue;
+        }
         // A `HEAD` follows the route for `GET`.
         let methods = [route.method.clone(), Method::HEAD];
         let methods = if route.method == Method::GET { &methods[..] } else { &methods[..1] };
@@ -145,8 +173,8 @@ async fn by_key<L: Ledger, R: Registry>(
         identities.push((found, is_to));
     }
     match refused {
-        Some(problem) if identities.is_empty() => Err(problem),
-        _ => Ok(identities),
+        Some(problem) if identities.is_empty() && delegated.is_empty() => Err(problem),
+        _ => Ok((identities, delegated)),
     }
 }
 
@@ -164,7 +192,7 @@ async fn by_operation<L: Ledger, R: Registry>(
     let Caller::Known(principal) = caller else { return Err(Problem::from(&AuthError::Missing)) };
     let id = match id.parse() {
         Ok(PublicId::Operation(id)) => id,
-        // Of a call whose claim is kept elsewhere: no outlet of this edge has such calls.
+        // Of a call whose claim is kept elsewhere: that was asked for there.
         Ok(PublicId::Opaque(_)) | Err(_) => return Err(not_found()),
     };
     for level in [Level::Project, Level::Tenant, Level::Platform] {

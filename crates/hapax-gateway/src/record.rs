@@ -82,6 +82,8 @@ pub(crate) struct Seen {
     /// What is counted about it, once that has been looked up.
     pub(crate) counters: Option<Arc<Counters>>,
     pub(crate) peer: SocketAddr,
+    /// What a cluster calls the call, where one keeps the claim.
+    pub(crate) invocation: Option<String>,
 }
 
 impl Seen {
@@ -97,6 +99,7 @@ impl Seen {
             key_ignored: false,
             counters: None,
             peer,
+            invocation: None,
         }
     }
 
@@ -214,7 +217,10 @@ impl<L: Ledger, R> Shared<L, R> {
         match (hit, answered.event) {
             (Some(hit), _) => self.metrics.hit(&counters, hit),
             (None, Event::Problem(Code::KeyReused)) => self.metrics.collision(&counters),
-            (None, Event::Problem(Code::LedgerUnavailable)) => self.metrics.ledger_failed(),
+            // What a cluster keeps is asked of the cluster.
+            (None, Event::Problem(Code::LedgerUnavailable)) if seen.invocation.is_none() => {
+                self.metrics.ledger_failed();
+            }
             _ => {}
         }
         macro_rules! line {
@@ -236,7 +242,7 @@ impl<L: Ledger, R> Shared<L, R> {
                     idempotency_policy = seen.policy().map(Policy::as_str),
                     idempotency_key_namespaced = self.namespaced(seen),
                     // The name that the log's readers know it by; where hapax keeps the claim, it is the operation's.
-                    restate_invocation_id = answered.operation_id.as_ref().map(tracing::field::display),
+                    restate_invocation_id = invocation(seen, answered),
                     restate_cache_hit = hit.is_some(),
                     $($more)*
                     "request"
@@ -261,6 +267,11 @@ impl<L: Ledger, R> Shared<L, R> {
         self.metrics.answered(&self.metrics.counters(None, &NOWHERE), event, status, Duration::ZERO);
         tracing::info!(target: "hapax::request", endpoint = &**NOWHERE, status, event, %peer, "request");
     }
+}
+
+/// What a cluster calls the call; where hapax keeps the claim, the operation's id.
+fn invocation(seen: &Seen, answered: &Answer) -> Option<String> {
+    seen.invocation.clone().or_else(|| answered.operation_id.as_ref().map(ToString::to_string))
 }
 
 /// Why a request has failed, if it has.

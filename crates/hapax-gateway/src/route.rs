@@ -14,7 +14,7 @@ use http::Method;
 use http::header::{ALLOW, HeaderValue};
 
 use crate::pattern::{self, Pattern, Tree};
-use crate::settings::{Fixed, Route, Settings};
+use crate::settings::{Fixed, Handler, Route, Settings};
 use crate::{limits, pages};
 
 /// What a request is for.
@@ -239,6 +239,13 @@ impl Table {
         self.operations.get(operation)
     }
 
+    /// The keyed routes whose claims a cluster keeps, with their handlers and the names that their claims are kept under.
+    pub(crate) fn delegated(&self) -> impl Iterator<Item = (&Arc<Route>, &Handler, &str)> {
+        self.operations
+            .iter()
+            .filter_map(|(operation, route)| Some((route, &**route.handler.as_ref()?, operation.as_str())))
+    }
+
     /// What a request with this method and path is for: the path as the service gets to see it, and, where something in it
     /// must be encoded, decoded, too. Some services match the one and some the other (P2).
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<Target, NoMatch> {
@@ -381,6 +388,7 @@ mod tests {
             upstream: upstream.clone(),
             rule: operation.map(|operation| Arc::new(Rule::new(operation).unwrap())),
             reconcile: None,
+            handler: None,
         });
         Settings {
             edge: Edge::new(([127, 0, 0, 1], 0).into()),

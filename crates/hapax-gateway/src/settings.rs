@@ -1,5 +1,7 @@
 //! What a gateway does, as meant: read, checked and resolved. How people write it down is the `hapax` program's affair.
 
+mod cluster;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,6 +18,7 @@ use ipnet::IpNet;
 use crate::limits;
 use crate::webhooks::provider::{self, Generic, Traits};
 
+pub use cluster::{Classify, Cluster, Handler, Node, ObjectKey};
 pub use hapax_http::settings::Tls;
 
 /// Everything that a gateway can be told. A reload changes it, but for what is said to stay.
@@ -169,6 +172,8 @@ pub struct Upstream {
     pub reuse: bool,
     /// Certificates to trust instead of the system's, PEM.
     pub ca: Option<PathBuf>,
+    /// A Restate cluster, which keeps the claims of its routes; of it, only the name and the times above count.
+    pub cluster: Option<Cluster>,
 }
 
 impl Upstream {
@@ -189,6 +194,7 @@ impl Upstream {
             idle_timeout: service.idle_timeout,
             reuse: service.reuse,
             ca: service.ca,
+            cluster: None,
         }
     }
 
@@ -270,6 +276,8 @@ pub struct Route {
     pub rule: Option<Arc<Rule>>,
     /// Where to ask whether an earlier attempt happened, a path of the same upstream (L6).
     pub reconcile: Option<String>,
+    /// The handler of a cluster that it leads to; for routes whose upstream is one, and only there.
+    pub handler: Option<Arc<Handler>>,
 }
 
 impl Route {
@@ -281,7 +289,9 @@ impl Route {
     /// Whether outcomes are recalled by key below its path. The path of a catch-all is none, and a caller who shows no credentials
     /// has nothing to be known by but the key itself.
     pub(crate) fn is_recalled_by_key(&self) -> bool {
-        self.recall && !self.public && !self.is_catch_all()
+        let is_named_by_body =
+            self.handler.as_ref().is_some_and(|handler| matches!(handler.key, Some(ObjectKey::Body(_))));
+        self.recall && !self.public && !self.is_catch_all() && !is_named_by_body
     }
 
     /// Whether a request of this route would be less protected as one of that catch-all.

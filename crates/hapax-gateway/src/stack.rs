@@ -20,9 +20,11 @@ use crate::auth::Authenticator;
 use crate::auth::remembered::Remembered;
 use crate::intake::{self, Arrival, Hop, Keyed};
 use crate::metrics::Metrics;
+use crate::outlet::delegate::Delegation;
 use crate::outlet::{self, Outlet, Pools};
 use crate::record::{Place, Seen};
 use crate::route::{NoMatch, Table, Target};
+use crate::sealed::OperationSeal;
 use crate::settings::Settings;
 use crate::upstream::Incoming;
 use crate::webhooks::{Refusals, Webhooks};
@@ -37,6 +39,8 @@ pub(crate) struct Plan<R> {
     pub(crate) table: Table,
     pub(crate) auth: Arc<Authenticator<R>>,
     pub(crate) webhooks: Option<Webhooks<R>>,
+    /// Makes the public ids of delegated calls; where no upstream is a cluster, there are none (D2).
+    pub(crate) seal: Option<Arc<OperationSeal>>,
 }
 
 /// What all threads share.
@@ -51,6 +55,8 @@ pub(crate) struct Shared<L, R> {
     pub(crate) contents: Remembered<Key>,
     /// Deliveries that went nowhere, for operators.
     pub(crate) refusals: Refusals,
+    /// What is known of clusters that keep claims themselves (D).
+    pub(crate) delegation: Delegation,
 }
 
 /// The request path of one thread.
@@ -138,7 +144,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
                 seen.place = Place::Recall;
                 // The key that counts is the one in the path.
                 seen.key_ignored = key::is_sent(&head.headers);
-                return recall::answer(shared, plan, recall, &head, &hop, seen).await;
+                return recall::answer(shared, plan, &self.pools, recall, &head, &hop, seen).await;
             }
             Target::Route(route) => {
                 seen.place = Place::Route(route.clone());
@@ -153,7 +159,12 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         match arrival {
             Arrival::Answered(answered) => Ok(answered),
             // Without a key: it never meets the ledger.
-            Arrival::Plain(plain) => outlet::pass::pass(edge, plain, &self.pools).await,
+            Arrival::Plain(plain) => outlet::pass::pass(edge, plain, &self.pools, &shared.delegation).await,
+            // With one that a cluster keeps: nor does that.
+            Arrival::Keyed(Keyed { request, outlet: Outlet::Delegate(delegate), room }) => {
+                let answer = outlet::delegate::run(shared, plan, request, delegate, room, &self.pools, seen);
+                Box::pin(answer).await
+            }
             // With one: replayed, attached, refused, or forwarded under a turn.
             Arrival::Keyed(Keyed { request, outlet: Outlet::Forward(forward), room }) => {
                 let (silence, work) = (request.rule.timeout, forward.over(&self.pools));

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hapax_core::journal::Append;
+use hapax_core::journal::{Append, Checkpoint, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::{
-    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Lease, Leases, Leaves, Ledger, OperationId,
-    Outcome, Report, Retention, Scope, Session, SessionId, SetAnswer, Verdict, View,
+    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Journal, Lease, Leases, Leaves, Ledger,
+    OperationId, Outcome, Page, Report, Retention, Scope, Session, SessionId, SetAnswer, Verdict, View,
 };
 
 /// A ledger with faults.
@@ -36,6 +36,7 @@ struct Faults {
     reports: AtomicUsize,
     peeks: AtomicUsize,
     locates: AtomicUsize,
+    after_session: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     after_claim: Mutex<Option<Meanwhile>>,
     after_peek: Mutex<Option<Meanwhile>>,
     before_report: Mutex<Option<Meanwhile>>,
@@ -105,6 +106,11 @@ impl<L: Ledger> Faulty<L> {
     /// The session has lapsed and was renewed since.
     pub fn lapse(&self) {
         self.faults.lapses.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The next look at the session is taken, then this happens, and only then does the process go on.
+    pub fn after_next_session(&self, meanwhile: impl FnOnce() + Send + 'static) {
+        *lock(&self.faults.after_session) = Some(Box::new(meanwhile));
     }
 
     /// The next claim is carried out, then this happens, and only then is it answered.
@@ -286,7 +292,43 @@ impl<L: Ledger> Ledger for Faulty<L> {
         let session = self.ledger.session();
         let left = lock(&self.faults.time_left).unwrap_or(session.left);
         let lapses = session.lapses + self.faults.lapses.load(Ordering::SeqCst);
+        let meanwhile = lock(&self.faults.after_session).take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         Session { left, lapses, ..session }
+    }
+}
+
+impl<L: Ledger + Journal> Journal for Faulty<L> {
+    async fn append(&self, write: Append) -> Result<Head, Error> {
+        self.reachable()?;
+        self.ledger.append(write).await
+    }
+
+    async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
+        self.reachable()?;
+        self.ledger.head(stream).await
+    }
+
+    async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
+        self.reachable()?;
+        self.ledger.read(stream, from, limit).await
+    }
+
+    async fn checkpoint(&self, stream: &Stream) -> Result<Option<Checkpoint>, Error> {
+        self.reachable()?;
+        self.ledger.checkpoint(stream).await
+    }
+
+    async fn list_streams(
+        &self,
+        filter: &StreamFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, Error> {
+        self.reachable()?;
+        self.ledger.list_streams(filter, after, limit).await
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`lines`]: what one test's thread logs.
 //! - [`port`]: a port that is nobody else's while no server listens on it.
 //! - [`raw`]: bare sockets, for tests that care about every byte.
+//! - [`restate`]: real Restate servers, and the example's handlers behind them.
 //! - [`upstream`]: a count of effects that survives the crash of everybody who causes them.
 //! - [`scenario`]: behaviour as text; the same file drives the rules alone, every store and everything above them.
 //! - [`model`]: the protocol, checked exhaustively in a small world.
@@ -20,6 +21,7 @@ pub mod lines;
 pub mod model;
 pub mod port;
 pub mod raw;
+pub mod restate;
 pub mod scenario;
 pub mod simulation;
 pub mod upstream;

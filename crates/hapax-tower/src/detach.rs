@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
+use hapax_core::Advice;
 use hapax_exec::{Done, Error};
 use pin_project_lite::pin_project;
 use tokio::sync::Notify;
@@ -77,36 +78,39 @@ impl Drop for Counted {
 pub(crate) type Recorded<B> = (Result<Done, Error>, Option<First<B>>);
 
 pin_project! {
-    /// A call whose work has begun, in two stages: the work, which ends in the recording of what came of it.
+    /// A call whose work has begun, in two stages: the work, and the recording of what came of it.
     #[project = Stage]
-    enum Call<W: Future> {
+    enum Call<W, R> {
         Working { #[pin] work: W },
-        Recording { #[pin] recording: W::Output },
+        Recording { #[pin] recording: R, not_yet: Advice },
     }
 }
 
-impl<W: Future<Output: Future>> Future for Call<W> {
-    type Output = <W::Output as Future>::Output;
+impl<W: Future<Output = (Advice, R)>, R: Future> Future for Call<W, R> {
+    type Output = R::Output;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<R::Output> {
         loop {
-            let recording = match self.as_mut().project() {
+            let (not_yet, recording) = match self.as_mut().project() {
                 Stage::Working { work } => ready!(work.poll(cx)),
-                Stage::Recording { recording } => return recording.poll(cx),
+                Stage::Recording { recording, .. } => return recording.poll(cx),
             };
-            self.set(Call::Recording { recording });
+            self.set(Call::Recording { recording, not_yet });
         }
     }
 }
 
 /// A call that says in which stage it is.
 trait Staged: Future {
-    fn is_recording(&self) -> bool;
+    fn not_recorded_yet(&self) -> Option<Advice>;
 }
 
-impl<W: Future<Output: Future>> Staged for Call<W> {
-    fn is_recording(&self) -> bool {
-        matches!(self, Call::Recording { .. })
+impl<W: Future<Output = (Advice, R)>, R: Future> Staged for Call<W, R> {
+    fn not_recorded_yet(&self) -> Option<Advice> {
+        match self {
+            Call::Recording { not_yet, .. } => Some(*not_yet),
+            Call::Working { .. } => None,
+        }
     }
 }
 
@@ -117,17 +121,18 @@ pub(crate) struct Attended<B: 'static> {
 }
 
 impl<B> Attended<B> {
-    /// The work of a call; it ends in the recording.
-    pub(crate) fn new<W>(work: W, calls: Calls) -> Self
+    /// The work of a call. It ends in what a caller is told that leaves from then on, and in the recording.
+    pub(crate) fn new<W, R>(work: W, calls: Calls) -> Self
     where
-        W: Future<Output: Future<Output = Recorded<B>> + Send> + Send + 'static,
+        W: Future<Output = (Advice, R)> + Send + 'static,
+        R: Future<Output = Recorded<B>> + Send + 'static,
     {
         Attended { call: Some(Box::pin(Call::Working { work })), calls }
     }
 
-    /// Whether the work has ended: from then on only the ledger is waited for.
-    pub(crate) fn is_recording(&self) -> bool {
-        self.call.as_ref().is_some_and(|call| call.is_recording())
+    /// What a caller is told that leaves once the work has ended: from then on only the ledger is waited for.
+    pub(crate) fn not_recorded_yet(&self) -> Option<Advice> {
+        self.call.as_ref().and_then(|call| call.not_recorded_yet())
     }
 }
 

@@ -35,4 +35,4 @@ pub use public_id::{OpaqueId, PublicId};
 pub use request::{Claimant, KeyedRequest, Message, Wait};
 pub use rule::{Keep, KeptAnswers, On5xx, Rule};
 pub use take::Room;
-pub use work::{EarlierAttempt, Question, SendError, Work};
+pub use work::{EarlierAttempt, Question, SendError, TriedBefore, Work};

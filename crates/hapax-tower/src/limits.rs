@@ -55,3 +55,7 @@ const _: () = assert!(
 );
 const _: () =
     assert!(POINTERS <= hapax_core::limits::MAX_POINTERS_TOLD, "a mismatch lists no more than it is told");
+const _: () = assert!(
+    MOST_KEPT_RESPONSE <= hapax_exec::limits::OWED_KIB * 1024,
+    "the longest answer that is kept can be owed to the ledger"
+);

@@ -60,6 +60,10 @@ pub enum Code {
     OutcomeUnknown,
     /// The key is used up, and the answer was not kept.
     OutcomeNotKept,
+    /// An operator has killed the operation.
+    OperationKilled,
+    /// The operation was cancelled.
+    OperationCancelled,
     /// The body is longer than the route takes.
     BodyTooLarge,
     /// The key was used for a different request.
@@ -84,13 +88,13 @@ pub enum Code {
     UpstreamSuspended,
     /// The service behind has not answered in time; the call goes on.
     UpstreamTimeout,
-    /// hapax contradicted itself.
+    /// A fault in hapax, or what is kept cannot be read.
     Internal,
 }
 
 impl Code {
     /// All codes.
-    pub const ALL: [Code; 30] = [
+    pub const ALL: [Code; 32] = [
         Self::KeyMissing,
         Self::KeyMalformed,
         Self::KeyDuplicated,
@@ -108,6 +112,8 @@ impl Code {
         Self::InProgress,
         Self::OutcomeUnknown,
         Self::OutcomeNotKept,
+        Self::OperationKilled,
+        Self::OperationCancelled,
         Self::BodyTooLarge,
         Self::KeyReused,
         Self::TooMany,
@@ -151,6 +157,8 @@ impl Code {
             }
             Self::OutcomeUnknown => (409, "outcome-unknown", "Nobody knows whether the work was done", true),
             Self::OutcomeNotKept => (409, "outcome-not-kept", "The answer to this key was not kept", false),
+            Self::OperationKilled => (409, "operation-killed", "The operation was killed", false),
+            Self::OperationCancelled => (409, "operation-cancelled", "The operation was cancelled", false),
             Self::BodyTooLarge => (413, "body-too-large", "The body is too long", false),
             Self::KeyReused => (422, "key-reused", "The key was used before for a different request", false),
             Self::TooMany => (429, "too-many", "A limit of this tenant is reached", true),
@@ -167,7 +175,7 @@ impl Code {
                 (503, "upstream-suspended", "The service has failed too often just now", true)
             }
             Self::UpstreamTimeout => (504, "upstream-timeout", "The service has not answered in time", true),
-            Self::Internal => (500, "internal", "hapax contradicted itself", false),
+            Self::Internal => (500, "internal", "Internal error", false),
         }
     }
 
@@ -318,12 +326,12 @@ impl Problem {
         self
     }
 
-    /// Takes out what the log is to know.
     /// What led to it, for operators; a caller is never told.
     pub fn cause(&self) -> Option<&str> {
         self.cause.as_deref()
     }
 
+    /// Takes out what the log is to know.
     pub(crate) fn take_cause(&mut self) -> Option<Cause> {
         let cause = self.cause.take()?;
         Some(if self.blames_service { Cause::Service(cause) } else { Cause::Other(cause) })
@@ -405,12 +413,16 @@ impl Problem {
     }
 
     /// What a caller is told whose work has ended, and the ledger is so late that it is not known yet what that comes to. The call goes
-    /// on, and the service is not to blame (H5).
-    pub(crate) fn not_recorded_yet(operation_id: Option<OperationId>) -> Self {
-        Problem::new(Code::InProgress)
+    /// on, and the service is not to blame for that (H5).
+    pub(crate) fn not_recorded_yet(advice: Advice, operation_id: Option<OperationId>) -> Self {
+        let problem = Problem::advised(advice)
             .about(operation_id)
-            .detail("the service has answered, and its answer is not recorded yet")
-            .owing_to("the work has ended, and the ledger has not recorded it yet")
+            .retry_after(limits::RETRY_AFTER)
+            .owing_to("the work has ended, and the ledger has not recorded it yet");
+        match advice.why {
+            Why::InProgress => problem.detail("the service has answered, and its answer is not recorded yet"),
+            _ => problem.detail("the service broke off, and what becomes of that is not recorded yet"),
+        }
     }
 }
 

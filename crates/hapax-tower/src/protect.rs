@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hapax_core::claim::{DoubtEnds, DoubtThen};
 use hapax_core::{
-    ClaimId, Doubt, Executed, Identity, LazyLeaves, LeafKey, Leaves, Ledger, OperationId, Outcome,
+    Advice, ClaimId, Doubt, Executed, Identity, LazyLeaves, LeafKey, Leaves, Ledger, OperationId, Outcome,
     RequestParts, Rerun, Timestamp, Width,
 };
 use hapax_exec::{
@@ -255,10 +255,6 @@ impl<L: Ledger> Protect<L> {
     }
 
     /// The work begins: hands the request on, keeps the answer, and answers with it.
-    #[expect(
-        clippy::async_yields_async,
-        reason = "the work's future yields the one that records how it ended"
-    )]
     async fn carry_out<W, G, A>(
         &self,
         running: Running<L>,
@@ -276,6 +272,7 @@ impl<L: Ledger> Protect<L> {
         let Addressee { rule, fetches_at, .. } = addressee;
         let attempt = running.attempt();
         let (about, calls) = (attempt.operation_id, self.shared.calls.clone());
+        let not_yet = running.not_yet(None);
         let working = {
             let (shared, claim) = (self.shared.clone(), addressee.identity.claim_id());
             let (rule, method) = (rule.clone(), addressee.method.clone());
@@ -298,17 +295,20 @@ impl<L: Ledger> Protect<L> {
                         Err(SendError { executed: Executed::No, cause, .. }) => Ended::NotRun(cause),
                         Err(SendError { cause, .. }) => Ended::Unknown(cause),
                     };
-                    if let Ended::Settled(_) | Ended::NotRun(_) = ended {
+                    let is_free = rule.rerun == Rerun::Safe && matches!(ended, Ended::Unknown(_));
+                    if is_free || matches!(ended, Ended::Settled(_) | Ended::NotRun(_)) {
                         room.end();
                     }
                     ended
                 });
                 let concluded = running.judged(ended.await);
-                async move {
+                let not_yet = running.not_yet(Some(&concluded));
+                let recording = async move {
                     let done = running.conclude(concluded).await;
                     drop(alive);
                     (done, first)
-                }
+                };
+                (not_yet, recording)
             }
         };
         let attended = Attended::new(working, calls);
@@ -316,12 +316,12 @@ impl<L: Ledger> Protect<L> {
             Waited::Done((Ok(done), first)) => self.hand_out(addressee, done, first),
             Waited::Done((Err(error), first)) => self.explain(addressee, None, &error, first),
             Waited::TooLong => self.problem(
-                Problem::new(Code::UpstreamTimeout)
+                Problem::advised(not_yet)
                     .about(about)
                     .retry_after(limits::RETRY_AFTER)
                     .because(format!("no answer within {:?}", rule.timeout)),
             ),
-            Waited::Unrecorded => self.problem(Problem::not_recorded_yet(about)),
+            Waited::Unrecorded(not_yet) => self.problem(Problem::not_recorded_yet(not_yet, about)),
             Waited::Early(prefix) => self.accepted(about, prefix),
         }
     }
@@ -531,7 +531,7 @@ enum Waited<'a, B> {
     /// The work takes too long.
     TooLong,
     /// It has ended, and the ledger takes too long to record it.
-    Unrecorded,
+    Unrecorded(Advice),
     /// The caller fetches the outcome there, and does not wait.
     Early(&'a str),
 }
@@ -552,14 +552,12 @@ async fn wait<B>(mut attended: Attended<B>, timeout: Duration, early: Option<&st
         }
         let Some(mut clock) = clock.as_mut().as_pin_mut() else { return Poll::Pending };
         ready!(clock.as_mut().poll(cx));
-        if !attended.is_recording() {
-            return Poll::Ready(Waited::TooLong);
-        }
+        let Some(not_yet) = attended.not_recorded_yet() else { return Poll::Ready(Waited::TooLong) };
         if !std::mem::replace(&mut recording, true) {
             clock.as_mut().reset(clock::now() + limits::RECORDING);
             ready!(clock.poll(cx));
         }
-        Poll::Ready(Waited::Unrecorded)
+        Poll::Ready(Waited::Unrecorded(not_yet))
     })
     .await
 }

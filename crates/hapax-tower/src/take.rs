@@ -3,15 +3,16 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use hapax_core::{ClaimId, Doubt, Outcome};
+use hapax_core::{ClaimId, Doubt, Effect, Outcome};
 use hapax_exec::{Ended, Seal};
-use http::{Method, Response, response};
+use http::{HeaderMap, Method, Response, response};
 use http_body_util::BodyExt as _;
 
 use crate::answer;
 use crate::body::Body;
 use crate::judge::{Judged, judge};
 use crate::rule::{Keep, Rule};
+use crate::work::TriedBefore;
 
 /// Counts what a call takes.
 pub trait Room {
@@ -53,11 +54,12 @@ where
     B::Error: std::fmt::Display,
 {
     let (mut head, body) = response.into_parts();
+    let tried_before = head.extensions.get::<TriedBefore>().is_some();
     // What no retry will get, such as the service's own words for its status, the first caller does not get either.
     head.extensions.clear();
     let judged = judge(head.status, &head.headers, rule);
     let status = head.status;
-    answer::clean(&mut head.headers);
+    clean(&mut head.headers, rule);
     let first = |head, body, kept| Some(First { response: Response::from_parts(head, body), kept });
     let settled = |head, body, outcome: Outcome| {
         let first = first(head, body, Some(outcome.clone()));
@@ -67,7 +69,8 @@ where
     match judged {
         Judged::Succeeded | Judged::Refused => {}
         Judged::Released => {
-            return (Ended::NotRun(answered()), first(head, Body::stream(body), None));
+            let ended = if tried_before { Ended::Unknown(answered()) } else { Ended::NotRun(answered()) };
+            return (ended, first(head, Body::stream(body), None));
         }
         Judged::Unknown => return (Ended::Unknown(answered()), None),
         Judged::Doubted => return (Ended::Doubt(Doubt::Stated, answered()), None),
@@ -81,6 +84,11 @@ where
         _ => Outcome::Succeeded(bytes),
     };
     let keep = |head: &response::Parts, body: Option<&[u8]>| kept(method, head, body, sealing);
+    let not_kept = |head, body| match tried_before && Effect::of_status(status.as_u16()) == Effect::Nothing {
+        // All that would be kept says that nothing was done, which only the last try knows of itself.
+        true => (Ended::Unknown(answered()), first(head, body, None)),
+        false => settled(head, body, Outcome::NotKept { status: status.as_u16() }),
+    };
     match rule.keep {
         Keep::Full => {}
         Keep::Head => {
@@ -90,7 +98,7 @@ where
             return settled(head, Body::stream(body), outcome);
         }
         Keep::Fact => {
-            return settled(head, Body::stream(body), Outcome::NotKept { status: status.as_u16() });
+            return not_kept(head, Body::stream(body));
         }
     }
     match read(body, rule.most_kept(), room).await {
@@ -98,9 +106,7 @@ where
             let outcome = settle(keep(&head, Some(&bytes)));
             settled(head, Body::whole(bytes), outcome)
         }
-        Ok(Read::TooLong(first, rest)) => {
-            settled(head, Body::Stream { first, rest }, Outcome::NotKept { status: status.as_u16() })
-        }
+        Ok(Read::TooLong(first, rest)) => not_kept(head, Body::Stream { first, rest }),
         Err(error) => {
             let cause = format!("the service's answer broke off: {error}");
             (if pauses { Ended::Doubt(Doubt::Paused, cause) } else { Ended::Unknown(cause) }, None)
@@ -117,7 +123,7 @@ pub(crate) fn known(
     sealing: Option<(&Seal, ClaimId)>,
 ) -> Outcome {
     let (mut head, body) = answer.into_parts();
-    answer::clean(&mut head.headers);
+    clean(&mut head.headers, rule);
     let body = body.filter(|body| body.len() <= rule.most_kept());
     match (rule.keep, body) {
         (Keep::Full, Some(body)) => settle(kept(&Method::GET, &head, Some(&body), sealing)),
@@ -127,6 +133,13 @@ pub(crate) fn known(
         }
         (Keep::Full | Keep::Fact, _) => Outcome::NotKept { status: head.status.as_u16() },
     }
+}
+
+/// Removes what is not for callers. A service that sends the key back has it as hapax wrote it, in every header that a key of this rule
+/// may stand in (A5, K1).
+fn clean(headers: &mut HeaderMap, rule: &Rule) {
+    answer::clean(headers);
+    rule.keys.remove_from(headers);
 }
 
 /// The bytes of an answer that are kept, sealed where they are to be.

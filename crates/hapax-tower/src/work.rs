@@ -46,6 +46,11 @@ pub struct SendError {
     pub cause: String,
 }
 
+/// An extension of a service's answer: an earlier try within the same attempt may have reached the service. What the answer says of
+/// itself, such as that nothing was done, does not speak for that try (E6).
+#[derive(Clone, Copy, Debug)]
+pub struct TriedBefore;
+
 /// What a service says about an earlier attempt (L6).
 #[derive(Clone, Debug)]
 pub enum EarlierAttempt {

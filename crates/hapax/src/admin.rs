@@ -7,6 +7,7 @@ mod access;
 mod audit;
 mod claims;
 mod decide;
+mod delegated;
 mod deliveries;
 mod erase;
 mod keys;
@@ -29,6 +30,7 @@ use crate::node::{Health, Keeping, KeptAnswers};
 
 pub use access::AdminTokens;
 pub(crate) use claims::{count, list, show};
+pub(crate) use delegated::admin_of;
 pub use hapax_api::Role;
 pub(crate) use keys::{
     checked as checked_key, create as create_key, page as keys_page, revoke as revoke_key,
@@ -62,6 +64,10 @@ pub(crate) fn router(state: AdminState, tokens: AdminTokens, hosts: Hosts) -> Re
         .on(decide::purge)
         .on(decide::erase)
         .on(erase::subject)
+        .on(delegated::get_list)
+        .on(delegated::show)
+        .on(delegated::purge)
+        .on(delegated::kill)
         .on(keys::get_list)
         .on(keys::post)
         .on(keys::delete)

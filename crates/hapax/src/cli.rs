@@ -3,6 +3,7 @@
 
 pub(crate) mod claims;
 pub mod config;
+pub(crate) mod delegated;
 pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod keys;
@@ -39,6 +40,9 @@ enum Command {
     /// Look at claims, and decide about those that need somebody to decide.
     #[command(subcommand)]
     Claims(claims::Command),
+    /// Look at calls whose claims a Restate cluster keeps, and purge or kill them.
+    #[command(subcommand)]
+    Delegated(delegated::Command),
     /// Make, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
@@ -118,6 +122,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Claims(command) => runtime.block_on(claims::run(command)),
+        Command::Delegated(command) => runtime.block_on(delegated::run(command)),
         Command::Keys(command) => runtime.block_on(keys::run(command)),
         Command::Webhooks(command) => runtime.block_on(webhooks::run(command)),
         Command::Retention(command) => runtime.block_on(retention::run(command)),

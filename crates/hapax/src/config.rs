@@ -5,9 +5,11 @@
 //! an upstream or a key service can be reached is not asked here.
 
 mod auth;
+mod cluster;
 mod edge;
 mod fields;
 mod fixed;
+mod handler;
 mod keeping;
 mod keys;
 mod material;
@@ -147,6 +149,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     };
     let (found, documents) = routes(&root, &context);
     overlaps::check(reader, &found, &edge);
+    handler::check(reader, &found);
     auth::lets_in(&auth_section, &auth, &found);
     let webhooks_section = root.section("webhooks", &fields::WEBHOOKS);
     let webhooks = webhooks::webhooks(&webhooks_section, &context);
@@ -236,7 +239,7 @@ fn retired(root: &Section<'_>, found: &[Found]) -> Vec<Operation> {
 fn ready(upstreams: BTreeMap<String, Behind>) -> BTreeMap<String, Arc<hapax_gateway::settings::Upstream>> {
     let ready = |(name, behind)| match behind {
         Behind::Ready(ready) => Some((name, ready.upstream)),
-        Behind::Broken | Behind::NotYet => None,
+        Behind::Broken => None,
     };
     upstreams.into_iter().filter_map(ready).collect()
 }

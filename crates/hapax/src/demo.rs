@@ -149,6 +149,7 @@ fn settings(listen: SocketAddr, service: SocketAddr) -> Result<Settings, Error> 
         upstream: upstream.clone(),
         rule: rule.map(Arc::new),
         reconcile: None,
+        handler: None,
     };
     Ok(Settings {
         edge: Edge::new(listen),

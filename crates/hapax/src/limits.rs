@@ -148,6 +148,16 @@ pub(crate) const MISTAKES: usize = 1_000;
 pub(crate) const ROUTES: usize = 15_000;
 /// Longest name of an upstream or a retention class, in bytes.
 pub(crate) const UPSTREAM_NAME_BYTES: usize = 63;
+/// Looks whether a call that was killed has come to its end, and the pause between them.
+pub(crate) const KILL_LOOKS: u32 = 50;
+/// The pause between two of them.
+pub(crate) const KILL_PAUSE: Duration = Duration::from_millis(100);
+/// Addresses of a cluster, of each kind.
+pub(crate) const CLUSTER_NODES: usize = 16;
+/// Headers of callers that handlers of a cluster get to see.
+pub(crate) const CLUSTER_HEADERS: usize = 16;
+/// The longest name of a service or handler, in bytes.
+pub(crate) const HANDLER_NAME: usize = 128;
 /// The longest name of a declared provider of webhooks: it stands in operations and keys.
 pub(crate) const PROVIDER_NAME_BYTES: usize = 32;
 /// Secrets of one webhook that count at a time.
@@ -208,6 +218,10 @@ pub(crate) mod range {
 
     pub(crate) const THREADS: RangeInclusive<i64> = 1..=1_024;
     pub(crate) const CONNECTIONS: RangeInclusive<i64> = 1..=1_000_000;
+    /// `suspend_after`.
+    pub(crate) const SUSPEND_AFTER: RangeInclusive<i64> = 1..=1_000;
+    /// `suspend_for`.
+    pub(crate) const SUSPEND_FOR: RangeInclusive<Duration> = Duration::from_millis(100)..=HOUR;
     pub(crate) const DETACHED: RangeInclusive<i64> = 1..=1_000_000;
     pub(crate) const ATTEMPTS: RangeInclusive<i64> = 1..=10;
     pub(crate) const TENANT: RangeInclusive<i64> = 0..=u32::MAX as i64;

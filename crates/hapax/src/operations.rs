@@ -20,7 +20,7 @@ use hapax_core::{Error, Filter, Inspect, Kind, Operation, Recipe, RecipeId, Regi
 use hapax_gateway::settings::Level;
 use hapax_store::Lifecycle;
 
-use crate::config::{Config, Mistake, Mistakes, Place};
+use crate::config::{Config, Mistake, Mistakes, Pattern, Place};
 use crate::limits;
 use decide::Deciding;
 use documents::{Registered, Write};
@@ -82,11 +82,10 @@ impl Operations {
     }
 }
 
-/// A method and path; how parameters are called does not matter.
+/// A method and the requests that a path matches: how parameters are called does not matter, wherever in a segment they stand.
 fn endpoint(method: &str, path: &str) -> String {
-    let plain = |segment| if str::starts_with(segment, '{') { "{}" } else { segment };
-    let path: Vec<&str> = path.split('/').map(plain).collect();
-    format!("{method} {}", path.join("/"))
+    let shape = Pattern::of_route(path).map_or_else(|_| path.to_owned(), |pattern| pattern.shape());
+    format!("{method} {shape}")
 }
 
 /// When a configuration is held against the registry.

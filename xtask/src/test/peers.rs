@@ -9,19 +9,23 @@ use crate::{debian, process, workspace};
 
 /// Where tests find those from npm.
 pub(super) const NPM_VAR: &str = "HAPAX_TEST_NPM";
+/// Where they find the program with the handlers of `examples/restate`.
+pub(super) const HANDLERS_VAR: &str = "HAPAX_TEST_RESTATE_HANDLERS";
 /// Where they find the virtual environment of Python.
 pub(super) const PYTHON_VAR: &str = "HAPAX_TEST_PYTHON";
 /// What every test that needs some of them has in its path, by convention; `--quick` leaves those out.
 pub(super) const NEEDS: [&str; 2] = ["npm", "python"];
 
 // Exact versions: tests say what they do. All of them run on the Node.js and the Python of Debian 12.
-const FROM_NPM: [&str; 5] = [
+const FROM_NPM: [&str; 6] = [
     "express@5.3.0",
     "express-idempotency@1.0.6",
     "stripe@22.6.2",
     "@octokit/openapi@23.0.2",
     // Signs as GitHub does.
     "@octokit/webhooks-methods@5.1.1",
+    // Keeps claims itself.
+    "@restatedev/restate-server@1.7.12",
 ];
 const FOR_PYTHON: [&str; 7] = [
     "stripe==16.1.0",
@@ -76,6 +80,19 @@ pub(super) fn python() -> Result<PathBuf> {
         Ok(())
     })?;
     Ok(folder)
+}
+
+/// The handlers of `examples/restate`, built from its own lock file: the workspace does not depend on their SDK.
+pub(crate) fn handlers() -> Result<PathBuf> {
+    let (folder, target) =
+        (workspace::root().join("examples/restate"), workspace::target_dir().join("restate-example"));
+    let mut build = workspace::cargo();
+    build.current_dir(folder).args(["build", "--locked", "--quiet"]).env("CARGO_TARGET_DIR", &target);
+    // How the workspace unifies features is no business of another one.
+    build.env_remove("CARGO_RESOLVER_FEATURE_UNIFICATION").env_remove("CARGO_UNSTABLE_FEATURE_UNIFICATION");
+    let built = process::run(&mut build)?;
+    ensure!(built.success(), "examples/restate cannot be built ({built})");
+    Ok(target.join("debug/hapax-example-restate"))
 }
 
 /// What says that a folder has everything it should have.

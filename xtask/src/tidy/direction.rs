@@ -23,10 +23,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hapax-testkit", &["hapax-core"]),
     ("hapax-core", &[]),
     ("hapax-http", &[]),
+    // Handlers for a Restate server: it uses nothing of ours.
+    ("hapax-example-restate", &[]),
 ];
 /// Who else may be used by tests.
-const TESTS_MAY_USE: &[(&str, &str)] =
-    &[("hapax-exec", "hapax-store"), ("hapax-tower", "hapax-store"), ("hapax-gateway", "hapax-store")];
+const TESTS_MAY_USE: &[(&str, &str)] = &[
+    ("hapax-exec", "hapax-store"),
+    ("hapax-agent", "hapax-store"),
+    ("hapax-tower", "hapax-store"),
+    ("hapax-gateway", "hapax-store"),
+];
 /// Every crate's tests may use this one.
 const TEST_SUPPORT: &str = "hapax-testkit";
 /// Programs of the project itself: they may use everything, nothing may use them.

@@ -104,9 +104,84 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
+/// The longest page of measurements, in words: it is tables, commands and what they do not show.
+const MEASUREMENTS: (&str, usize) = ("docs/benchmarks.md", 600);
+
+/// The page of measurements is no diary.
+pub(crate) fn measurements_are_short(tree: &Tree) -> Vec<String> {
+    let (page, most) = MEASUREMENTS;
+    // The bars of a table are no words.
+    let is_word = |word: &&str| word.contains(char::is_alphanumeric);
+    let words = tree.text(page).unwrap_or_default().split_whitespace().filter(is_word).count();
+    let found = (words >= most).then(|| format!("{page}: {words} words, {most} are too many"));
+    found.into_iter().collect()
+}
+
+/// The documents that say where things are, by paths in code: a reader follows them.
+const MAPS: [&str; 2] = ["ARCHITECTURE.md", "docs/rules.md"];
+
+/// Every file of Rust that a map names is there. A map may leave out what is the same everywhere: `core/turn.rs` is
+/// `crates/hapax-core/src/turn.rs`, and `http/head.rs` may be said as `head.rs` where it is clear whose.
+pub(crate) fn maps_name_files(tree: &Tree) -> Vec<String> {
+    let files: Vec<String> = tree.paths().flat_map(|path| [path.to_owned(), shortened(path)]).collect();
+    let mut found = Vec::new();
+    for map in MAPS {
+        for (number, line) in tree.text(map).unwrap_or_default().lines().enumerate() {
+            let spans = line.split('`').skip(1).step_by(2);
+            for path in spans.filter(|span| span.ends_with(".rs")).flat_map(alternatives) {
+                let is_it = |file: &String| {
+                    file.strip_suffix(&path).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+                };
+                if !files.iter().any(is_it) {
+                    found.push(format!("{map}:{}: there is no `{path}`", number + 1));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// A path without what is the same everywhere.
+fn shortened(path: &str) -> String {
+    let path = path.strip_prefix("crates/").unwrap_or(path);
+    path.strip_prefix("hapax-").unwrap_or(path).replace("/src/", "/")
+}
+
+/// What braces stand for: `a/{b,c}.rs` is `a/b.rs` and `a/c.rs`.
+fn alternatives(path: &str) -> Vec<String> {
+    let braces = path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    match braces {
+        Some((before, (inside, after))) => {
+            inside.split(',').flat_map(|one| alternatives(&format!("{before}{one}{after}"))).collect()
+        }
+        None => vec![path.to_owned()],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_of_measurements_that_becomes_a_diary_is_found() {
+        let page =
+            |words: usize| Tree::of(&[("docs/benchmarks.md", &format!("| {}|", "word ".repeat(words)))]);
+        assert_eq!(measurements_are_short(&page(599)), [""; 0]);
+        assert_eq!(measurements_are_short(&page(600)), ["docs/benchmarks.md: 600 words, 600 are too many"]);
+    }
+
+    #[test]
+    fn a_map_that_names_a_file_that_is_not_there_is_found() {
+        let map = "| a | `core/{turn,gone}.rs`, `stack.rs` |\n| b | `crates/hapax-core/src/turn.rs`, `ack.rs`, `no/file` |\n";
+        let tree = Tree::of(&[
+            ("ARCHITECTURE.md", map),
+            ("crates/hapax-core/src/turn.rs", ""),
+            ("crates/hapax-gateway/src/stack.rs", ""),
+        ]);
+        let wanted =
+            ["ARCHITECTURE.md:1: there is no `core/gone.rs`", "ARCHITECTURE.md:2: there is no `ack.rs`"];
+        assert_eq!(maps_name_files(&tree), wanted);
+    }
 
     #[test]
     fn a_decision_without_a_heading_is_found() {

@@ -59,6 +59,29 @@ async fn what_may_have_been_done_was_done_once_an_attempt_shows_it_c4() {
 }
 
 #[tokio::test]
+async fn a_caller_that_is_turned_away_is_not_told_that_earlier_calls_with_its_key_did_nothing_e6() {
+    // A process that was started again has the key of what it was about to do, and a token that has expired meanwhile.
+    let turned_away = || {
+        vec![
+            (problem(401, "unauthenticated"), 1),
+            (problem(403, "forbidden"), 1),
+            (Do::Answer(401, "", ""), 1),
+            (Do::Answer(423, "", ""), 1),
+            (Do::Answer(429, "", ""), 3),
+        ]
+    };
+    for (given, executed) in [(true, Executed::Unknown), (false, Executed::No)] {
+        for (answer, times) in turned_away() {
+            let told = format!("{answer:?}, given: {given}");
+            let server = Server::start(vec![answer; times]).await;
+            let call = client(&server).post("/charges");
+            let call = if given { call.key("order-42") } else { call };
+            assert_eq!(call.send().await.unwrap_err().executed(), executed, "{told}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_recall_that_fails_does_not_say_that_nothing_was_done_c6() {
     let key = IdempotencyKey::new("order-42").unwrap();
     for (fault, again) in [

@@ -8,9 +8,13 @@
 use sha2::Sha256;
 
 use super::{essence, is_header_name, update_count, update_prefixed};
+use crate::limits::MAX_MULTIPART_DEPTH;
 
 /// Longest boundary (RFC 2046 §5.1.1).
 const MAX_BOUNDARY_CHARS: usize = 70;
+
+/// Stands before a part that is in parts itself, where any other part has the number of its headers.
+const IN_PARTS: usize = usize::MAX;
 
 /// One part of a body.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,16 +47,61 @@ pub(super) fn parts<'a>(content_type: Option<&str>, body: &'a [u8]) -> Option<Ve
     }
 }
 
-/// Adds the parts to a digest.
+/// Adds the parts to a digest. A part that is in parts itself is added by those, without its boundary.
 pub(super) fn hash(parts: &[Part<'_>], hasher: &mut Sha256) {
+    hash_at(0, parts, hasher);
+}
+
+fn hash_at(depth: usize, parts: &[Part<'_>], hasher: &mut Sha256) {
     update_count(hasher, parts.len());
     for part in parts {
+        let inner = if depth < MAX_MULTIPART_DEPTH { part.inner() } else { None };
+        if inner.is_some() {
+            update_count(hasher, IN_PARTS);
+        }
         update_count(hasher, part.headers.len());
         for (name, value) in &part.headers {
             update_prefixed(hasher, name.as_bytes());
-            update_prefixed(hasher, value);
+            match &inner {
+                Some((content_type, _)) if name == CONTENT_TYPE => hash_type(content_type, hasher),
+                _ => update_prefixed(hasher, value),
+            }
         }
-        update_prefixed(hasher, part.content);
+        match inner {
+            Some((_, parts)) => hash_at(depth + 1, &parts, hasher),
+            None => update_prefixed(hasher, part.content),
+        }
+    }
+}
+
+/// Adds a content type to a digest, but for its boundary.
+fn hash_type(content_type: &str, hasher: &mut Sha256) {
+    update_prefixed(hasher, essence(content_type).to_ascii_lowercase().as_bytes());
+    let mut parameters = parameters(content_type).unwrap_or_default();
+    parameters.retain(|(name, _)| name != BOUNDARY);
+    update_count(hasher, parameters.len());
+    for (name, value) in parameters {
+        update_prefixed(hasher, name.as_bytes());
+        update_prefixed(hasher, value.as_bytes());
+    }
+}
+
+const CONTENT_TYPE: &str = "content-type";
+const BOUNDARY: &str = "boundary";
+
+impl<'a> Part<'a> {
+    /// The parts of its content with their type, if it has exactly one type, nothing is encoded, and it is written strictly.
+    fn inner(&self) -> Option<(&'a str, Vec<Part<'a>>)> {
+        let of = |wanted: &'static str| self.headers.iter().filter(move |(name, _)| name == wanted);
+        let is_plain = |value: &[u8]| {
+            [&b"7bit"[..], b"8bit", b"binary"].iter().any(|plain| value.eq_ignore_ascii_case(plain))
+        };
+        let is_encoded = of("content-encoding").next().is_some()
+            || of("content-transfer-encoding").any(|(_, value)| !is_plain(value));
+        let mut types = of(CONTENT_TYPE);
+        let ((_, only), None) = (types.next()?, types.next()) else { return None };
+        let content_type = std::str::from_utf8(only).ok().filter(|_| !is_encoded)?;
+        Some((content_type, parts(Some(content_type), self.content)?))
     }
 }
 
@@ -85,19 +134,22 @@ fn read_header(line: &[u8]) -> Option<(String, &[u8])> {
 
 /// The boundary parameter, if there is exactly one and it is well-formed.
 fn boundary(content_type: &str) -> Option<String> {
-    let mut found = None;
+    let mut found = parameters(content_type)?.into_iter().filter(|(name, _)| name == BOUNDARY);
+    let ((_, only), None) = (found.next()?, found.next()) else { return None };
+    is_boundary(&only).then_some(only)
+}
+
+/// The parameters of a content type, their names in lower case; `None` where there are none, or they are not well-formed.
+fn parameters(content_type: &str) -> Option<Vec<(String, String)>> {
+    let mut found = Vec::new();
     let mut rest = content_type.split_once(';')?.1;
     loop {
         let (name, tail) = rest.split_once('=')?;
         let (value, tail) = parameter_value(tail)?;
-        if name.trim_matches([' ', '\t']).eq_ignore_ascii_case("boundary") && found.replace(value).is_some() {
-            return None;
-        }
+        found.push((name.trim_matches([' ', '\t']).to_ascii_lowercase(), value));
         match tail.trim_start_matches([' ', '\t']).strip_prefix(';') {
             Some(next) => rest = next,
-            None if tail.trim_matches([' ', '\t']).is_empty() => {
-                return found.filter(|text| is_boundary(text));
-            }
+            None if tail.trim_matches([' ', '\t']).is_empty() => return Some(found),
             None => return None,
         }
     }
@@ -128,5 +180,88 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
             return Some(at);
         }
         from = at + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::Digest as _;
+
+    use super::*;
+
+    /// A body of one part with these headers.
+    fn body(boundary: &str, headers: &str, content: &str) -> String {
+        format!("--{boundary}\r\n{headers}\r\n\r\n{content}\r\n--{boundary}--\r\n")
+    }
+
+    fn digest(boundary: &str, body: &str) -> [u8; 32] {
+        let content_type = format!("multipart/form-data; boundary={boundary}");
+        let parts = parts(Some(&content_type), body.as_bytes()).expect("strictly written");
+        let mut hasher = Sha256::new();
+        hash(&parts, &mut hasher);
+        hasher.finalize().into()
+    }
+
+    /// A body whose only part is in parts itself, under this boundary, with these parameters beside it.
+    fn nested(outer: &str, inner: &str, beside: &str, content: &str) -> [u8; 32] {
+        let headers = format!("Content-Type: multipart/mixed; boundary={inner}{beside}\r\nA: b");
+        digest(
+            outer,
+            &body(outer, &headers, &body(inner.trim_matches('"'), "content-type: text/plain", content)),
+        )
+    }
+
+    #[test]
+    fn parts_of_parts_are_compared_without_their_boundaries_k7() {
+        let first = nested("o", "i", "", "x");
+        assert_eq!(nested("p", "j", "", "x"), first);
+        assert_eq!(nested("p", "\"j\"", "", "x"), first);
+        for other in [nested("o", "i", "", "y"), nested("o", "i", "; type=a", "x")] {
+            assert_ne!(other, first);
+        }
+        assert_ne!(nested("o", "i", "; type=a", "x"), nested("o", "i", "; type=b", "x"));
+    }
+
+    #[test]
+    fn what_is_not_plainly_in_parts_is_compared_by_its_bytes_k7() {
+        let inner = |boundary: &str| body(boundary, "content-type: text/plain", "x");
+        for headers in [
+            "content-type: text/plain; boundary={}",
+            "content-type: multipart/mixed; boundary={}\r\ncontent-transfer-encoding: base64",
+            "content-type: multipart/mixed; boundary={}\r\ncontent-encoding: gzip",
+            "content-type: multipart/mixed; boundary={}\r\ncontent-type: text/plain",
+            "content-type: multipart/mixed",
+        ] {
+            let of =
+                |boundary: &str| digest("o", &body("o", &headers.replace("{}", boundary), &inner(boundary)));
+            assert_ne!(of("i"), of("j"), "{headers}");
+        }
+        let plainly = |boundary: &str| {
+            let headers = format!(
+                "content-type: multipart/mixed; boundary={boundary}\r\nContent-Transfer-Encoding: 8BIT"
+            );
+            digest("o", &body("o", &headers, &inner(boundary)))
+        };
+        assert_eq!(plainly("i"), plainly("j"));
+        // The same text, read as parts and read as text.
+        let (text, mixed) = ("content-type: text/x; boundary=i", "content-type: multipart/x; boundary=i");
+        assert_ne!(digest("o", &body("o", text, &inner("i"))), digest("o", &body("o", mixed, &inner("i"))));
+    }
+
+    #[test]
+    fn parts_are_followed_only_so_far_down_k7() {
+        let deep = |innermost: &str, levels: usize| {
+            let mut text = body(innermost, "a: b", "x");
+            let mut within = innermost.to_owned();
+            for level in 0..levels {
+                let boundary = format!("level-{level}");
+                text = body(&boundary, &format!("content-type: multipart/mixed; boundary={within}"), &text);
+                within = boundary;
+            }
+            digest(&within, &text)
+        };
+        assert_eq!(deep("i", MAX_MULTIPART_DEPTH), deep("j", MAX_MULTIPART_DEPTH));
+        assert_ne!(deep("i", MAX_MULTIPART_DEPTH + 1), deep("j", MAX_MULTIPART_DEPTH + 1));
+        deep("i", 2_000);
     }
 }

@@ -149,6 +149,22 @@ async fn a_straggling_claim_is_not_granted_to_nobody() {
 }
 
 #[tokio::test]
+async fn what_is_owed_can_be_waited_for_before_a_session_ends_l13() {
+    let ((executor, ledger), effects) = (executor(), Effects::default());
+    executor.debts_paid().await;
+    // The answer to a claim is lost, and the ledger takes its time when it is asked what became of it.
+    let slow = ledger.clone();
+    ledger.lose_claims(1);
+    ledger.after_next_claim(move || async move {
+        slow.after_next_claim(|| tokio::time::sleep(Duration::from_millis(100)));
+    });
+    executor.once(call("k"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert!(matches!(ledger.inner().peek(claim_id("k")).await, Ok(Some(View::Held { .. }))));
+    executor.debts_paid().await;
+    assert!(matches!(ledger.inner().peek(claim_id("k")).await, Ok(Some(View::Released { .. }))));
+}
+
+#[tokio::test]
 async fn an_outcome_whose_settle_was_lost_is_recorded_behind_the_scenes_and_replayed() {
     let ((executor, ledger), effects) = (executor(), Effects::default());
     ledger.lose_reports(1);

@@ -65,9 +65,13 @@ pub(crate) async fn a_grant_is_lent_and_concluded_elsewhere<L: Leases>(here: L, 
     let running = elsewhere.running(first.claim, first.epoch, call("k"));
     let done = running.conclude(Ended::succeeded("paid")).await.unwrap();
     assert_eq!(
-        (done.value, done.operation_id),
-        (Outcome::Succeeded("paid".into()), Some(first.operation_id))
+        (done.value, done.operation_id, done.how),
+        (Outcome::Succeeded("paid".into()), Some(first.operation_id), How::Executed)
     );
+    // Told again, by a holder that has not heard the first answer, it is what is kept.
+    let again = here.running(first.claim, first.epoch, call("k"));
+    let again = again.conclude(Ended::succeeded("paid twice")).await.unwrap();
+    assert_eq!((again.value, again.how), (Outcome::Succeeded("paid".into()), How::Replayed));
     for attempt in [attempt, AttemptId::random()] {
         let Ok(Entered::Done(done)) = entered(&here, lease, attempt, call("k")).await else {
             panic!("not done")
@@ -146,4 +150,23 @@ async fn an_outcome_from_elsewhere_that_was_spooled_is_settled_as_soon_as_the_le
     })
     .await;
     eventually("the spool is empty", async || std::fs::read_dir(folder.path()).unwrap().count() == 0).await;
+}
+
+#[tokio::test]
+async fn an_outcome_from_elsewhere_that_is_told_twice_at_once_is_never_lost_l15() {
+    // The holder has not heard the first answer and tells it again, while the ledger is away: neither takes the other's file.
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Faulty::new(Memory::open(Options::default()));
+    let settings = Settings { spool: Some(folder.path().to_owned()), ..Settings::default() };
+    let executor = Executor::open(ledger.clone(), settings).await.unwrap();
+    let lease = ledger.open_lease(&Scope::local(), MINUTE).await.unwrap().id;
+    let lent = lent(&executor, lease, AttemptId::random(), "k").await;
+    ledger.set_away(true);
+    let running = || executor.running(lent.claim, lent.epoch, call("k"));
+    let tell = async || running().conclude(Ended::succeeded("paid")).await.unwrap_err().code();
+    assert_eq!(tokio::join!(tell(), tell()), ("outcome-pending", "outcome-pending"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    ledger.set_away(false);
+    eventually("the spool is empty", async || std::fs::read_dir(folder.path()).unwrap().count() == 0).await;
+    assert!(matches!(ledger.peek(lent.claim).await, Ok(Some(View::Settled(_)))));
 }

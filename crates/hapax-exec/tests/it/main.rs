@@ -10,6 +10,7 @@ mod peers;
 mod postgres;
 mod sizes;
 mod spool;
+mod steps;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

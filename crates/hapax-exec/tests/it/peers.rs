@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use hapax_core::fingerprint::RequestParts;
 use hapax_core::{Error, Executed, Fingerprint, Recipe, RecipeId};
@@ -89,6 +90,42 @@ async fn after_a_lapse_between_grant_and_work_nothing_runs_until_the_others_agre
     others.disagree.store(false, Ordering::SeqCst);
     crate::eventually("it is given back", async || once("k").await.is_ok()).await;
     assert_eq!(effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_process_that_is_stopped_before_it_asks_does_not_take_its_old_term_for_a_new_one_l4_k6() {
+    // It looks at its session, and is stopped for longer than that has left. When it goes on, the session has been renewed, and others
+    // may have changed what they take for granted: the lease must be renewed, and they must agree.
+    let ((executor, ledger, others), effects) = (executor().await, Effects::default());
+    others.disagree.store(true, Ordering::SeqCst);
+    ledger.set_time_left(Some(Duration::from_millis(20)));
+    let stopped = ledger.clone();
+    ledger.after_next_session(move || {
+        std::thread::sleep(Duration::from_millis(40));
+        stopped.set_time_left(None);
+        stopped.lapse();
+    });
+    let error = executor.once(call("k"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), effects.count(), others.asked().0), ("ledger-unavailable", 0, 1));
+}
+
+#[tokio::test]
+async fn a_process_that_is_stopped_during_its_last_look_looks_at_the_clock_afterwards_l4() {
+    // Its lease is certain for 200 ms. Within them it looks at the session, which others would take for lapsed by the time it goes on.
+    let ((executor, ledger, others), effects) = (executor().await, Effects::default());
+    others.disagree.store(true, Ordering::SeqCst);
+    ledger.set_time_left(Some(Duration::from_millis(200)));
+    let stopped = ledger.clone();
+    ledger.after_next_claim(move || async move {
+        stopped.set_time_left(None);
+        // The first look is the one before the caller's own, the second one the last.
+        let last = stopped.clone();
+        stopped.after_next_session(move || {
+            last.after_next_session(|| std::thread::sleep(Duration::from_millis(400)));
+        });
+    });
+    let error = executor.once(call("k"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
+    assert_eq!((error.code(), effects.count(), others.asked().0), ("ledger-unavailable", 0, 1));
 }
 
 #[tokio::test]

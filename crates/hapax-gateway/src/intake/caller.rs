@@ -14,7 +14,9 @@ use http::request;
 
 use super::{Arrival, Hop, Keyed, PlainBody, PlainRequest};
 use crate::auth::caller::Caller;
+use crate::limits;
 use crate::outlet::Outlet;
+use crate::outlet::delegate::Delegate;
 use crate::outlet::forward::Forward;
 use crate::read;
 use crate::record::Seen;
@@ -64,7 +66,16 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
         if shared.admission.is_draining() {
             return Err(Problem::new(Code::Draining));
         }
-        let body = PlainBody::Unread(body);
+        let body = match &route.handler {
+            None => PlainBody::Unread(body),
+            // A handler gets the whole of a body or nothing of it.
+            Some(_) => {
+                let edge = &plan.settings.edge;
+                let mut room = shared.admission.enter(edge, shared.protect.calls())?;
+                let most = route.rule.as_ref().map_or(limits::PASSED_REQUEST, |rule| rule.max_request_body);
+                PlainBody::Read(read::whole(body, most, edge, &mut room).await?, room)
+            }
+        };
         return Ok(Arrival::Plain(PlainRequest { head, body, scope, route, hop }));
     };
     if !reads_body {
@@ -97,8 +108,17 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
     let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
     let identity = claimant.under(&rule);
-    // Only now is it known what would be a new claim of this tenant.
-    room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
+    let outlet = match &route.handler {
+        Some(handler) => {
+            let Message { uri, body, .. } = &message;
+            Outlet::Delegate(Delegate::of(&route, handler, &identity, uri, body)?)
+        }
+        None => {
+            // Only now is it known what would be a new claim of this tenant.
+            room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
+            Outlet::Forward(Forward { route, hop })
+        }
+    };
     let request = Arc::new(KeyedRequest { identity, wire_key, fingerprint, rule, message, wait });
-    Ok(Arrival::Keyed(Keyed { request, outlet: Outlet::Forward(Forward { route, hop }), room }))
+    Ok(Arrival::Keyed(Keyed { request, outlet, room }))
 }

@@ -19,6 +19,7 @@ use super::{Arrival, Hop, Keyed};
 use crate::clock::unix_seconds;
 use crate::limits;
 use crate::outlet::Outlet;
+use crate::outlet::delegate::Delegate;
 use crate::outlet::forward::Forward;
 use crate::read;
 use crate::record::{Case, Place, Seen};
@@ -98,7 +99,10 @@ async fn take_in<L: Ledger, R: Registry>(
         webhook.rule.operation.clone(),
         key,
     );
-    room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
+    let handler = settings.route.handler.as_ref();
+    if handler.is_none() {
+        room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
+    }
 
     let uri = settings.target(&webhook.name, &webhook.id, head.uri.query())?;
     let message = Message { method: head.method, uri, headers: head.headers, body };
@@ -112,7 +116,15 @@ async fn take_in<L: Ledger, R: Registry>(
         message,
         wait,
     };
-    let outlet = Outlet::Forward(Forward { route: settings.route.clone(), hop });
+    let outlet = match handler {
+        Some(handler) => {
+            let (route, Message { uri, body, .. }) = (&settings.route, &request.message);
+            let (provider, id) = (&webhook.name, &webhook.id);
+            let delegate = Delegate::of_delivery(route, handler, provider, id, &request.identity, uri, body)?;
+            Outlet::Delegate(delegate)
+        }
+        None => Outlet::Forward(Forward { route: settings.route.clone(), hop }),
+    };
     Ok(Arrival::Keyed(Keyed { request: Arc::new(request), outlet, room }))
 }
 

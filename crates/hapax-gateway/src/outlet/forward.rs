@@ -10,7 +10,7 @@ use hapax_exec::Attempt;
 use hapax_tower::answer::{EPOCH, IDEMPOTENCY_KEY};
 use hapax_tower::problem::OPERATION_ID;
 use hapax_tower::protect::operation_header;
-use hapax_tower::{Body, KeyedRequest, Question, SendError, Work};
+use hapax_tower::{Body, KeyedRequest, Question, SendError, TriedBefore, Work};
 use http::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, Uri};
 
@@ -151,19 +151,28 @@ impl Outbound {
     }
 
     /// Sends it, and again as far as the service's settings allow (P6): what certainly did not arrive, and for work that
-    /// may be done twice at a time, whatever failed.
+    /// may be done twice at a time, whatever failed. That a later try did not arrive, or is answered that nothing was done, does not
+    /// speak for an earlier one that may have arrived (E6).
     async fn send(mut self, pool: Pool, attempt: Attempt) -> Result<Response<Incoming>, SendError> {
         let retry = &pool.settings().retry;
-        let mut tries = Tries::new(retry);
+        let (mut tries, mut reached) = (Tries::new(retry), Reached::No);
         loop {
             let request = self.request(attempt, tries.is_last());
             let failed = match pool.send(request).await {
-                Ok(response) => return Ok(response),
+                Ok(mut response) => {
+                    if reached == Reached::Perhaps {
+                        response.extensions_mut().insert(TriedBefore);
+                    }
+                    return Ok(response);
+                }
                 Err(failed) => failed,
             };
             let may_try_again = failed.reached == Reached::No || self.may_overlap;
+            if failed.reached == Reached::Perhaps {
+                reached = Reached::Perhaps;
+            }
             if !may_try_again || tries.is_last() {
-                return Err(send_error(failed));
+                return Err(send_error(Failed { reached, ..failed }));
             }
             tries.pause().await;
         }

@@ -13,6 +13,7 @@ use hapax_http::upload::{Pace, Upload};
 use hapax_tower::{Answered, Body, Code, Event, Problem};
 use http::{Method, Request, StatusCode};
 
+use super::delegate::{self, Delegation};
 use super::{Pools, headers, tries};
 use crate::intake::{PlainBody, PlainRequest};
 use crate::settings::Edge;
@@ -27,8 +28,22 @@ enum Way {
 }
 
 /// Passes a request on, and its answer back.
-pub(crate) async fn pass(edge: &Edge, plain: PlainRequest, pools: &Pools) -> Result<Answer, Problem> {
+pub(crate) async fn pass(
+    edge: &Edge,
+    plain: PlainRequest,
+    pools: &Pools,
+    delegation: &Delegation,
+) -> Result<Answer, Problem> {
     let PlainRequest { mut head, body, scope, route, hop } = plain;
+    if let Some(handler) = &route.handler {
+        // Its intake has read the body: a handler gets all of it or nothing.
+        let PlainBody::Read(body, _room) = body else {
+            return Err(Problem::new(Code::Internal).owing_to("the body for a handler was not read"));
+        };
+        let path = head.uri.path();
+        let passing = delegate::pass::pass(delegation, &route, handler, path, &head.headers, body, pools);
+        return Box::pin(passing).await;
+    }
     let pool = pools.of(&route.upstream).map_err(|error| {
         Problem::new(Code::UpstreamUnreachable).with("executed", "no").because(format!("{error:#}"))
     })?;

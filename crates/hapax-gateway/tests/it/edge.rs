@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_core::{Decision, Doubt, Filter, Inspect as _, Ledger as _, Outcome, Report, Retention, Verb};
+use hapax_core::{
+    Decision, Doubt, Filter, Inspect as _, Ledger as _, Outcome, Report, Retention, StateName, Verb,
+};
 use hapax_exec::Executor;
 use hapax_gateway::settings::UpstreamKey;
-use hapax_store::{Options, Store};
+use hapax_store::{Lifecycle as _, Options, Store};
 use hapax_testkit::faulty::Faulty;
 use hapax_testkit::raw::PATIENCE;
 
@@ -346,6 +348,7 @@ async fn the_callers_wait_ends_and_the_call_goes_on_h5() {
     .await;
     let first = world.charge("k-1", "{}", &[("x-do", "hold")]).await;
     assert_eq!((first.status, first.code().as_str()), (504, "upstream-timeout"));
+    assert_eq!(first.json()["executed"], "unknown");
     let (again, ()) = tokio::join!(world.charge("k-1", "{}", &[]), async { world.service.let_go() });
     assert_eq!((again.status, world.service.count()), (201, 1));
 }
@@ -366,6 +369,27 @@ async fn a_drain_finishes_what_is_running_and_takes_nothing_new() {
     assert!(clean);
     assert_eq!(answered.expect("the running request is answered").status, 201);
     assert!(tokio::net::TcpStream::connect(world.gateway.address()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_drain_tells_the_ledger_what_is_owed_before_the_session_ends_l13() {
+    // Nothing was run: the claim must be free, and in no doubt, when this process is gone.
+    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let ledger = Faulty::new(store.clone());
+    let executor = Executor::new(ledger.clone());
+    let world = World::run(Service::start().await, store, executor, |_| {}).await;
+    let slow = ledger.clone();
+    ledger.lose_claims(1);
+    ledger.after_next_claim(move || async move {
+        slow.after_next_claim(|| tokio::time::sleep(Duration::from_millis(200)));
+    });
+    let got = world.charge("k-1", "{}", &[]).await;
+    assert_eq!((got.status, got.code().as_str()), (503, "ledger-unavailable"), "{}", got.text());
+    assert!(world.gateway.drain(PATIENCE).await);
+    world.store.close().await.unwrap();
+    let page = world.store.list(&Filter::default(), None, 10).await.unwrap();
+    assert_eq!(page.items[0].claim.state.name(), StateName::Released, "{page:?}");
+    assert_eq!(world.service.count(), 0);
 }
 
 #[tokio::test]

@@ -195,3 +195,15 @@ async fn other_routes_neither_read_nor_touch_such_a_header_k1() {
     assert_eq!(raw(&world, &[("idempotency-key", "k-1"), (OTHER, "mine")], "{}").await.status, 201);
     assert_eq!(world.service.last().header(OTHER).as_deref(), Some("mine"));
 }
+
+#[tokio::test]
+async fn a_key_that_a_service_sends_back_where_it_stood_reaches_no_caller_a5_k1() {
+    let world = World::with(elsewhere).await;
+    let headers = [(OTHER, "k-1"), ("x-do", "echo=x-idempotency-key")];
+    for is_replay in [false, true] {
+        let got = raw(&world, &headers, "").await;
+        assert_eq!((got.status, got.is_replay()), (201, is_replay), "{}", got.text());
+        assert_eq!(got.header(OTHER), None, "it says whose it is");
+        assert_eq!(got.header("location"), Some("/charges/1"), "all else goes through");
+    }
+}

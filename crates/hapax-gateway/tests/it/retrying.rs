@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hapax_core::claim::{DoubtEnds, DoubtThen};
-use hapax_core::{Decision, Doubt, Filter, Inspect as _, Operated, Record, Rerun, State, StateName, Verb};
+use hapax_core::{
+    Decision, Doubt, Filter, Inspect as _, Operated, Ran, Record, Rerun, State, StateName, Verb,
+};
 use hapax_gateway::settings::{OnExhausted, Retrying, Upstream};
 use hapax_testkit::port::Port;
 use hapax_testkit::raw::{self, until};
+use hapax_tower::Keep;
 
 use crate::world::{Got, Service, World, change_rule};
 
@@ -341,4 +344,67 @@ async fn after_a_waived_doubt_a_service_that_is_away_does_not_mean_that_nothing_
         assert_eq!((got.status, got.code().as_str()), (502, "upstream-unreachable"), "{}", got.text());
         assert_eq!(got.json()["executed"], "no", "{}", got.text());
     }
+}
+
+/// A service that takes one request and breaks off; from then on it answers so, or cannot be reached.
+async fn breaking_off_and_then(answer: Option<&'static str>) -> u16 {
+    let listener = raw::listener().await;
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        raw::head(&mut stream).await;
+        let Some(answer) = answer else { return };
+        drop(stream);
+        while let Ok((mut stream, _)) = listener.accept().await {
+            raw::head(&mut stream).await;
+            raw::write(&mut stream, answer).await;
+        }
+    });
+    port
+}
+
+/// Whether the work may have run, where the only claim was given back.
+async fn ran(world: &World) -> Option<Ran> {
+    match claim(world).await.unwrap().claim.state {
+        State::Released { ran, .. } => Some(ran),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_later_try_that_found_no_service_does_not_speak_for_one_that_may_have_run_e6_p6() {
+    let port = breaking_off_and_then(None).await;
+    let world = world(port, Rerun::Safe, retry(2, OnExhausted::Kill)).await;
+    let got = ask(&world).await;
+    assert_eq!((got.status, got.code().as_str()), (503, "attempt-failed"), "{}", got.text());
+    assert_eq!(got.json()["executed"], "unknown");
+    assert_eq!(ran(&world).await, Some(Ran::Perhaps));
+}
+
+#[tokio::test]
+async fn an_answer_that_nothing_was_done_does_not_speak_for_an_earlier_try_e6_p6() {
+    for refused in ["503 Service Unavailable", "429 Too Many Requests"] {
+        let answer = format!("HTTP/1.1 {refused}\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno");
+        let port = breaking_off_and_then(Some(answer.leak())).await;
+        let world = world(port, Rerun::Safe, retry(2, OnExhausted::Kill)).await;
+        let got = ask(&world).await;
+        assert_eq!((got.status.to_string(), &*got.text()), (refused[..3].to_owned(), "no"));
+        assert_eq!(ran(&world).await, Some(Ran::Perhaps), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_which_nothing_else_is_kept_does_not_speak_for_an_earlier_try_e6_p6() {
+    let answer = "HTTP/1.1 422 Unprocessable Content\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno";
+    let port = breaking_off_and_then(Some(answer)).await;
+    let world = World::with(|settings| {
+        let retry = retry(2, OnExhausted::Kill);
+        let upstream = Arc::new(Upstream { retry, ..Upstream::new("flaky", "127.0.0.1", port) });
+        settings.routes.iter_mut().for_each(|route| route.upstream = upstream.clone());
+        change_rule(settings, "raw", |rule| (rule.rerun, rule.keep) = (Rerun::Safe, Keep::Fact));
+    })
+    .await;
+    let got = ask(&world).await;
+    assert_eq!((got.status, &*got.text()), (422, "no"));
+    assert_eq!(ran(&world).await, Some(Ran::Perhaps));
 }

@@ -30,6 +30,7 @@ pub(crate) fn take(settings: &mut Settings) {
         upstream,
         rule: None,
         reconcile: None,
+        handler: None,
     };
     let rule = Rule {
         rerun: Rerun::Safe,

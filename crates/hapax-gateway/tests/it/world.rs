@@ -98,6 +98,7 @@ pub(crate) fn settings(service: &Service) -> Settings {
         upstream: upstream.clone(),
         rule: rule.map(Arc::new),
         reconcile: None,
+        handler: None,
     };
     let rule = |operation: &str| Rule::new(operation).unwrap();
     let charge = Rule { recipe: Recipe::json(), ..rule("charge") };

@@ -122,10 +122,26 @@ async fn a_service_that_has_answered_is_never_said_to_be_late_however_late_the_l
     assert!(first.response.headers().contains_key("retry-after") && first.operation_id.is_some());
     let Some(Cause::Other(cause)) = first.cause else { panic!("the service is blamed: {:?}", first.cause) };
     assert!(cause.contains("ledger"), "{cause}");
+    let told = first.response.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&told).contains(r#""executed":"yes""#), "it has answered 201: {told:?}");
     drop(let_go);
     let again = charge(&protect, rule(), None, &charges).await;
     assert!(matches!(again.event, Event::Outcome(How::Attached | How::Replayed)), "{:?}", again.event);
     assert_eq!((again.response.status().as_u16(), charges.load(SeqCst)), (201, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_work_that_broke_off_it_is_not_said_that_it_was_answered_e6_h5() {
+    let (protect, ledger) = protect();
+    let (let_go, held) = oneshot::channel::<()>();
+    ledger.before_next_report(|| async { drop(held.await) });
+    let first = protect.run(request(rule()), Breaking, (), ()).await;
+    assert_eq!(first.event, Event::Problem(Code::UpstreamTimeout));
+    assert!(matches!(first.cause, Some(Cause::Other(_))), "the ledger is what is late: {:?}", first.cause);
+    let told = first.response.into_body().collect().await.unwrap().to_bytes();
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.contains(r#""executed":"unknown""#) && told.contains("broke off"), "{told}");
+    drop(let_go);
 }
 
 #[tokio::test]

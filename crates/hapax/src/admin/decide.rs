@@ -79,6 +79,9 @@ async fn decide(
     asked: Decide,
     verb: Verb,
 ) -> Result<Decided, Refusal> {
+    if verb != Verb::Erase && hapax_agent::durable::is_step(&record) {
+        return Err(step_of_an_execution(&record, Done::from(&verb)).into());
+    }
     let actor = actor(&operator.name, asked.by.as_deref())?;
     let (seen, reason) = (asked.epoch.as_str().parse()?, reason(asked.reason)?);
     let (id, done) = (record.identity.claim_id(), Done::from(&verb));
@@ -91,6 +94,20 @@ async fn decide(
         return Ok(Decided { operation_id: operation_id.into(), done, epoch: epoch.map(Into::into), claim });
     }
     Err(not_done(state, &record, id, operated, done).await?)
+}
+
+/// What is decided about a step must reach its execution, which waits for it (J5).
+fn step_of_an_execution(record: &Record, done: Done) -> Conflict {
+    Conflict {
+        code: ConflictCode::NotApplicable,
+        detail: format!(
+            "{done} does not fit a step of an execution: its journal must tell of the decision; see `hapax executions waiting` and use \
+             `hapax executions decide`"
+        ),
+        operation_id: record.claim.operation_id,
+        claim: Some(view::claim(record)),
+        retry_after: None,
+    }
 }
 
 /// Somebody else, or time, was faster; or the rules say no.

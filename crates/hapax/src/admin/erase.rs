@@ -1,13 +1,16 @@
 //! Destroying everything that is kept for one subject (B9).
 //!
-//! One page of its claims for each request, so that no request takes long however much there is; whoever asks goes on with
-//! `next`. Keys stay used up, and what was reopened stays free. What runs or is in doubt has no answer yet: it is counted, and
+//! One page of its claims for each request, and afterwards a few of its executions, so that no request takes long; the caller goes on
+//! with `next`. Keys stay used up, and what was reopened stays free. What runs or is in doubt has no answer yet: it is counted, and
 //! left for another time. What cannot be read is named: nobody can say whose it is, or erase it.
 
+use hapax_agent::durable::Executions;
 use hapax_api::{ErasedSubject, operations as op};
 use hapax_core::{
-    Decision, Error, Filter, Inspect as _, Operated, Outcome, Project, Record, State, Subject, Tenant, Verb,
+    Decision, Error, Filter, Inspect as _, Operated, Outcome, Project, Record, Scope, State, Subject, Tenant,
+    Verb,
 };
+use hapax_exec::Executor;
 use hapax_store::Store;
 use tokio::task::JoinSet;
 
@@ -36,9 +39,12 @@ pub(super) async fn subject(
     let subject = Subject::parse(&erasing.subject)?;
     let project = erasing.project.map(Project::new).transpose()?;
     let (actor, reason) = (actor(&operator.name, erasing.by.as_deref())?, reason(erasing.reason)?);
+    if let Some(after) = erasing.after.as_deref().and_then(|after| after.strip_prefix(EXECUTIONS)) {
+        return executions(&state, &tenant, project.as_ref(), &subject, after, (&actor, &reason)).await;
+    }
     let filter = Filter {
         tenant: Some(tenant.as_str().to_owned()),
-        project: project.map(|project| project.as_str().to_owned()),
+        project: project.as_ref().map(|project| project.as_str().to_owned()),
         subject: Some(subject.as_str().to_owned()),
         ..Filter::default()
     };
@@ -51,7 +57,41 @@ pub(super) async fn subject(
         "an operator erased a subject's answers"
     );
     let damaged = view::damaged(&found.damaged);
-    Ok(ErasedSubject { erased: counted.erased, left: counted.left, next: found.next, damaged })
+    let next = found.next.or_else(|| Some(EXECUTIONS.to_owned()));
+    Ok(ErasedSubject { erased: counted.erased, events: 0, left: counted.left, next, damaged })
+}
+
+/// What a page mark begins with once all claims were looked at.
+const EXECUTIONS: &str = "executions/";
+
+/// A few executions: what they keep of the subject, in their journals and in the claims of their steps.
+async fn executions(
+    state: &AdminState,
+    tenant: &Tenant,
+    project: Option<&Project>,
+    subject: &Subject,
+    after: &str,
+    by: (&str, &str),
+) -> Result<ErasedSubject, Refusal> {
+    let executor = Executor::new(state.store.clone());
+    let executions = Executions::new(executor, Scope::local()).sealed(state.answers.seal());
+    let after = Some(after).filter(|after| !after.is_empty());
+    let erased = executions.erase_subject((tenant, project), subject, after, by).await.map_err(told)?;
+    Ok(ErasedSubject {
+        erased: erased.results,
+        events: erased.events,
+        left: erased.left,
+        next: erased.next.map(|next| format!("{EXECUTIONS}{next}")),
+        damaged: Vec::new(),
+    })
+}
+
+/// What erasing can fail with is the store's to tell.
+fn told(error: hapax_agent::durable::Error) -> Error {
+    match error {
+        hapax_agent::durable::Error::Store(error) => error,
+        other => Error::corrupt("an execution cannot be read").with_detail(other),
+    }
 }
 
 /// All at once: each waits until every other instance has forgotten the answer (B7). What was erased has another epoch and

@@ -2,11 +2,17 @@
 //!
 //! What a class is and which routes have it is the configuration's affair; what was set is kept by [`crate::node::Keeping`].
 
-use hapax_api::{RetentionClass, RetentionClasses, operations as op};
+use std::time::Duration;
+
+use hapax_api::{DelegatedRetention, RetentionClass, RetentionClasses, operations as op};
+use hapax_core::Retention;
+use hapax_gateway::restate::{Registered, span};
+use hapax_gateway::settings::Upstream;
 
 use super::AdminState;
 use super::access::Operator;
 use super::decide::{actor, reason};
+use super::delegated::admin_of;
 use crate::config::parse_retention;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
@@ -30,7 +36,8 @@ pub(super) async fn set(
         .map_err(|remedy| Refusal::malformed(format!("{:?} is no retention: {remedy}", setting.retention)))?;
     let by = actor(&operator.name, setting.by.as_deref())?;
     let to = SetTo { retention: Some(retention), by, reason: reason(setting.reason)? };
-    found(&asked.id, state.keeping.set(&asked.id, &to).await?)
+    let now = found(&asked.id, state.keeping.set(&asked.id, &to).await?)?;
+    Ok(in_clusters(&state, now).await)
 }
 
 pub(super) async fn unset(
@@ -40,7 +47,60 @@ pub(super) async fn unset(
 ) -> Result<RetentionClass, Refusal> {
     let by = actor(&operator.name, asked.query.by.as_deref())?;
     let to = SetTo { retention: None, by, reason: reason(asked.query.reason)? };
-    found(&asked.id, state.keeping.set(&asked.id, &to).await?)
+    let now = found(&asked.id, state.keeping.set(&asked.id, &to).await?)?;
+    Ok(in_clusters(&state, now).await)
+}
+
+/// Tells clusters, which keep outcomes themselves, and what each of them has made of it: a server may keep less than it is told.
+async fn in_clusters(state: &AdminState, mut now: RetentionClass) -> RetentionClass {
+    let retention = now.retention.as_deref().and_then(|text| parse_retention(text).ok());
+    for (upstream, service) in state.keeping.delegated(&now.class).await {
+        let mut told = DelegatedRetention {
+            upstream: upstream.name.clone(),
+            service: service.clone(),
+            idempotency_retention: None,
+            journal_retention: None,
+            problem: None,
+        };
+        match retention {
+            Some(Retention::For(span)) => match keep(&upstream, &service, span).await {
+                Ok(registered) => {
+                    told.problem = differs(&registered, span);
+                    told.idempotency_retention = registered.idempotency_retention;
+                    told.journal_retention = registered.journal_retention;
+                }
+                Err(problem) => told.problem = Some(problem),
+            },
+            _ => told.problem = Some("a cluster keeps nothing for ever: set a span".into()),
+        }
+        now.delegated.push(told);
+    }
+    now
+}
+
+async fn keep(upstream: &Upstream, service: &str, span: Duration) -> Result<Registered, String> {
+    let admin = admin_of(upstream).map_err(|error| format!("{error:#}"))?;
+    let kept = admin.keep(service, span).await.map_err(|away| away.to_string())?;
+    kept.ok_or_else(|| "no such service is registered".into())
+}
+
+/// What a service keeps otherwise than it was told.
+fn differs(registered: &Registered, asked: Duration) -> Option<String> {
+    let kept = |text: &Option<String>| text.as_deref().and_then(span);
+    let own = registered
+        .handlers
+        .iter()
+        .find(|handler| handler.idempotency_retention.is_some() || handler.journal_retention.is_some());
+    match own {
+        _ if kept(&registered.idempotency_retention) != Some(asked) => {
+            Some("it keeps outcomes for another span".into())
+        }
+        _ if kept(&registered.journal_retention) != Some(asked) => {
+            Some("it keeps journals for another span".into())
+        }
+        Some(handler) => Some(format!("its handler {} has a retention of its own, which wins", handler.name)),
+        None => None,
+    }
 }
 
 fn found(class: &str, now: Option<RetentionClass>) -> Result<RetentionClass, Refusal> {

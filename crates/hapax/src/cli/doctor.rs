@@ -6,6 +6,7 @@
 mod embedded;
 mod machine;
 mod postgres;
+mod restate;
 mod seal;
 
 use std::path::{Path, PathBuf};
@@ -96,6 +97,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
         let largest = config.as_ref().and_then(|config| config.settings.largest_kept());
         let largest_outcome = largest.unwrap_or(hapax_store::limits::LARGEST_OUTCOME);
         checks.extend(store(&url, largest_outcome).await?);
+    }
+    if let Some(config) = &config {
+        checks.extend(restate::check(config).await);
     }
     checks.push(machine::files());
     tell(&checks, args.json)?;

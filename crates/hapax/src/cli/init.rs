@@ -1,4 +1,4 @@
-//! `hapax init`: a configuration to start from. What is not said as an option is asked for on a terminal.
+//! `hapax init`: a configuration to start from. What is not said as an option is asked for on a terminal, until it can be used.
 //!
 //! Nothing is written that `hapax config check` would refuse, and no file is replaced that nobody said to replace. The text itself is
 //! in [`template`].
@@ -58,46 +58,62 @@ pub(crate) fn run(args: Args) -> Result<(), Failed> {
         return Err(Failed::no(format!("{file} is there already: name another file, or say --force")));
     }
     let answers = answers(&args, &mut Asking::of_terminal())?;
-    let text = template::configuration(&answers);
-    config::read(&text, &args.file, &|_| None, Secrets::MayBeAbsent)
-        .map_err(|mistakes| Failed::misuse(format!("this cannot be written:\n{mistakes}")))?;
-    write(&args.file, &text, args.force).map_err(|error| {
+    write(&args.file, &template::configuration(&answers), args.force).map_err(|error| {
         Failed::unavailable(format!("{} cannot be written: {error}", args.file.display()))
     })?;
     say::data(template::next(&answers, &args.file.display().to_string()))
 }
 
-/// What was said, and what is asked for.
+/// What was said, and what is asked for. All of it together makes a configuration without mistakes.
 fn answers(args: &Args, asking: &mut Asking<impl BufRead, impl Write>) -> Result<Answers, Failed> {
-    let upstream = "http://127.0.0.1:9000";
-    let upstream = asking.unless(args.upstream.as_ref(), "--upstream", "Where is the service?", upstream)?;
-    let route = "The route that must not run twice?";
-    let route = asking.unless(args.route.as_ref(), "--route", route, "POST /payments")?;
-    let route = Route::parse(&route).map_err(Failed::misuse)?;
-    let credentials = match args.credentials {
+    let mut answers = Answers::usual();
+    let question = "Where is the service?";
+    let usual = answers.upstream.clone();
+    answers = asking.unless(args.upstream.as_ref(), "--upstream", question, &usual, |text| {
+        fitting(Answers { upstream: text.to_owned(), ..answers.clone() })
+    })?;
+    let question = "The route that must not run twice?";
+    let usual = answers.route.to_string();
+    answers = asking.unless(args.route.as_ref(), "--route", question, &usual, |text| {
+        fitting(Answers { route: Route::parse(text)?, ..answers.clone() })
+    })?;
+    answers.credentials = match args.credentials {
         Some(credentials) => credentials,
         None => {
             let question = "Who checks callers: service, api-keys or tokens?";
-            let word = asking.unless(None, "--credentials", question, "service")?;
-            Credentials::from_str(&word, true).map_err(|_| {
-                Failed::misuse(format!("{word:?} is no kind of credentials: say service, api-keys or tokens"))
+            asking.unless(None, "--credentials", question, "service", |word| {
+                let unknown =
+                    |_| format!("{word:?} is no kind of credentials: say service, api-keys or tokens");
+                Credentials::from_str(word, true).map_err(unknown)
             })?
         }
     };
-    let jwks_url = match credentials {
-        Credentials::Tokens => {
-            let question = "Where are the public keys of tokens?";
-            let url = "https://issuer.example/.well-known/jwks.json";
-            Some(asking.unless(args.jwks_url.as_ref(), "--jwks-url", question, url)?)
-        }
-        _ if args.jwks_url.is_some() => {
-            return Err(Failed::misuse("--jwks-url has an effect only with --credentials tokens"));
-        }
-        _ => None,
-    };
+    if answers.credentials == Credentials::Tokens {
+        let question = "Where are the public keys of tokens?";
+        let usual = "https://issuer.example/.well-known/jwks.json";
+        answers = asking.unless(args.jwks_url.as_ref(), "--jwks-url", question, usual, |text| {
+            fitting(Answers { jwks_url: Some(text.to_owned()), ..answers.clone() })
+        })?;
+    } else if args.jwks_url.is_some() {
+        return Err(Failed::misuse("--jwks-url has an effect only with --credentials tokens"));
+    }
     let question = "Where are claims kept: memory:, embedded:PATH or postgres://…?";
-    let store = asking.unless(args.store.as_ref(), "--store", question, "embedded:./data")?;
-    Ok(Answers { upstream, route, credentials, jwks_url, store })
+    let usual = answers.store.clone();
+    asking.unless(args.store.as_ref(), "--store", question, &usual, |text| {
+        fitting(Answers { store: text.to_owned(), ..answers.clone() })
+    })
+}
+
+/// These answers, if `hapax config check` takes what they make; else why not.
+fn fitting(answers: Answers) -> Result<Answers, String> {
+    let text = template::configuration(&answers);
+    match config::read(&text, Path::new("hapax.toml"), &|_| None, Secrets::MayBeAbsent) {
+        Ok(_) => Ok(answers),
+        Err(mistakes) => {
+            let told = mistakes.iter().map(|mistake| format!("{}; {}", mistake.what, mistake.remedy));
+            Err(told.collect::<Vec<_>>().join("\n"))
+        }
+    }
 }
 
 /// Asks a person, where there is one.
@@ -115,27 +131,35 @@ impl Asking<std::io::StdinLock<'static>, std::io::Stderr> {
 }
 
 impl<I: BufRead, O: Write> Asking<I, O> {
-    /// What was said; where nothing was, the answer of a person, who may leave it at the usual one.
-    fn unless(
+    /// What is made of what was said; where nothing was, of the answer of a person, who may leave it at the usual one and is asked
+    /// again when an answer cannot be used.
+    fn unless<T>(
         &mut self,
         said: Option<&String>,
         option: &str,
         question: &str,
         usual: &str,
-    ) -> Result<String, Failed> {
+        made: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, Failed> {
         if let Some(said) = said {
-            return Ok(said.clone());
+            return made(said).map_err(|why| Failed::misuse(format!("{option}: {why}")));
         }
         if !self.is_terminal {
             return Err(Failed::misuse(format!("{option} is missing, and there is no terminal to ask at")));
         }
         let unheard = |error: std::io::Error| Failed::unavailable(format!("the terminal: {error}"));
-        write!(self.output, "{question} [{usual}] ").and_then(|()| self.output.flush()).map_err(unheard)?;
-        let mut line = String::new();
-        match self.input.read_line(&mut line).map_err(unheard)? {
-            0 => Err(Failed::misuse(format!("no answer: say {option}"))),
-            _ if line.trim().is_empty() => Ok(usual.to_owned()),
-            _ => Ok(line.trim().to_owned()),
+        loop {
+            let asked = write!(self.output, "{question} [{usual}] ").and_then(|()| self.output.flush());
+            asked.map_err(unheard)?;
+            let mut line = String::new();
+            if self.input.read_line(&mut line).map_err(unheard)? == 0 {
+                return Err(Failed::misuse(format!("no answer: say {option}")));
+            }
+            let answer = if line.trim().is_empty() { usual } else { line.trim() };
+            match made(answer) {
+                Ok(made) => return Ok(made),
+                Err(why) => writeln!(self.output, "{why}").map_err(unheard)?,
+            }
         }
     }
 }
@@ -185,6 +209,44 @@ mod tests {
         assert!(refused.is_err() && questions.is_empty());
         assert!(asked(&[], "http://h\n", true).0.is_err(), "the end of the input is no answer");
         assert!(asked(&[], "\n\nnonsense\n", true).0.is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_asked_for_again() {
+        let typed = "no url\nhttp://h\npay\nPOST pay\nPOST /a/:id\nPOST /pay\nanyone\ntokens\nkeys\nhttps://i/keys\ndisk\nmemory:\n";
+        let (answers, told) = asked(&[], typed, true);
+        let answers = answers.unwrap_or_else(|_| panic!("{told}"));
+        assert_eq!((answers.upstream.as_str(), answers.store.as_str()), ("http://h", "memory:"));
+        assert_eq!(
+            (answers.route.to_string(), answers.credentials),
+            ("POST /pay".into(), Credentials::Tokens)
+        );
+        assert_eq!(answers.jwks_url.as_deref(), Some("https://i/keys"));
+        for (question, times) in [
+            ("Where is the service?", 2),
+            ("run twice?", 4),
+            ("Who checks", 2),
+            ("public keys", 2),
+            ("claims", 2),
+        ] {
+            assert_eq!(told.matches(question).count(), times, "{question}\n{told}");
+        }
+        for why in [
+            "`url` cannot be \"no url\"",
+            "write a method and a path",
+            "a path starts with /",
+            "{id} instead of :id",
+        ] {
+            assert!(told.contains(why), "{why}\n{told}");
+        }
+        assert!(!told.contains("hapax.toml"), "there is no such file yet: {told}");
+    }
+
+    #[test]
+    fn a_name_with_spaces_can_be_pasted_with_what_is_to_be_run_next() {
+        let next = template::next(&Answers::usual(), "my config's.toml");
+        assert!(next.contains(r"hapax serve --config 'my config'\''s.toml'"), "{next}");
+        assert!(template::next(&Answers::usual(), "a/b_1.toml").contains("check a/b_1.toml\n"));
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub fn run(args: &OpenapiArgs) -> Result<(), Failed> {
     let mut document = read::parse(into).map_err(told)?;
     write::into(&mut document, &config, &target(args, &config, into)?).map_err(told)?;
     let before = read_file(into, limits::FILE_BYTES).map_err(|error| told(error.to_string()))?;
-    let text = order::write(&document, &Order::of(&before));
+    let text = order::write(&document, &Order::of(before.trim_start_matches('\u{feff}')));
     replace(into, &text).map_err(|error| Failed::unavailable(format!("{}: {error}", into.display())))
 }
 

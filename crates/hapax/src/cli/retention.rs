@@ -130,6 +130,15 @@ impl Place {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let (kept, configured) = (text(&class.retention), text(&class.configured));
         say::data(format!("{}: {kept} (configured: {configured})", class.class))?;
+        for service in &class.delegated {
+            let (outcomes, journals) =
+                (text(&service.idempotency_retention), text(&service.journal_retention));
+            let problem = service.problem.as_ref().map(|problem| format!(" – {problem}")).unwrap_or_default();
+            say::data(format!(
+                "{}/{}: outcomes {outcomes}, journals {journals}{problem}",
+                service.upstream, service.service
+            ))?;
+        }
         say::note(
             "it counts for outcomes recorded from now on; other servers on the store follow within seconds",
         );

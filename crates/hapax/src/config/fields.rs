@@ -79,6 +79,11 @@ sections! {
         "kind", "url", "timeout", "give_up", "connect_timeout", "upstream_key", "digest_chars", "retry",
         "max_connections", "idle_timeout", "reuse", "ca",
     ];
+    /// A Restate cluster behind.
+    CLUSTER = "upstreams.<name>" [
+        "kind", "ingress", "admin", "classify", "headers", "suspend_after", "suspend_for", "timeout", "connect_timeout", "retry",
+        "max_connections", "idle_timeout", "ca",
+    ];
     /// What is tried again.
     RETRY = "upstreams.<name>.retry" ["max_attempts", "backoff", "on_exhausted"];
     /// A route.
@@ -86,8 +91,10 @@ sections! {
         "method", "path", "operation", "was", "policy", "lenient", "public", "recall", "level", "upstream", "retention", "rerun", "quiet",
         "reconcile", "scope", "fingerprint", "ignore", "fingerprint_headers", "timeout", "give_up", "max_run", "doubt",
         "attach", "attach_timeout", "keep", "on_5xx", "mismatch_status", "max_request_body", "max_kept_response",
-        "key", "key_grammar", "key_from", "window",
-    ] later ["restate"];
+        "key", "key_grammar", "key_from", "window", "restate",
+    ];
+    /// The handler of a cluster.
+    HANDLER = "routes.restate" ["service", "handler", "key", "workflow", "input", "envelope"];
     /// Where a key may stand.
     KEY = "routes.key" ["header", "json"];
     /// What becomes of a doubt that nobody resolves.
@@ -95,7 +102,7 @@ sections! {
     /// Where deliveries of providers come in, and where they go.
     WEBHOOKS = "webhooks" [
         "prefix", "upstream", "path", "public_url", "retention", "rerun", "keep", "give_up", "wait", "max_request_body",
-        "max_kept_response", "enabled", "providers", "kv", "verify",
+        "max_kept_response", "enabled", "providers", "kv", "verify", "restate",
     ];
     /// Providers that the configuration declares.
     WEBHOOK_PROVIDERS = "webhooks.providers" ["<name>"];

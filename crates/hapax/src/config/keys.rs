@@ -15,7 +15,7 @@ pub(crate) const GRAMMARS: [(&str, Grammar); 2] =
     [("plain", Grammar::Plain), ("printable", Grammar::Printable)];
 
 /// Headers that mean something else to everyone on the way.
-const TAKEN: [&str; 10] = [
+const TAKEN: [&str; 11] = [
     "accept",
     "authorization",
     "content-encoding",
@@ -26,6 +26,7 @@ const TAKEN: [&str; 10] = [
     "forwarded",
     "host",
     "prefer",
+    "x-api-key",
 ];
 
 /// Reads where keys may stand beside `Idempotency-Key`.

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hapax_core::{Operation, Policy};
-use hapax_gateway::settings::{Fixed, Level, Route};
+use hapax_gateway::settings::{Fixed, Handler, Level, Route};
 use http::Method;
 
 use super::Pattern;
 use super::edge::RouteDefaults;
 use super::fields;
+use super::handler;
 use super::keeping::RetentionClasses;
 use super::mistakes::Place;
 use super::rule;
@@ -122,8 +123,9 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>) -> Found {
         without_effect(section);
     }
     let rule = if found.keyed { Some(rule::read(section, context, behind)) } else { None };
+    let handler = handler::of_route(section, behind, policy);
     let demands = Demands { policy, lenient, public, level };
-    found.meant = meant(section, &found, &demands, behind, rule);
+    found.meant = meant(section, &found, &demands, behind, rule, handler);
     found
 }
 
@@ -218,6 +220,7 @@ fn meant(
     demands: &Demands,
     behind: Option<&Ready>,
     rule: Option<rule::Protection>,
+    handler: Option<Handler>,
 ) -> Option<(Route, Declared)> {
     let (method, path, policy) = (found.method.as_ref()?, found.path.as_ref()?, demands.policy?);
     let operation = found.operation.as_ref().map(|operation| operation.value.clone());
@@ -241,6 +244,9 @@ fn meant(
         }
         None => None,
     };
+    if behind?.upstream.cluster.is_some() && handler.is_none() {
+        return None;
+    }
     let route = Route {
         method: method.value.clone(),
         path: path.value.as_str().into(),
@@ -252,6 +258,7 @@ fn meant(
         upstream: behind?.upstream.clone(),
         rule,
         reconcile,
+        handler: handler.map(Arc::new),
     };
     Some((route, declared))
 }
@@ -271,6 +278,10 @@ fn method(text: &str) -> Result<Method, String> {
 }
 
 fn operation(text: &str) -> Result<Operation, String> {
+    // Operators decide about steps with other commands than about requests.
+    if text.starts_with("step.") {
+        return Err("names that start with `step.` belong to the steps of executions".into());
+    }
     Operation::new(text).map_err(|error| error.message().to_owned())
 }
 
@@ -341,13 +352,6 @@ pub(crate) fn upstream<'c>(section: &Section<'_>, context: &Context<'c>) -> Opti
     match context.upstreams.get(name.value) {
         Some(Behind::Ready(ready)) => Some(ready),
         Some(Behind::Broken) => None,
-        Some(Behind::NotYet) => {
-            // With `restate = …` that field has been refused, and once is enough.
-            if !section.has_unlisted("restate") {
-                section.reader().not_yet(&name.at, "a route to an upstream of kind \"restate\"");
-            }
-            None
-        }
         None => {
             let known = context.upstreams.keys().map(String::as_str);
             let remedy = match fields::nearest(name.value, known) {

@@ -68,11 +68,6 @@ impl<'a> Section<'a> {
         self.node(field).is_some()
     }
 
-    /// Whether a field is written that comes later.
-    pub(crate) fn has_unlisted(&self, field: &str) -> bool {
-        self.table.is_some_and(|table| table.get(field).is_some())
-    }
-
     /// Where a field's value is, or the section where there is none.
     pub(crate) fn place(&self, field: &str) -> Place {
         self.node(field).map_or_else(|| self.at(), |node| node.at.clone())

@@ -6,13 +6,15 @@ use hapax_core::fingerprint::BodyRecipe;
 use hapax_core::{Rerun, Retention};
 use hapax_exec::Attach;
 use hapax_gateway::settings::{
-    Auth, Edge, Jwt, JwtKeys, OnExhausted, Route, Upstream, UpstreamKey, Webhooks,
+    Auth, Cluster, Edge, Handler, Jwt, JwtKeys, ObjectKey, OnExhausted, Route, Upstream, UpstreamKey,
+    Webhooks,
 };
 use hapax_gateway::webhooks::provider::{Generic, IdentifierPlace};
 use hapax_tower::{KeyPlace, Rule};
 use serde_json::{Map, Value as Json};
 
 use super::auth::ALGORITHMS;
+use super::cluster::CLASSIFY;
 use super::keys::GRAMMARS;
 use super::route::{SHARED_KEYS, level_word};
 use super::rule::{ENDS, KEEPS, ON_5XX, RERUNS};
@@ -148,7 +150,10 @@ impl Config {
         let rule = &webhooks.rule;
         let mut section = Section::default();
         section.text("prefix", &webhooks.prefix).text("upstream", &webhooks.route.upstream.name);
-        section.text("path", &webhooks.path);
+        match &webhooks.route.handler {
+            Some(handler) => section.table("restate", shown_handler(handler)),
+            None => section.text("path", &webhooks.path),
+        };
         section.maybe(webhooks.public_url.as_ref(), |section, url| _ = section.text("public_url", url));
         match &self.webhook_retention {
             Some(class) => section.text("retention", class),
@@ -281,6 +286,9 @@ fn shown_provider(provider: &Generic) -> Section {
 
 fn shown_upstream(upstream: &Upstream) -> Section {
     let mut section = Section::default();
+    if let Some(cluster) = &upstream.cluster {
+        return shown_cluster(upstream, cluster);
+    }
     let scheme = if upstream.https { "https" } else { "http" };
     section.text("kind", "http");
     section.text("url", format!("{scheme}://{}:{}{}", upstream.host, upstream.port, upstream.base));
@@ -301,6 +309,38 @@ fn shown_upstream(upstream: &Upstream) -> Section {
     let end = if upstream.retry.on_exhausted == OnExhausted::Kill { "kill" } else { "pause" };
     retry.text("on_exhausted", end);
     section.table("retry", retry);
+    section
+}
+
+fn shown_cluster(upstream: &Upstream, cluster: &Cluster) -> Section {
+    let mut section = Section::default();
+    section.text("kind", "restate").texts("ingress", &cluster.ingress).texts("admin", &cluster.admin);
+    section.text("classify", word(&CLASSIFY, &cluster.classify));
+    section.texts("headers", cluster.headers.iter().map(|name| name.as_str()));
+    section.duration("timeout", upstream.timeout).duration("connect_timeout", cluster.connect_timeout);
+    section.number("suspend_after", cluster.suspend_after).duration("suspend_for", cluster.suspend_for);
+    section.number("max_connections", cluster.max_connections).duration("idle_timeout", cluster.idle_timeout);
+    section.maybe(cluster.ca.as_ref(), |section, ca| _ = section.text("ca", ca.display().to_string()));
+    let mut retry = Section::default();
+    retry.number("max_attempts", cluster.max_attempts).duration("backoff", cluster.backoff);
+    section.table("retry", retry);
+    section
+}
+
+fn shown_handler(handler: &Handler) -> Section {
+    let mut section = Section::default();
+    section.text("service", &handler.service).text("handler", &handler.name);
+    section.maybe(handler.key.as_ref(), |section, key| {
+        _ = match key {
+            ObjectKey::Segment { name, .. } => section.text("key", format!("{{{name}}}")),
+            ObjectKey::Body(pointer) => section.text("key", pointer.as_str()),
+        };
+    });
+    if handler.workflow {
+        section.flag("workflow", true);
+    }
+    section.text("input", if handler.takes_nothing { "none" } else { "json" });
+    section.flag("envelope", handler.envelope);
     section
 }
 
@@ -331,15 +371,22 @@ fn shown_route(route: &Route, declared: &Declared) -> Section {
     }
     section.text("level", level_word(route.level)).text("upstream", &route.upstream.name);
     if let Some(rule) = &route.rule {
-        shown_rule(&mut section, rule, declared);
+        shown_rule(&mut section, rule, declared, route.handler.is_some());
     }
     section.maybe(route.reconcile.as_ref(), |section, path| _ = section.text("reconcile", path));
+    section.maybe(route.handler.as_ref(), |section, handler| {
+        section.table("restate", shown_handler(handler));
+    });
     section
 }
 
-fn shown_rule(section: &mut Section, rule: &Rule, declared: &Declared) {
+fn shown_rule(section: &mut Section, rule: &Rule, declared: &Declared, delegated: bool) {
     let retention = declared.retention_class.clone().unwrap_or_else(|| retention_text(rule.retention));
-    section.text("retention", retention).text("rerun", word(&RERUNS, &rule.rerun));
+    section.text("retention", retention);
+    // What the ledger would do has no meaning where a cluster keeps the claim.
+    if !delegated {
+        section.text("rerun", word(&RERUNS, &rule.rerun));
+    }
     if rule.rerun == Rerun::Safe {
         section.duration("quiet", rule.quiet);
     }
@@ -350,10 +397,10 @@ fn shown_rule(section: &mut Section, rule: &Rule, declared: &Declared) {
     if let headers @ [_, ..] = rule.recipe.headers() {
         section.texts("fingerprint_headers", headers);
     }
-    section
-        .duration("timeout", rule.timeout)
-        .duration("give_up", rule.give_up)
-        .duration("max_run", rule.max_run);
+    section.duration("timeout", rule.timeout);
+    if !delegated {
+        section.duration("give_up", rule.give_up).duration("max_run", rule.max_run);
+    }
     section.maybe(rule.doubt, |section, doubt| {
         let mut table = Section::default();
         table.duration("after", doubt.after).text("then", word(&ENDS, &doubt.then));
@@ -363,7 +410,9 @@ fn shown_rule(section: &mut Section, rule: &Rule, declared: &Declared) {
         Attach::Wait(bound) => section.text("attach", "wait").duration("attach_timeout", bound),
         Attach::Reject => section.text("attach", "reject"),
     };
-    section.text("keep", word(&KEEPS, &rule.keep));
+    if !delegated {
+        section.text("keep", word(&KEEPS, &rule.keep));
+    }
     section.maybe(rule.on_5xx, |section, on_5xx| _ = section.text("on_5xx", word(&ON_5XX, &on_5xx)));
     section.number("mismatch_status", rule.mismatch_status);
     section.size("max_request_body", rule.max_request_body).size("max_kept_response", rule.max_kept_response);

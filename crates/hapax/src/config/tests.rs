@@ -13,6 +13,7 @@ use http::HeaderName;
 use super::fields::{self, Fields};
 use super::*;
 
+mod cluster;
 mod mistakes;
 mod page;
 mod webhooks;
@@ -394,6 +395,13 @@ fn document_with(section: &Fields, field: &str) -> String {
             .replace(if field == "policy" { "policy = \"ACCEPTED\"\n" } else { "never" }, ""),
         "routes.doubt" => format!("[[routes]]\npolicy = \"ACCEPTED\"\ndoubt = {{ {field} = {value} }}\n"),
         "routes.key" => format!("[[routes]]\npolicy = \"ACCEPTED\"\nkey = {{ {field} = {value} }}\n"),
+        "routes.restate" => format!(
+            "[upstreams.a]\nkind = \"restate\"\ningress = \"http://h\"\nadmin = \"http://h\"\n\
+             [[routes]]\npolicy = \"ACCEPTED\"\nupstream = \"a\"\nrestate = {{ {field} = {value} }}\n"
+        ),
+        "upstreams.<name>" if section.names.contains(&"ingress") && field != "kind" => {
+            format!("[upstreams.a]\nkind = \"restate\"\n{field} = {value}\n")
+        }
         "openapi" => format!("[[openapi]]\n{field} = {value}\n"),
         _ if parent.is_empty() => format!("[{name}]\n{field} = {value}\n"),
         _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),

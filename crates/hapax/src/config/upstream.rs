@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hapax_gateway::settings::{OnExhausted, Retrying, Upstream, UpstreamKey};
 
+use super::cluster;
 use super::fields;
 use super::material;
 use super::reader::Reader;
@@ -22,8 +23,6 @@ pub(crate) enum Behind {
     Ready(Ready),
     /// It has mistakes of its own; routes to it are not blamed for them.
     Broken,
-    /// It is of a kind that comes later.
-    NotYet,
 }
 
 /// An upstream and what its routes take from it.
@@ -44,20 +43,18 @@ fn one(reader: &Reader<'_>, name: &Spot<String>, node: &Node) -> Behind {
         reader.mistake(&node.at, what, format!("write [upstreams.{}] and its fields below", name.value));
         return Behind::Broken;
     };
-    if table
+    let is_cluster = table
         .get("kind")
-        .is_some_and(|kind| matches!(&kind.node.value, Value::Text(kind) if kind == "restate"))
-    {
-        let what = format!("the upstream `{}` of kind \"restate\"", name.value);
-        reader.not_yet(&name.at, &what);
-        return Behind::NotYet;
-    }
+        .is_some_and(|kind| matches!(&kind.node.value, Value::Text(kind) if kind == "restate"));
     let named_well = is_name(&name.value);
     if !named_well {
         reader.mistake(&name.at, format!("{:?} is no name of an upstream", name.value), name_remedy());
     }
-    let section = Section::open(reader, Some(table), &fields::UPSTREAM);
-    match read(&section, &name.value) {
+    let read = match is_cluster {
+        true => cluster::read(&Section::open(reader, Some(table), &fields::CLUSTER), &name.value),
+        false => read(&Section::open(reader, Some(table), &fields::UPSTREAM), &name.value),
+    };
+    match read {
         Some(ready) if named_well => Behind::Ready(ready),
         _ => Behind::Broken,
     }
@@ -76,7 +73,7 @@ pub(crate) fn name_remedy() -> String {
 }
 
 fn read(section: &Section<'_>, name: &str) -> Option<Ready> {
-    section.word("kind", &[("http", ())]);
+    section.word("kind", &[("http", ()), ("restate", ())]);
     section.require("url", "say where the service is, such as \"http://127.0.0.1:9000\"");
     let url = section.url("url", url::Url::parse);
     let mut upstream = Upstream::new(name, "", 0);
@@ -150,7 +147,7 @@ fn key(section: &Section<'_>) -> UpstreamKey {
 }
 
 /// What is tried again (P6).
-fn retry(section: &Section<'_>) -> Retrying {
+pub(super) fn retry(section: &Section<'_>) -> Retrying {
     let mut retry = Retrying::default();
     if section.exists() {
         section.require("max_attempts", "say how many attempts there are in all, such as 3");

@@ -15,6 +15,7 @@ use http::{HeaderName, Method};
 use super::Pattern;
 use super::edge::{self, fixed_path};
 use super::fields;
+use super::handler;
 use super::route::{self, Context};
 use super::rule::{self, KEEPS, RERUNS};
 use super::section::{Section, Spot};
@@ -36,12 +37,23 @@ pub(crate) fn webhooks(section: &Section<'_>, context: &Context<'_>) -> Option<F
         return None;
     }
     section.require("upstream", "name the upstream that deliveries go to");
-    section.require("path", "say where a verified delivery goes, such as \"/internal/webhooks/{provider}\"");
     let prefix =
         section.parsed("prefix", fixed_path).map_or_else(|| "/webhooks".into(), |prefix| prefix.value);
     let path = section.parsed("path", target);
     let public_url = section.url("public_url", origin);
     let behind = route::upstream(section, context);
+    let is_cluster = behind.is_some_and(|behind| behind.upstream.cluster.is_some());
+    let handler = handler::of_webhooks(section, behind);
+    if behind.is_some() && !is_cluster {
+        section
+            .require("path", "say where a verified delivery goes, such as \"/internal/webhooks/{provider}\"");
+    }
+    for field in
+        ["path", "rerun", "keep", "give_up"].into_iter().filter(|field| is_cluster && section.has(field))
+    {
+        let what = format!("`{field}` has no effect on deliveries to a handler");
+        section.reader().mistake(&section.place(field), what, "remove it");
+    }
     let providers = providers(&section.section("providers", &fields::WEBHOOK_PROVIDERS));
     let enabled = enabled(section, &providers);
     let (rule, retention_class) = protection(section, context, behind);
@@ -65,10 +77,15 @@ pub(crate) fn webhooks(section: &Section<'_>, context: &Context<'_>) -> Option<F
         upstream: behind?.upstream.clone(),
         rule: None,
         reconcile: None,
+        handler: handler.map(Arc::new),
     };
+    if is_cluster && route.handler.is_none() {
+        return None;
+    }
     let webhooks = Webhooks {
         prefix,
-        path: path?.value,
+        // What a delivery to a handler was sent to is the webhook's own path.
+        path: if is_cluster { "/{provider}/{webhook_id}".into() } else { path?.value },
         public_url: public_url.map(|url| url.value),
         route: Arc::new(route),
         rule,

@@ -112,6 +112,12 @@ impl Conflict {
     }
 }
 
+impl From<Conflict> for Refusal {
+    fn from(conflict: Conflict) -> Self {
+        Refusal::Conflict(Box::new(conflict))
+    }
+}
+
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
         Refusal::Problem(Box::new(problem))

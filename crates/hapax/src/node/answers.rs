@@ -18,6 +18,11 @@ impl KeptAnswers {
         KeptAnswers { seal }
     }
 
+    /// What seals, where anything does.
+    pub(crate) fn seal(&self) -> Option<Arc<Seal>> {
+        self.seal.clone()
+    }
+
     /// What the ledger keeps for this answer of this claim.
     pub(crate) fn encode(&self, claim: &ClaimId, answer: &Answer) -> Bytes {
         let kept = answer.encode();

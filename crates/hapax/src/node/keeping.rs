@@ -12,7 +12,7 @@ use hapax_core::claim::audit::Setting;
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{Error, Identity, Inspect as _, Kind, Registry as _, Retention, Timestamp};
 use hapax_gateway::Gateway;
-use hapax_gateway::settings::Settings;
+use hapax_gateway::settings::{Settings, Upstream};
 use hapax_store::Store;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
@@ -157,6 +157,7 @@ impl Known {
                 at: view::time(set.at),
             }),
             routes: its.map(|(route, _)| format!("{} {}", route.method, route.path)).collect(),
+            delegated: Vec::new(),
         }
     }
 }
@@ -217,6 +218,24 @@ impl Keeping {
         self.gateway.keep_by(settings.clone())?;
         self.settings.send_replace(settings);
         Ok(())
+    }
+
+    /// The services of clusters whose routes have this class.
+    pub(crate) async fn delegated(&self, class: &str) -> Vec<(Arc<Upstream>, String)> {
+        let known = self.known.lock().await;
+        let (configured, classes) = (&known.configured, &known.classes);
+        let routes = configured.routes.iter().zip(&classes.of_routes);
+        let routes = routes.filter(|(_, of)| of.as_deref() == Some(class)).map(|(route, _)| route);
+        let webhooks = configured.webhooks.as_ref().filter(|_| classes.of_webhooks.as_deref() == Some(class));
+        let all = routes.chain(webhooks.map(|webhooks| &*webhooks.route));
+        let services = all.filter_map(|route| {
+            let handler = route.handler.as_ref()?;
+            Some((route.upstream.clone(), handler.service.clone()))
+        });
+        let mut services: Vec<_> = services.collect();
+        services.sort_by(|one, other| (&one.0.name, &one.1).cmp(&(&other.0.name, &other.1)));
+        services.dedup_by(|one, other| one.0.name == other.0.name && one.1 == other.1);
+        services
     }
 
     /// Follows what is set elsewhere.

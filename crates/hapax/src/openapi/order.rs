@@ -1,20 +1,22 @@
-//! Writes a document in the order in which its members stood before, so that people who look at the difference see what was
-//! added and nothing else. New members come after the old ones. Whoever must know whether a member is there twice asks here,
-//! too: in the values alone, the last has replaced the others.
+//! Writes a document in the order in which its members stood before, and its numbers as they were written, so that people who look
+//! at the difference see what was added and nothing else. New members come after the old ones. Whether a member is there twice is
+//! known here, too: in the values alone, the last has replaced the others.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value as Json;
 
 use super::token;
 
-/// The order of members, without their values.
+/// The order of members, without their values, and how numbers are written.
 #[derive(Debug, Default)]
 pub(crate) enum Order {
     Object(Vec<(String, Order)>),
     Array(Vec<Order>),
+    Number(Box<str>),
     #[default]
     Other,
 }
@@ -22,7 +24,10 @@ pub(crate) enum Order {
 impl Order {
     /// The order of a text; none where it is no JSON.
     pub(crate) fn of(text: &str) -> Order {
-        serde_json::from_str(text).unwrap_or_default()
+        let numbers = Cell::new(text);
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let order = Reading { numbers: &numbers }.deserialize(&mut reader);
+        order.and_then(|order| reader.end().map(|()| order)).unwrap_or_default()
     }
 
     /// The pointer of a member whose name an object has twice.
@@ -39,7 +44,7 @@ impl Order {
                 let mut items = items.iter().enumerate();
                 items.find_map(|(index, item)| item.twice().map(|below| format!("/{index}{below}")))
             }
-            Order::Other => None,
+            Order::Number(_) | Order::Other => None,
         }
     }
 
@@ -60,15 +65,54 @@ impl Order {
     }
 }
 
-impl<'de> Deserialize<'de> for Order {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OrderVisitor)
+/// Reads the order of one value.
+#[derive(Clone, Copy)]
+struct Reading<'t, 'c> {
+    /// What is left of the text behind the last number that was read: a reader tells the value of a number, not how it is written.
+    numbers: &'c Cell<&'t str>,
+}
+
+impl Reading<'_, '_> {
+    /// The next number of the text as it is written.
+    fn number(self) -> Order {
+        let mut rest = self.numbers.get();
+        while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
+            rest = &rest[at..];
+            if let Some(text) = rest.strip_prefix('"') {
+                rest = behind_text(text);
+                continue;
+            }
+            let is_of_number = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
+            let (number, behind) = rest.split_at(rest.find(|c| !is_of_number(c)).unwrap_or(rest.len()));
+            self.numbers.set(behind);
+            return Order::Number(number.into());
+        }
+        Order::Other
     }
 }
 
-struct OrderVisitor;
+/// What follows a text whose opening quote has gone.
+fn behind_text(mut rest: &str) -> &str {
+    while let Some(at) = rest.find(['"', '\\']) {
+        let is_end = rest[at..].starts_with('"');
+        // What is escaped is one byte, which may be a quote.
+        rest = rest.get(at + if is_end { 1 } else { 2 }..).unwrap_or_default();
+        if is_end {
+            break;
+        }
+    }
+    rest
+}
 
-impl<'de> Visitor<'de> for OrderVisitor {
+impl<'de> DeserializeSeed<'de> for Reading<'_, '_> {
+    type Value = Order;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Order, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reading<'_, '_> {
     type Value = Order;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,15 +121,15 @@ impl<'de> Visitor<'de> for OrderVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Order, A::Error> {
         let mut members = Vec::new();
-        while let Some(member) = map.next_entry()? {
-            members.push(member);
+        while let Some(name) = map.next_key()? {
+            members.push((name, map.next_value_seed(self)?));
         }
         Ok(Order::Object(members))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Order, A::Error> {
         let mut orders = Vec::new();
-        while let Some(item) = items.next_element()? {
+        while let Some(item) = items.next_element_seed(self)? {
             orders.push(item);
         }
         Ok(Order::Array(orders))
@@ -96,15 +140,15 @@ impl<'de> Visitor<'de> for OrderVisitor {
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Order, E> {
-        Ok(Order::Other)
+        Ok(self.number())
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Order, E> {
-        Ok(Order::Other)
+        Ok(self.number())
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Order, E> {
-        Ok(Order::Other)
+        Ok(self.number())
     }
 
     fn visit_str<E>(self, _: &str) -> Result<Order, E> {
@@ -143,7 +187,12 @@ fn value(text: &mut String, json: &Json, order: &Order, depth: usize) {
                 value(text, item, order.item(*index), depth + 1);
             });
         }
-        plain => text.push_str(&plain.to_string()),
+        plain => match order {
+            Order::Number(written) if written.parse().is_ok_and(|read: Json| read == *plain) => {
+                text.push_str(written);
+            }
+            _ => text.push_str(&plain.to_string()),
+        },
     }
 }
 
@@ -184,5 +233,17 @@ mod tests {
         assert_eq!(write(&document, &order), after);
         let read: Json = serde_json::from_str(&after).unwrap();
         assert_eq!(read, document);
+    }
+
+    #[test]
+    fn numbers_stay_as_they_are_written_also_those_that_no_double_holds() {
+        let before = "{\n  \"z-1\": \"a\\\\\",\n  \"5\": \"\\\"7\",\n  \"b\": [\n    1.0,\n    1e2,\n    -0.10,\n    \"8\",\n    \
+                      115792089237316195423570985008687907853269984665640564039457584007913129639935,\n    null,\n    1E+5\n  ],\n  \
+                      \"c\": 12345678901234567890.5\n}\n";
+        let mut document: Json = serde_json::from_str(before).unwrap();
+        let order = Order::of(before);
+        assert_eq!(write(&document, &order), before);
+        document["b"][1] = 7.into();
+        assert_eq!(write(&document, &order), before.replace("1e2", "7"), "another value is written as it is");
     }
 }

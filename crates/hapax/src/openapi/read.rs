@@ -61,13 +61,15 @@ const WRITES: [&str; 4] = ["put", "post", "delete", "patch"];
 /// Reads a document; the error says what is wrong with it.
 pub(crate) fn parse(path: &Path) -> Result<Json, String> {
     let text = read_file(path, limits::FILE_BYTES).map_err(|error| format!("cannot be read: {error}"))?;
+    // Some editors write it; it is no part of the document (RFC 8259, 8.1).
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("json") => {
-            let document = serde_json::from_str(&text).map_err(|error| format!("is no JSON: {error}"))?;
+            let document = serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))?;
             // Of two members of one name, only the last would count.
-            Order::of(&text).twice().map_or(Ok(document), |twice| Err(format!("has #{twice} twice")))
+            Order::of(text).twice().map_or(Ok(document), |twice| Err(format!("has #{twice} twice")))
         }
-        Some("yaml" | "yml") => yaml::parse(&text),
+        Some("yaml" | "yml") => yaml::parse(text),
         _ => Err("is neither .json nor .yaml".into()),
     }
 }

@@ -52,6 +52,17 @@ fn strip(text: &str) -> String {
     text[at..].to_owned()
 }
 
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_document_p4() {
+    let routes = loaded(&sample()).settings.routes.len();
+    let yaml = "openapi: 3.1.0\npaths: {/a: {post: {operationId: a, x-idempotency-policy: ACCEPTED}}}";
+    for (name, text, routes) in [("api.json", sample().to_string(), routes), ("api.yaml", yaml.into(), 1)] {
+        let config = load(&[(name, &format!("\u{feff}{text}"))], "");
+        let config = config.unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
+        assert_eq!(config.settings.routes.len(), routes, "{name}");
+    }
+}
+
 fn sample() -> Value {
     json!({
         "openapi": "3.1.0",

@@ -170,6 +170,55 @@ async fn without_claims_and_without_others_another_name_is_a_new_operation_k6() 
     assert_eq!(first(&store, &ALONE, &config("charge", "")).await, "charge");
 }
 
+/// A configuration with a keyed route for each of these methods, paths and operations.
+fn with_routes(routes: &[(&str, &str, &str)]) -> Config {
+    let route = |(method, path, operation): &(&str, &str, &str)| {
+        format!(
+            "[[routes]]\nmethod = \"{method}\"\npath = \"{path}\"\nupstream = \"pay\"\noperation = \"{operation}\"\n\
+             policy = \"ACCEPTED\"\nrecall = false\n"
+        )
+    };
+    let routes: String = routes.iter().map(route).collect();
+    let text = format!("[upstreams.pay]\nurl = \"http://127.0.0.1:9000\"\n{routes}");
+    crate::config::read(&text, Path::new("hapax.toml"), &|_| None, crate::config::Secrets::Needed)
+        .unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+#[tokio::test]
+async fn paths_that_differ_within_a_segment_are_operations_of_their_own_k6() {
+    let routes = [
+        ("POST", "/orders/{id}", "orders.update"),
+        ("POST", "/orders/{id}:cancel", "orders.cancel"),
+        ("POST", "/orders/{id}:refund", "orders.refund"),
+        ("POST", "/{base}...{head}", "compare"),
+        ("POST", "/{id}", "root"),
+    ];
+    let rest = with_routes(&[&routes[..], &[("*", "/{*rest}", "rest")]].concat());
+    let store = Memory::open(Options::default());
+    let names: Vec<&str> = routes.iter().map(|(.., operation)| *operation).chain(["rest"]).collect();
+    assert_eq!(taken(&store, &ALONE, &rest).await.0, names);
+    for name in &names {
+        settle(&store, name).await;
+    }
+    let served: Vec<Operation> = names.iter().map(|name| Operation::new(*name).unwrap()).collect();
+    for moment in [&ALONE, &BESIDE, &AGAIN, &Moment::Reload(&served)] {
+        assert_eq!(taken(&store, moment, &rest).await.0, names, "the same once more: {moment:?}");
+    }
+}
+
+/// How a parameter is called says nothing about the requests that come.
+#[tokio::test]
+async fn a_parameter_within_a_segment_gets_another_name_without_the_operation_k6() {
+    for (path, other) in [("/v{n}/pay", "/v{version}/pay"), ("/{id}:go", "/{key}:go")] {
+        let store = Memory::open(Options::default());
+        assert_eq!(taken(&store, &ALONE, &with_routes(&[("POST", path, "pay")])).await.0, ["pay"]);
+        settle(&store, "pay").await;
+        let told = refused(&store, &ALONE, &with_routes(&[("POST", other, "charge")])).await;
+        assert!(told.contains("is the operation \"pay\"") && told.contains("claims: 1"), "{told}");
+        assert_eq!(taken(&store, &ALONE, &with_routes(&[("POST", other, "pay")])).await.0, ["pay"]);
+    }
+}
+
 #[tokio::test]
 async fn a_first_name_is_never_given_to_another_operation_k6() {
     let store = knowing(true).await;

@@ -61,10 +61,16 @@ async fn init_asks_on_a_terminal() {
     // `script` gives the program a terminal, and types what it reads.
     let line = format!("{} init hapax.toml --store memory:", env!("CARGO_BIN_EXE_hapax"));
     let mut shell = Command::new("bash");
-    let typed = r"printf 'http://127.0.0.1:9000\nPOST /orders/{id}/pay\nservice\n'";
+    let typed = r"printf 'no url\nhttp://127.0.0.1:9000\nPOST /orders/{id}/pay\nservice\n'";
     shell.args(["-c", &format!("{typed} | script -qec '{line}' /dev/null")]).current_dir(&folder);
     let asked = told(shell).await;
-    for part in ["Where is the service?", "must not run twice?", "Who checks callers", "is written"] {
+    for part in [
+        "Where is the service?",
+        "`url` cannot be",
+        "must not run twice?",
+        "Who checks callers",
+        "is written",
+    ] {
         assert!(asked.out.contains(part), "{} {}", asked.out, asked.err);
     }
     let text = std::fs::read_to_string(folder.path().join("hapax.toml")).unwrap();

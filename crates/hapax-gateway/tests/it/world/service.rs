@@ -208,6 +208,9 @@ async fn answer(stream: &mut TcpStream, arrived: &Arrived, number: usize, held: 
     // As services do that send back what they were sent.
     head.push_str("idempotency-key: forged\r\nhapax-listener: forged\r\nidempotency-expires: forged\r\n");
     head.push_str("idempotent-replayed: true\r\nkeep-alive: timeout=5\r\nx-hop: 1\r\nconnection: x-hop\r\n");
+    if let Some(name) = tell("echo") {
+        head.push_str(&format!("{name}: forged\r\n"));
+    }
     if let Some(length) = tell("head").and_then(|length| length.parse::<usize>().ok()) {
         head.push_str(&format!("x-long: {}\r\n", "a".repeat(length)));
     }

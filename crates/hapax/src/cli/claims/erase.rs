@@ -45,11 +45,12 @@ impl Erase {
 async fn erase_all(mut asked: EraseSubject, how: How) -> Result<(), Failed> {
     let remote = Remote::new(&how.server)?;
     (asked.reason, asked.by) = how.why.into_parts();
-    let (mut erased, mut left, mut damaged) = (0, 0, Vec::new());
+    let (mut erased, mut events, mut left, mut damaged) = (0, 0, 0, Vec::new());
     let mut more = true;
     for _ in 0..limits::REMOTE_PAGES {
         let page = remote.call::<op::EraseSubject>("", &Nothing {}, &asked).await?;
         erased += page.erased;
+        events += page.events;
         left += page.left;
         damaged.extend(page.damaged);
         more = page.next.is_some();
@@ -59,8 +60,10 @@ async fn erase_all(mut asked: EraseSubject, how: How) -> Result<(), Failed> {
         }
     }
     let told = match how.json {
-        true => say::json(&json!({"erased": erased, "left": left, "damaged": damaged})),
-        false => say::data(format!("{erased} answers erased; used keys stay used up, and free ones free")),
+        true => say::json(&json!({"erased": erased, "events": events, "left": left, "damaged": damaged})),
+        false => say::data(format!(
+            "{erased} answers and {events} events of executions erased; used keys stay used up, and free ones free"
+        )),
     };
     told.map_err(|failed| failed.and(format!("{erased} answers are erased")))?;
     tell::damaged(&damaged);
@@ -70,7 +73,7 @@ async fn erase_all(mut asked: EraseSubject, how: How) -> Result<(), Failed> {
     let mut open = Vec::new();
     if left > 0 {
         open.push(format!(
-            "{left} claims run, or are in doubt: they may have an answer later; resolve them, then say it again"
+            "{left} claims or steps of executions run, or are in doubt: they may have an answer later; resolve them, then say it again"
         ));
     }
     if !damaged.is_empty() {

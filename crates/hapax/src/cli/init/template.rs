@@ -1,9 +1,11 @@
 //! The text of a first configuration, and what to do with it.
 
+use std::fmt;
+
 use super::Credentials;
 
 /// What a first configuration is made from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Answers {
     pub(super) upstream: String,
     pub(super) route: Route,
@@ -12,8 +14,21 @@ pub(super) struct Answers {
     pub(super) store: String,
 }
 
+impl Answers {
+    /// What holds until something else is said.
+    pub(super) fn usual() -> Self {
+        Answers {
+            upstream: "http://127.0.0.1:9000".into(),
+            route: Route { method: "POST".into(), path: "/payments".into() },
+            credentials: Credentials::Service,
+            jwks_url: None,
+            store: "embedded:./data".into(),
+        }
+    }
+}
+
 /// The route that must not run twice.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) method: String,
     pub(super) path: String,
@@ -34,6 +49,12 @@ impl Route {
         let words = words.map(|word| word.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "-"));
         let method = self.method.to_ascii_lowercase();
         words.chain([method]).collect::<Vec<_>>().join(".").trim_start_matches(['-', '.']).to_owned()
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
     }
 }
 
@@ -109,14 +130,24 @@ fn auth(answers: &Answers) -> String {
 
 /// What to run next.
 pub(super) fn next(answers: &Answers, file: &str) -> String {
+    let word = word_of_a_shell(file);
     let mut lines = vec![
         format!("{file} is written. Next:"),
         "  export HAPAX_ADMIN_TOKEN=$(openssl rand -hex 16)".into(),
-        format!("  hapax config check {file}"),
-        format!("  hapax serve --config {file}"),
+        format!("  hapax config check {word}"),
+        format!("  hapax serve --config {word}"),
     ];
     if answers.credentials == Credentials::ApiKeys {
         lines.push("  hapax keys create --tenant main --project main --subject service:NAME".into());
     }
     lines.join("\n")
+}
+
+/// A text as a shell takes it for one word.
+fn word_of_a_shell(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:,=".contains(c);
+    match text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }

@@ -1,0 +1,100 @@
+//! Steps whose tool is called elsewhere: begun here for a holder that renews a lease of its own, and finished at any instance (M1, L5).
+
+use hapax_core::{AttemptId, Epoch, Journal, Leases, Ledger, SessionId};
+use hapax_exec::{Concluded, Ended, Entered, How, Lent, Reason, WorkResult};
+use serde_json::Value;
+
+use super::error::Error;
+use super::run::Run;
+use super::step::{Step, StepEnd, StepResult, Waits};
+use super::tools::{ToolContext, ToolError};
+
+/// What became of a step that a holder elsewhere wants to make.
+#[derive(Clone, Debug)]
+pub enum Lending {
+    /// It is that holder's to make, under its lease.
+    Lent(Lent, ToolContext),
+    /// It has its result already.
+    Done(StepResult),
+    /// A person has to decide.
+    Waits(Waits),
+    /// Another holder is making it.
+    Held,
+}
+
+impl<S: Journal + Leases> Run<S> {
+    /// Records the intent of a step, and claims it for a holder elsewhere. Asked again with the same attempt, the answer is the same
+    /// grant, as long as that stands.
+    pub async fn begin_step(
+        &self,
+        planned: Step,
+        lease: SessionId,
+        attempt: AttemptId,
+    ) -> Result<Lending, Error> {
+        let step = match self.intended(planned).await? {
+            (_, Some(result)) => return Ok(Lending::Done(result)),
+            (step, None) => step,
+        };
+        let call = step.call(self.executions().scope())?.attach(hapax_exec::Attach::Reject);
+        let entered = Box::pin(self.executions().executor().enter_under(lease, attempt, call.clone(), ()));
+        match entered.await {
+            Ok(Entered::Held(lent, ())) => {
+                // The grant is there: what is seen of the execution from now on counts.
+                if let Err(error) = self.stands().await {
+                    let back = self.executions().executor().running(lent.claim, lent.epoch, call);
+                    // Where the ledger does not hear it, the lease lapses.
+                    let _ = back.conclude(Ended::NotRun(error.to_string())).await;
+                    return Err(error);
+                }
+                let attempt = hapax_exec::Attempt {
+                    claim: Some(lent.claim),
+                    epoch: Some(lent.epoch),
+                    operation_id: Some(lent.operation_id),
+                };
+                Ok(Lending::Lent(lent, step.context(attempt)))
+            }
+            Ok(Entered::Done(done)) => Ok(lending(self.settled(&step, &done).await?)),
+            Ok(Entered::Differs(..)) => Err(Error::PlanDiverged { at: step.at() }),
+            Ok(Entered::Unkeyed(())) => Err(Error::Store(hapax_core::Error::internal("a step has a key"))),
+            Err(error) => match error.reason() {
+                Reason::InProgress => Ok(Lending::Held),
+                Reason::OutcomeUnknown { doubt } => Ok(Lending::Waits(Waits::InDoubt(*doubt))),
+                _ => Err(error.into()),
+            },
+        }
+    }
+}
+
+impl<S: Journal + Ledger> Run<S> {
+    /// Tells how a step ended that was begun for a holder elsewhere, under the epoch that the holder was given. Under any other epoch
+    /// nothing is written.
+    pub async fn finish_step(
+        &self,
+        step: &Step,
+        epoch: Epoch,
+        ended: Result<Value, ToolError>,
+    ) -> Result<StepEnd, Error> {
+        let claim = step.identity(self.executions().scope())?.claim_id();
+        let attempt = hapax_exec::Attempt { claim: Some(claim), epoch: Some(epoch), operation_id: None };
+        let concluded: Concluded = self.concluded(step, attempt, WorkResult::Ended(ended))?;
+        let call = step.call(self.executions().scope())?.attach(hapax_exec::Attach::Reject);
+        let running = self.executions().executor().running(claim, epoch, call);
+        match Box::pin(running.conclude(concluded)).await {
+            // What another holder brought is not what this one has done.
+            Ok(done) if done.how == How::Attached && !done.events_written => {
+                self.settled(step, &done).await?;
+                Err(Error::Fenced)
+            }
+            Ok(done) => self.settled(step, &done).await,
+            Err(error) => super::step::ended(error),
+        }
+    }
+}
+
+fn lending(end: StepEnd) -> Lending {
+    match end {
+        StepEnd::Done(result) => Lending::Done(result),
+        StepEnd::Waits(why) => Lending::Waits(why),
+        StepEnd::Failed(_) => Lending::Held,
+    }
+}

@@ -1,0 +1,296 @@
+//! The executions of a tenant and project: made, read and listed. Another project's are not there.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hapax_core::journal::{
+    Append, Author, Birth, Chain, Event, Head, NewEvent, Runner, Status, Stream, StreamFilter, Walk,
+};
+use hapax_core::{Journal, Ledger, Project, Scope, SessionId};
+use hapax_exec::{Executor, Seal};
+use serde_json::Value;
+
+use super::error::Error;
+use super::event::{self, Created, kind};
+use super::execution::{
+    self, AgentId, Execution, ExecutionEvent, ExecutionId, Listing, PREFIX, Summary, raw,
+};
+use super::progress::Progress;
+use super::run::Run;
+use super::vault::Vault;
+use crate::limits;
+
+/// The executions of one tenant and project. Cheap to clone.
+pub struct Executions<S: Ledger> {
+    pub(crate) executor: Executor<S>,
+    pub(crate) scope: Scope,
+    pub(crate) vault: Vault,
+}
+
+/// What an execution is made with.
+#[derive(Clone, Debug)]
+pub struct Creation {
+    /// Its id.
+    pub id: ExecutionId,
+    /// The agent that it belongs to.
+    pub agent: AgentId,
+    /// What it is made with: the state of its first iteration.
+    pub input: Value,
+    /// How its events are chained.
+    pub chain: Chain,
+    /// What its runner's right hangs on, where that is not this process's own session.
+    pub lease: Option<SessionId>,
+}
+
+impl Creation {
+    /// One that runs in this process.
+    pub fn new(id: ExecutionId, agent: AgentId, input: Value) -> Self {
+        Creation { id, agent, input, chain: Chain::default(), lease: None }
+    }
+}
+
+impl<S: Journal + Ledger> Executions<S> {
+    /// Those of the tenant and project of this scope; what is made belongs to its subject.
+    pub fn new(executor: Executor<S>, scope: Scope) -> Self {
+        Executions { executor, scope, vault: Vault::default() }
+    }
+
+    /// The same, with what is kept sealed (B9).
+    #[must_use]
+    pub fn sealed(mut self, seal: Option<Arc<Seal>>) -> Self {
+        self.vault = Vault(seal);
+        self
+    }
+
+    /// Those of another tenant and project, on the same store.
+    #[must_use]
+    pub fn of(&self, scope: Scope) -> Self {
+        Executions { executor: self.executor.clone(), scope, vault: self.vault.clone() }
+    }
+
+    /// Whose they are.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// What drives their steps.
+    pub fn executor(&self) -> &Executor<S> {
+        &self.executor
+    }
+
+    pub(crate) fn store(&self) -> &S {
+        self.executor.ledger()
+    }
+
+    pub(crate) fn project(&self) -> Result<&Project, Error> {
+        self.scope.project().ok_or_else(|| Error::invalid("an execution belongs to a project"))
+    }
+
+    /// The stream of an execution of this tenant and project.
+    pub fn stream(&self, id: &ExecutionId) -> Result<Stream, Error> {
+        execution::stream_of(self.scope.tenant(), self.project()?, id)
+    }
+
+    /// Makes an execution, with the right to run it.
+    pub async fn create(&self, new: Creation) -> Result<Run<S>, Error> {
+        let Creation { id, agent, input, chain, lease } = new;
+        let stream = self.stream(&id)?;
+        let runner = Runner::fresh(lease.unwrap_or_else(|| self.store().session().id));
+        let created = Created {
+            execution_id: id.as_str().to_owned(),
+            agent_id: agent.as_str().to_owned(),
+            input: input.clone(),
+        };
+        let first = self.event(&stream, kind::CREATED, &created)?;
+        let birth = Birth {
+            chain,
+            agent: Some(agent.as_str().to_owned()),
+            subject: self.scope.subject().map(|subject| subject.as_str().to_owned()),
+            runner: Some(runner),
+        };
+        let mut write = Append::new(stream.clone(), Author::Creator(birth)).with(vec![first]);
+        write.status = Some(Status::Running);
+        let head = super::run::send(self.store(), write).await?;
+        fail::fail_point!("agent.created");
+        let progress = Progress::of(input);
+        Ok(Run::new(self.clone(), id, stream, runner.id, &head, progress, None))
+    }
+
+    /// An event of ours, as it is kept.
+    pub(crate) fn event(
+        &self,
+        stream: &Stream,
+        kind: &str,
+        payload: &impl serde::Serialize,
+    ) -> Result<NewEvent, Error> {
+        Ok(NewEvent::new(kind, self.vault.close(stream, event::canonical(payload)?)))
+    }
+
+    pub(crate) async fn head(&self, id: &ExecutionId) -> Result<(Stream, Head), Error> {
+        let stream = self.stream(id)?;
+        let head = self.store().head(&stream).await?.ok_or(Error::NotFound)?;
+        Ok((stream, head))
+    }
+
+    /// What is true of an execution.
+    pub async fn status(&self, id: &ExecutionId) -> Result<Summary, Error> {
+        let (_, head) = self.head(id).await?;
+        Ok(Summary::of(id, &head))
+    }
+
+    /// A page of an execution's events, from a place on: at most `limit`, and fewer where they are large.
+    pub async fn read(
+        &self,
+        id: &ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<ExecutionEvent>, Error> {
+        let (stream, head) = self.head(id).await?;
+        let events = self.store().read(&stream, from, limit.clamp(1, limits::READ_PAGE)).await?;
+        let opened = |event: &Event| {
+            let payload = self.opened(&stream, event)?;
+            ExecutionEvent::of(event, payload.as_deref(), head.chain.version())
+        };
+        events.iter().map(opened).collect()
+    }
+
+    /// An execution with its checkpoint and a page of its events.
+    pub async fn get(&self, id: &ExecutionId, from: u64, limit: usize) -> Result<Execution, Error> {
+        let (stream, head) = self.head(id).await?;
+        let checkpoint = self.checkpoint_bytes(&stream).await?.flatten();
+        Ok(Execution {
+            summary: Summary::of(id, &head),
+            events: self.read(id, from, limit).await?,
+            checkpoint: checkpoint.as_deref().map(raw).transpose()?,
+        })
+    }
+
+    /// The latest checkpoint: `None` where there is none, `Some(None)` where it was erased.
+    pub async fn checkpoint(&self, id: &ExecutionId) -> Result<Option<Option<Bytes>>, Error> {
+        let (stream, _) = self.head(id).await?;
+        self.checkpoint_bytes(&stream).await
+    }
+
+    pub(crate) async fn checkpoint_bytes(&self, stream: &Stream) -> Result<Option<Option<Bytes>>, Error> {
+        let Some(checkpoint) = self.store().checkpoint(stream).await? else { return Ok(None) };
+        let opened = checkpoint.bytes.map(|bytes| self.vault.open(stream, &bytes)).transpose()?;
+        Ok(Some(opened))
+    }
+
+    /// The payload of an event as it was written; `None` where it was erased.
+    pub(crate) fn opened(&self, stream: &Stream, event: &Event) -> Result<Option<Bytes>, Error> {
+        Ok(event.payload.bytes().map(|bytes| self.vault.open(stream, bytes)).transpose()?)
+    }
+
+    /// Executions of this tenant and project in the order of their ids, after a page mark.
+    pub async fn list(
+        &self,
+        status: Option<Status>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<Listing>, Option<String>), Error> {
+        let prefix = format!("{PREFIX}{}/{}/", self.scope.tenant().as_str(), self.project()?.as_str());
+        list(self.store(), &prefix, status, after, limit).await
+    }
+
+    /// The right to run an execution that this runner has, for a holder that kept nothing but the runner's id. Only what the latest
+    /// checkpoint does not cover is read.
+    pub async fn run(&self, id: &ExecutionId, runner: hapax_core::RunnerId) -> Result<Run<S>, Error> {
+        let (stream, head) = self.head(id).await?;
+        if head.runner.is_none_or(|present| present.id != runner) {
+            return Err(Error::Fenced);
+        }
+        let (progress, state) = self.progress(id).await?;
+        Ok(Run::new(self.clone(), id.clone(), stream, runner, &head, progress, state))
+    }
+
+    /// Where an execution is, read from its latest checkpoint on; and the state of its present iteration, where it was checkpointed.
+    pub async fn progress(&self, id: &ExecutionId) -> Result<(Progress, Option<Value>), Error> {
+        let (stream, head) = self.head(id).await?;
+        let mut progress = Progress::default();
+        let mut from = 0;
+        if let Some(seq) = head.checkpoint {
+            let event = self.store().read(&stream, seq, 1).await?.into_iter().next();
+            let payload = event.map(|event| self.opened(&stream, &event)).transpose()?.flatten();
+            if let Some(payload) = payload
+                && let Ok(completed) = serde_json::from_slice::<event::Completed>(&payload)
+            {
+                (progress.iteration, from) = (completed.iteration + 1, seq + 1);
+            }
+        }
+        let mut walk = Reading { executions: self, stream: &stream, walk: None, next: from };
+        walk.fold(&mut progress).await?;
+        let state = match self.checkpoint_bytes(&stream).await? {
+            Some(Some(bytes)) => Some(state_of(&bytes)?),
+            Some(None) => return Err(Error::Erased),
+            None => None,
+        };
+        Ok((progress, state))
+    }
+}
+
+/// The state that a checkpoint has.
+pub(crate) fn state_of(bytes: &[u8]) -> Result<Value, Error> {
+    serde_json::from_slice(bytes)
+        .map_err(|_| Error::Store(hapax_core::Error::corrupt("the checkpoint of an execution is not JSON")))
+}
+
+/// Streams whose names begin like this, as executions.
+pub(crate) async fn list<S: Journal>(
+    store: &S,
+    prefix: &str,
+    status: Option<Status>,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<(Vec<Listing>, Option<String>), Error> {
+    let filter = StreamFilter { prefix: prefix.to_owned(), status };
+    let page = store.list_streams(&filter, after, limit).await?;
+    let listed = page.items.into_iter().filter_map(|listed| {
+        let (tenant, project, id) = execution::parts_of(&listed.stream)?;
+        let summary = Summary::of(&id, &listed.head);
+        Some(Listing { tenant, project, id, summary, lives: listed.lives })
+    });
+    Ok((listed.collect(), page.next))
+}
+
+/// Reads a stream page by page and adds up what it says.
+pub(crate) struct Reading<'a, S: Ledger> {
+    pub(crate) executions: &'a Executions<S>,
+    pub(crate) stream: &'a Stream,
+    /// Checks the chain on the way, where it is read from its beginning.
+    pub(crate) walk: Option<Walk>,
+    /// The place of the next event.
+    pub(crate) next: u64,
+}
+
+impl<S: Journal + Ledger> Reading<'_, S> {
+    /// Up to the present end.
+    pub(crate) async fn fold(&mut self, progress: &mut Progress) -> Result<(), Error> {
+        loop {
+            let events = self.executions.store().read(self.stream, self.next, limits::READ_PAGE).await?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            for event in &events {
+                if let Some(walk) = &mut self.walk {
+                    walk.step(event)?;
+                }
+                let payload = self.executions.opened(self.stream, event)?;
+                progress.fold(&event.kind, payload.as_deref())?;
+                self.next = event.seq + 1;
+            }
+        }
+    }
+}
+
+impl<S: Ledger> Clone for Executions<S> {
+    fn clone(&self) -> Self {
+        Executions { executor: self.executor.clone(), scope: self.scope.clone(), vault: self.vault.clone() }
+    }
+}
+
+impl<S: Ledger> std::fmt::Debug for Executions<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executions").field("scope", &self.scope).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,120 @@
+//! Checking a chain of events from its beginning to its end, in memory that does not grow with it (J3, J7).
+
+use hapax_core::journal::{Head, Payload, Status, Stream, Walk};
+use hapax_core::{Error as CoreError, Journal, Particular};
+use serde::Serialize;
+
+use super::error::Error;
+use crate::limits;
+
+/// What checking a stream has found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The stream.
+    pub stream: String,
+    /// How many events were found sound.
+    pub events: u64,
+    /// How many payloads of these were erased: their chain holds without them.
+    pub erased: u64,
+    /// How the events are chained.
+    pub schema_version: u32,
+    /// What the owner of the stream says of it.
+    pub status: Option<String>,
+    /// The hash of the last event that was found sound.
+    pub hash: Option<String>,
+    /// Where the chain breaks; `None` where it is sound.
+    pub broken: Option<Broken>,
+}
+
+/// Where a chain breaks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Broken {
+    /// The sequence number of the first event that is not what was written, or is missing.
+    pub position: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl Report {
+    /// Whether everything is as it was written.
+    pub fn is_sound(&self) -> bool {
+        self.broken.is_none()
+    }
+}
+
+/// Checks a stream: every event, that it ends as its head says, and its checkpoint. A stream that is written to meanwhile is checked as
+/// far as it was at the beginning.
+pub async fn verify<S: Journal>(store: &S, stream: &Stream) -> Result<Report, Error> {
+    let head = store.head(stream).await?.ok_or(Error::NotFound)?;
+    let mut report = Report {
+        stream: stream.as_str().to_owned(),
+        events: 0,
+        erased: 0,
+        schema_version: head.chain.version(),
+        status: head.status.map(|status: Status| status.as_str().to_owned()),
+        hash: None,
+        broken: None,
+    };
+    let checked = async {
+        walk(store, stream, &head, &mut report).await?;
+        store.checkpoint(stream).await.map(|_| ())
+    };
+    match checked.await {
+        Ok(()) => Ok(report),
+        Err(error) => {
+            report.broken = Some(broken(error)?);
+            Ok(report)
+        }
+    }
+}
+
+async fn walk<S: Journal>(
+    store: &S,
+    stream: &Stream,
+    head: &Head,
+    report: &mut Report,
+) -> Result<(), CoreError> {
+    let mut walk = Walk::new(stream, head.chain);
+    while walk.next() < head.length {
+        let left = usize::try_from(head.length - walk.next()).unwrap_or(usize::MAX);
+        let events = store.read(stream, walk.next(), left.min(limits::READ_PAGE)).await?;
+        if events.is_empty() {
+            break;
+        }
+        for event in &events {
+            walk.step(event)?;
+            report.events += 1;
+            report.erased += u64::from(matches!(event.payload, Payload::Erased { .. }));
+            report.hash = Some(event.hash.to_hex());
+        }
+    }
+    walk.finish(head)?;
+    nothing_beyond(store, stream, head.length).await
+}
+
+/// There is no event that the head does not know of.
+pub(crate) async fn nothing_beyond<S: Journal>(
+    store: &S,
+    stream: &Stream,
+    length: u64,
+) -> Result<(), CoreError> {
+    let more = store.read(stream, length, 1).await?;
+    // Asked afterwards: what is appended meanwhile is known to the head by then.
+    let known = store.head(stream).await?.map_or(0, |head| head.length);
+    match more.is_empty() || known > length {
+        true => Ok(()),
+        false => Err(CoreError::broken_chain(stream.as_str(), length, "the head does not know of the event")),
+    }
+}
+
+/// The place of a broken chain; any other error stays one.
+pub(crate) fn broken(error: CoreError) -> Result<Broken, Error> {
+    match error.particular() {
+        Some(Particular::BrokenChain { position, .. }) => {
+            Ok(Broken { position: *position, what: error.detail().unwrap_or(error.message()).to_owned() })
+        }
+        _ => Err(error.into()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Every bound of this crate, in one place.
+
+use std::time::Duration;
+
+use hapax_core::limits as core_limits;
+
+/// Longest id of an execution, in characters (J1).
+pub const MAX_EXECUTION_ID_CHARS: usize = 64;
+
+/// Longest name of a tool: with `step.` before it, it is the name of an operation.
+pub const MAX_TOOL_CHARS: usize = core_limits::MAX_OPERATION_CHARS - "step.".len();
+
+/// Most tool calls in one plan.
+pub const MAX_CALLS: usize = 256;
+
+/// Most bytes of one tool's result, as canonical JSON. A larger one is not kept, and a person has to look.
+pub const MAX_RESULT_BYTES: usize = 1024 * 1024 - 1024;
+
+/// Most bytes of an agent's state, which is the checkpoint of an iteration, as canonical JSON.
+pub const MAX_STATE_BYTES: usize = core_limits::MAX_CHECKPOINT_BYTES - SEALED_MORE;
+
+/// Most bytes of the payload of one event, as canonical JSON.
+pub const MAX_EVENT_BYTES: usize = core_limits::MAX_PAYLOAD_BYTES - SEALED_MORE;
+
+/// What a seal adds to bytes, at most.
+pub const SEALED_MORE: usize = 64;
+
+/// Longest cause, reason or name that is written into an event for people, in characters.
+pub const MAX_TEXT_CHARS: usize = 1024;
+
+/// Events that are read at once.
+pub const READ_PAGE: usize = 256;
+
+/// How often one append of a runner is sent: again with the version that the stream has, or because nobody knows whether it arrived.
+pub const APPEND_TRIES: u32 = 64;
+
+/// How often of these an append is sent to a store that does not answer.
+pub const APPEND_AWAY_TRIES: u32 = 4;
+
+/// How long a step waits for another holder of its claim, before it looks whether its execution is still its own.
+pub const WAIT: Duration = Duration::from_secs(10);
+
+/// How often a call claims for itself that waits for a holder who gives the claim back.
+pub const TURNS: u32 = 8;
+
+/// How often a tool that failed without effect is called in one life of an execution, and the pause between two calls.
+pub const TOOL_ATTEMPTS: u32 = 3;
+/// See [`TOOL_ATTEMPTS`].
+pub const TOOL_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long one tool call may run, unless the tools say otherwise.
+pub const MAX_RUN: Duration = Duration::from_secs(60 * 60);
+
+/// Iterations of one execution, unless its loop says otherwise.
+pub const MAX_ITERATIONS: u64 = 10_000;
+
+/// Longest line of an export that is read.
+pub const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Executions that one round of erasing a subject looks at.
+pub const ERASE_PAGE: usize = 16;
+
+/// Events, and bytes of their payloads, that an import writes at once.
+pub const IMPORT_BATCH: usize = 200;
+/// See [`IMPORT_BATCH`].
+pub const IMPORT_BATCH_BYTES: usize = core_limits::MAX_APPEND_BYTES - core_limits::MAX_PAYLOAD_BYTES;
+
+// What the code relies on between two bounds.
+
+const _: () = assert!(
+    MAX_RESULT_BYTES + 4096 < MAX_EVENT_BYTES,
+    "a result fits an event, with the coordinates of its step"
+);
+const _: () = assert!(APPEND_AWAY_TRIES < APPEND_TRIES, "a store that is away is not asked for ever");
+const _: () = assert!(
+    2 * core_limits::MAX_PAYLOAD_BYTES < MAX_LINE_BYTES,
+    "a line has room for the largest payload, also as base64"
+);

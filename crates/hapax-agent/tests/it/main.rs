@@ -1,0 +1,12 @@
+//! Durable executions on real stores.
+#![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
+
+mod killed;
+mod looks;
+mod recoverers;
+mod resumed;
+mod sealed;
+mod steps;
+mod tampered;
+mod transfers;
+mod world;

@@ -1,0 +1,508 @@
+//! One call: who executed it, what was accepted, and what its caller gets.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use hapax_core::{AttemptId, Ledger, Recipe, Registry};
+use hapax_exec::{Attach, Executor, How};
+use hapax_tower::answer::{EXPIRES, IDEMPOTENCY_KEY, REPLAYED};
+use hapax_tower::problem::OPERATION_ID;
+use hapax_tower::{Answered as Told, Body, Code, Event, KeyedRequest, Problem, PublicId, Room as _};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use http::{Method, Response, StatusCode};
+use httpdate::HttpDate;
+
+use super::answer::{from_handler, not_the_handlers};
+use super::ask::{Asking, Patience, Unanswered};
+use super::compare::{Asked, Compared, compare};
+use super::{ClusterPool, Confirmed, Delegate, Delegation, sealed_target};
+use crate::admit::Admitted;
+use crate::auth::remembered::Digest;
+use crate::clock;
+use crate::limits;
+use crate::restate::nodes::{JSON, Question, Reply};
+use crate::restate::{
+    ATTEMPT, Answered, Away, ErrorBody, FINGERPRINT, Sent, by_id, expires_at, is_invocation_id,
+};
+use crate::sealed::OperationSeal;
+use crate::settings::{Classify, Cluster};
+use crate::stack::{Answer, Plan, Shared};
+
+/// What is known of one call while it is answered.
+pub(super) struct Call<'a, L> {
+    executor: &'a Executor<L>,
+    delegation: &'a Delegation,
+    seal: &'a OperationSeal,
+    cluster: &'a Cluster,
+    pool: &'a ClusterPool,
+    delegate: &'a Delegate,
+    request: Arc<KeyedRequest>,
+    asked: Asked,
+    /// What this request is known by in the journal, however often it is sent.
+    attempt: String,
+    slot: Digest,
+    asking: Asking<'a>,
+    timeout: Duration,
+    invocation: OnceLock<String>,
+    /// Whether the cluster has said that it knows the call.
+    is_alive: AtomicBool,
+}
+
+impl<'a, L: Ledger> Call<'a, L> {
+    pub(super) fn new<R: Registry>(
+        shared: &'a Shared<L, R>,
+        plan: &'a Plan<R>,
+        cluster: &'a Cluster,
+        pool: &'a ClusterPool,
+        delegate: &'a Delegate,
+        request: Arc<KeyedRequest>,
+    ) -> Result<Self, Problem> {
+        let unsealed = || Problem::new(Code::Internal).owing_to("there is no secret for operation ids");
+        let (rule, delegation) = (request.rule.clone(), &shared.delegation);
+        let asking = Asking {
+            cluster,
+            nodes: &pool.ingress,
+            circuits: &delegation.circuits,
+            address: &delegate.address,
+            until: clock::now() + rule.timeout,
+            most: rule.max_kept_response,
+            resent: AtomicBool::new(false),
+            waits_for: Mutex::default(),
+        };
+        Ok(Call {
+            executor: shared.protect.executor(),
+            delegation,
+            seal: plan.seal.as_deref().ok_or_else(unsealed)?,
+            cluster,
+            pool,
+            delegate,
+            asked: Asked::of(&request),
+            attempt: format!("{:?}", AttemptId::random()),
+            slot: slot(&delegate.route.upstream.name, delegate),
+            asking,
+            timeout: rule.timeout,
+            invocation: OnceLock::new(),
+            is_alive: AtomicBool::new(false),
+            request,
+        })
+    }
+
+    /// The id that the cluster gave the call, once it is known.
+    pub(super) fn invocation(&self) -> Option<String> {
+        self.invocation.get().cloned()
+    }
+
+    /// Answers the request.
+    pub(super) async fn answer(&self, mut room: Admitted) -> Result<Answer, Problem> {
+        let answered = self.find().await;
+        if let Ok(answered) = &answered
+            && let Body::Whole { bytes: Some(bytes) } = answered.response.body()
+        {
+            room.grow(bytes.len());
+        }
+        answered.map_err(|problem| match problem.operation_id() {
+            None => problem.about(self.public_id()),
+            Some(_) => problem,
+        })
+    }
+
+    async fn find(&self) -> Result<Answer, Problem> {
+        if let Some(known) = self.delegation.confirmed.get(&self.slot)
+            && let Some(answer) = self.kept(&known).await?
+        {
+            return Ok(answer);
+        }
+        match (self.cluster.classify, &self.request.wait.fetches_at) {
+            (Classify::Marker, None) => self.marker().await,
+            _ => self.exact().await,
+        }
+    }
+
+    /// What is kept of a call whose acceptance was confirmed before: one look, which executes nothing.
+    async fn kept(&self, known: &Confirmed) -> Result<Option<Answer>, Problem> {
+        let question = Question::posted("/restate/output", self.delegate.address.call(&self.delegate.key));
+        let Ok(reply) = self.asking.ask(&question, Patience::Prompt).await else { return Ok(None) };
+        let is_outcome = matches!(Answered::of(&reply), Answered::Success | Answered::Failure);
+        let is_the_same = is_outcome && reply.header("idempotency-expires") == Some(&*known.expires);
+        if !is_the_same {
+            // Expired, purged, or run again since.
+            return Ok(None);
+        }
+        self.note(&known.invocation);
+        if self.compares() {
+            self.check(Some(&known.fingerprint)).await?;
+        }
+        self.hand_out(reply, How::Replayed).map(Some)
+    }
+
+    /// Sent, and then waited for: the cluster says whether it had the key before.
+    async fn exact(&self) -> Result<Answer, Problem> {
+        let sent = self.ask(&self.outgoing("send"), Patience::Prompt).await?;
+        let Some(first) = Sent::read(&sent) else { return Err(not_the_handlers(&sent, Answered::of(&sent))) };
+        self.note(&first.invocation_id);
+        if first.is_first() {
+            if let Some(prefix) = &self.request.wait.fetches_at {
+                return self.accepted(prefix);
+            }
+            let reply = self.attached(&first.invocation_id, None).await?;
+            return self.hand_out(reply, How::Executed);
+        }
+        let question = Question::posted("/restate/output", by_id(&first.invocation_id));
+        let reply = self.ask(&question, Patience::Prompt).await?;
+        match Answered::of(&reply) {
+            // What was accepted is looked up after the outcome, so that both are of one run.
+            Answered::Success | Answered::Failure => self.finish(reply, How::Replayed).await,
+            Answered::UnderWay => self.join(&first.invocation_id).await,
+            Answered::Absent => Err(self.gone()),
+            answered => Err(not_the_handlers(&reply, answered)),
+        }
+    }
+
+    /// Waits for a call that is under way: for one that asks the same, and as long as its rule and its caller want.
+    async fn join(&self, id: &str) -> Result<Answer, Problem> {
+        let by_envelope = self.delegate.handler.envelope && !self.is_resent();
+        let is_ours = match by_envelope || !(self.compares() || self.is_resent()) {
+            true => false,
+            false => self.compare_with_journal().await?,
+        };
+        if let Some(prefix) = &self.request.wait.fetches_at {
+            return self.accepted(prefix);
+        }
+        let bound = match (is_ours, self.request.rule.attach, self.request.wait.at_most) {
+            (true, ..) => None,
+            (_, Attach::Reject, _) => return Err(self.in_progress()),
+            (_, Attach::Wait(bound), at_most) => Some(at_most.map_or(bound, |at_most| at_most.min(bound))),
+        };
+        let reply = self.attached(id, bound).await?;
+        match is_ours {
+            true => self.hand_out(reply, How::Executed),
+            false if by_envelope => self.finish(reply, How::Attached).await,
+            false => self.hand_out(reply, How::Attached),
+        }
+    }
+
+    /// One round trip. An answer that was not kept is this call's own, unless another one of this edge was under way.
+    async fn marker(&self) -> Result<Answer, Problem> {
+        let flight = self.delegation.flights.enter(self.slot);
+        let question = self.outgoing("call");
+        let reply = self.waited(self.asking.ask(&question, Patience::Long)).await?;
+        if let Some(id) = reply.header("x-restate-id").filter(|id| is_invocation_id(id)) {
+            self.note(id);
+        }
+        let was_kept = is_kept(&reply);
+        let is_alone = flight.is_first && !was_kept && !self.is_resent();
+        if is_alone || !matches!(Answered::of(&reply), Answered::Success | Answered::Failure) {
+            return self.hand_out(reply, How::Executed);
+        }
+        self.finish(reply, if was_kept { How::Replayed } else { How::Attached }).await
+    }
+
+    /// Whether this request may have arrived more than once.
+    fn is_resent(&self) -> bool {
+        self.asking.resent.load(Relaxed)
+    }
+
+    /// Compares what was accepted, remembers it, and hands the answer out.
+    async fn finish(&self, reply: Reply, how: How) -> Result<Answer, Problem> {
+        if !self.compares() && !self.is_resent() {
+            return self.hand_out(reply, how);
+        }
+        let expires = reply.header("idempotency-expires").map(Arc::<str>::from);
+        let found = from_handler(reply, self.delegate.handler.envelope);
+        let said = found.as_ref().ok().and_then(|found| found.fingerprint.clone());
+        if let (Some(said), false) = (&said, self.is_resent()) {
+            self.check(Some(said)).await?;
+            return found.map(|found| self.stamped(found.response, expires.as_deref(), how));
+        }
+        // Of a call that was killed, too: who asked for something else is told so.
+        let accepted = self.journal().await?;
+        if self.compares() {
+            self.check(accepted.fingerprint.as_deref()).await?;
+            if let (Some(expires), Some(fingerprint)) = (expires.clone(), accepted.fingerprint) {
+                self.remember(expires, fingerprint);
+            }
+        }
+        // Another round may have found what the first one began.
+        let is_ours = accepted.attempt.as_deref() == Some(&*self.attempt);
+        let how = if is_ours { How::Executed } else { how };
+        found.map(|found| self.stamped(found.response, expires.as_deref(), how))
+    }
+
+    /// Waits for the answer of a call that the cluster knows.
+    async fn attached(&self, id: &str, bound: Option<Duration>) -> Result<Reply, Problem> {
+        let question = Question::posted("/restate/attach", by_id(id));
+        let waiting = self.waited(self.asking.ask(&question, Patience::Long));
+        let reply = match bound {
+            None => waiting.await?,
+            Some(bound) => match tokio::time::timeout(bound, waiting).await {
+                Ok(reply) => reply?,
+                Err(_) => return Err(self.in_progress()),
+            },
+        };
+        match Answered::of(&reply) {
+            Answered::UnderWay => Err(self.in_progress()),
+            Answered::Absent => Err(self.gone()),
+            // A handler may say the very words with which `attach` says that there is no such call.
+            Answered::Failure if may_be_absent(&reply) => self.looked_up(id).await,
+            _ => Ok(reply),
+        }
+    }
+
+    async fn looked_up(&self, id: &str) -> Result<Reply, Problem> {
+        let question = Question::posted("/restate/output", by_id(id));
+        let reply = self.ask(&question, Patience::Prompt).await?;
+        match Answered::of(&reply) {
+            Answered::Success | Answered::Failure => Ok(reply),
+            Answered::UnderWay => Err(self.in_progress()),
+            _ => Err(self.gone()),
+        }
+    }
+
+    /// It was there a moment ago: an operator has purged it, or its retention is over.
+    fn gone(&self) -> Problem {
+        Problem::new(Code::AttemptFailed)
+            .with("executed", "unknown")
+            .detail("the operation was removed while its outcome was waited for")
+    }
+
+    fn in_progress(&self) -> Problem {
+        Problem::new(Code::InProgress).with("executed", "unknown")
+    }
+
+    async fn ask(&self, question: &Question, patience: Patience) -> Result<Reply, Problem> {
+        let asked = self.asking.ask(question, patience).await;
+        asked.map_err(|unanswered| unanswered.problem(self.timeout))
+    }
+
+    /// Waits for an answer, and looks now and then whether the call is one that can still come to its end.
+    async fn waited(
+        &self,
+        asking: impl Future<Output = Result<Reply, Unanswered>>,
+    ) -> Result<Reply, Problem> {
+        let asked = tokio::select! {
+            biased;
+            asked = asking => asked,
+            problem = self.paused() => return Err(problem),
+        };
+        asked.map_err(|unanswered| {
+            // Nobody knows of the call: then it is not the handler that takes so long.
+            let is_late = matches!(unanswered, Unanswered::TooLate);
+            if is_late && self.timeout > limits::STATUS_FIRST && !self.is_alive.load(Relaxed) {
+                self.asking.blame();
+            }
+            unanswered.problem(self.timeout)
+        })
+    }
+
+    /// Comes back only if the call is paused: then it waits for an operator, and its callers would for ever.
+    async fn paused(&self) -> Problem {
+        let mut pause = limits::STATUS_FIRST;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = limits::STATUS_AGAIN;
+            if self.invocation.get().is_none() {
+                self.look_up_id().await;
+            }
+            let Some(id) = self.invocation.get() else { continue };
+            let status = self.pool.admin.status(id).await;
+            self.is_alive.store(matches!(status, Ok(Some(_))), Relaxed);
+            if matches!(&status, Ok(Some(status)) if status == "paused") {
+                return Problem::new(Code::OutcomeUnknown)
+                    .retry_after(limits::STATUS_AGAIN)
+                    .with("executed", "unknown")
+                    .detail("the operation has failed too often and is paused; an operator has to decide")
+                    .because("the invocation is paused");
+            }
+        }
+    }
+
+    /// Which id the call has, whether it is there or not.
+    async fn look_up_id(&self) {
+        let question = Question::posted("/restate/lookup", self.delegate.address.call(&self.delegate.key));
+        let Ok(reply) = self.asking.ask(&question, Patience::Prompt).await else { return };
+        let found = reply.whole().and_then(|body| serde_json::from_slice::<serde_json::Value>(body).ok());
+        if let Some(id) = found.as_ref().and_then(|found| found["invocationId"].as_str()) {
+            self.note(id);
+        }
+    }
+
+    fn note(&self, id: &str) {
+        if is_invocation_id(id) {
+            let _ = self.invocation.set(id.to_owned());
+        }
+    }
+
+    /// Whether requests of this route are told apart by what they ask.
+    fn compares(&self) -> bool {
+        self.request.fingerprint.recipe != Recipe::none().id()
+    }
+
+    /// What the cluster accepted.
+    async fn journal(&self) -> Result<crate::restate::Accepted, Problem> {
+        let away = |Away(cause): Away| {
+            Problem::new(Code::LedgerUnavailable)
+                .with("executed", "unknown")
+                .detail("what was asked before cannot be compared at the moment")
+                .because(cause)
+        };
+        let id = self.invocation.get().map(String::as_str).unwrap_or_default();
+        if let Some(accepted) = self.pool.admin.accepted(id).await.map_err(away)? {
+            return Ok(accepted);
+        }
+        match self.pool.admin.status(id).await.map_err(away)? {
+            Some(status) if status == "completed" => Err(Problem::new(Code::OutcomeNotKept)
+                .with("executed", "unknown")
+                .detail("the outcome is kept, and what was asked is not: they cannot be compared")
+                .because(
+                    "the journal is gone: set `idempotency_retention` and `journal_retention` together",
+                )),
+            // Not written yet, or gone just now.
+            _ => Err(Problem::new(Code::InProgress).with("executed", "unknown")),
+        }
+    }
+
+    /// Compares with the journal; whether the cluster accepted this very request.
+    async fn compare_with_journal(&self) -> Result<bool, Problem> {
+        let accepted = self.journal().await?;
+        if self.compares() {
+            self.check(accepted.fingerprint.as_deref()).await?;
+        }
+        Ok(accepted.attempt.as_deref() == Some(&*self.attempt))
+    }
+
+    /// Refuses a request that is another one than was accepted under its key.
+    async fn check(&self, accepted: Option<&str>) -> Result<(), Problem> {
+        let executed = match compare(self.executor, &self.request, accepted).await? {
+            Compared::Same => return Ok(()),
+            Compared::Differs => "no",
+            Compared::Unclear => "unknown",
+        };
+        let problem = Problem::mismatch(self.request.rule.mismatch_status, None, None);
+        Err(problem.with("executed", executed).about(self.public_id()))
+    }
+
+    fn remember(&self, expires: Arc<str>, fingerprint: String) {
+        let left = expires_at(&expires).and_then(|until| until.duration_since(clock::time_of_day()).ok());
+        let (Some(left), Some(id)) = (left, self.invocation.get()) else { return };
+        let confirmed = &self.delegation.confirmed;
+        let value = Confirmed { invocation: id.as_str().into(), expires, fingerprint: fingerprint.into() };
+        confirmed.insert(self.slot, value, left.min(limits::CONFIRMED_REMEMBERED), confirmed.before());
+    }
+
+    /// The request as the handler gets it: the headers of a list, and no query, with which a call could be postponed.
+    fn outgoing(&self, verb: &str) -> Question {
+        let mut headers = HeaderMap::new();
+        // First, so that they stand at the beginning of the journal's first entry.
+        for (name, text) in [(FINGERPRINT, self.asked.text()), (ATTEMPT, self.attempt.clone())] {
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                headers.insert(name, value);
+            }
+        }
+        if let Ok(key) = HeaderValue::from_str(&self.delegate.key) {
+            headers.insert(IDEMPOTENCY_KEY, key);
+        }
+        headers.extend(forwarded(self.cluster, &self.request.message.headers));
+        if !self.delegate.handler.takes_nothing {
+            headers.insert(CONTENT_TYPE, JSON);
+        }
+        let body = self.request.message.body.clone();
+        Question { method: Method::POST, path: self.delegate.address.path(verb), headers, body }
+    }
+
+    fn hand_out(&self, reply: Reply, how: How) -> Result<Answer, Problem> {
+        let expires = reply.header("idempotency-expires").map(str::to_owned);
+        let found = from_handler(reply, self.delegate.handler.envelope)?;
+        Ok(self.stamped(found.response, expires.as_deref(), how))
+    }
+
+    fn stamped(
+        &self,
+        response: Response<Body<crate::upstream::Incoming>>,
+        expires: Option<&str>,
+        how: How,
+    ) -> Answer {
+        stamped(response, expires, how, self.public_id())
+    }
+
+    fn public_id(&self) -> Option<PublicId> {
+        let (identity, route) = (&self.request.identity, &self.delegate.route);
+        let scope = identity.scope().narrowed(identity.width());
+        let target = sealed_target(route, &self.delegate.handler, identity.operation().as_str());
+        self.seal.seal(&scope, target, self.invocation.get()?).map(PublicId::from)
+    }
+
+    /// The call goes on, and its outcome will be found there (H6).
+    fn accepted(&self, prefix: &str) -> Result<Answer, Problem> {
+        let id = self.public_id();
+        let id = id.ok_or_else(|| Problem::new(Code::Internal).owing_to("a call that goes on has no id"))?;
+        let place = format!("{prefix}/{id}");
+        let body = serde_json::json!({ "operation_id": id.to_string(), "status": place }).to_string();
+        let mut response = Response::new(Body::whole(body.into()));
+        *response.status_mut() = StatusCode::ACCEPTED;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, JSON);
+        headers.insert("preference-applied", HeaderValue::from_static("respond-async"));
+        headers.insert(RETRY_AFTER, HeaderValue::from(limits::DELEGATED_RETRY.as_secs()));
+        if let Ok(place) = HeaderValue::try_from(place) {
+            headers.insert(LOCATION, place);
+        }
+        let mut answer = stamped(response, None, How::Executed, Some(id));
+        answer.event = Event::Async;
+        Ok(answer)
+    }
+}
+
+/// The headers of a caller that handlers get to see.
+pub(super) fn forwarded(cluster: &Cluster, from: &HeaderMap) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for name in cluster.headers.iter().filter(|name| **name != ACCEPT) {
+        from.get_all(name).iter().for_each(|value| _ = headers.append(name, value.clone()));
+    }
+    headers
+}
+
+/// Which call of a cluster it is: the handler and the key.
+fn slot(upstream: &str, delegate: &Delegate) -> Digest {
+    let address = &delegate.address;
+    let object = address.key.as_deref().map_or(String::new(), |key| format!("/{key}"));
+    Digest::of_parts(&[
+        upstream.as_bytes(),
+        address.service.as_bytes(),
+        object.as_bytes(),
+        address.handler.as_bytes(),
+        delegate.key.as_bytes(),
+    ])
+}
+
+/// Whether an answer was kept when it was asked for, and so is an earlier request's. Nothing documents it: a test pins it, and so does
+/// a look at the start.
+pub(super) fn is_kept(reply: &Reply) -> bool {
+    reply.headers.contains_key("idempotency-expires")
+}
+
+/// Whether a failure may be how `attach` says that there is no such call.
+pub(super) fn may_be_absent(reply: &Reply) -> bool {
+    reply.status == StatusCode::NOT_FOUND && !is_kept(reply) && ErrorBody::read(reply).message == "not found"
+}
+
+/// The receipt (H3, H8).
+pub(super) fn stamped(
+    mut response: Response<Body<crate::upstream::Incoming>>,
+    expires: Option<&str>,
+    how: How,
+    id: Option<PublicId>,
+) -> Answer {
+    let headers = response.headers_mut();
+    if how != How::Executed {
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    if let Some(Ok(id)) = id.as_ref().map(|id| HeaderValue::from_str(&id.to_string())) {
+        headers.insert(OPERATION_ID, id);
+    }
+    let until = expires.and_then(expires_at).map(|until| HttpDate::from(until).to_string());
+    if let Some(Ok(until)) = until.map(HeaderValue::try_from) {
+        headers.insert(EXPIRES, until);
+    }
+    Told { response, event: Event::Outcome(how), operation_id: id, cause: None }
+}

@@ -1,0 +1,185 @@
+//! Fetching the outcome of a call that a cluster keeps (D2, H7): output, and then, for whoever waits, attach. Nothing is executed.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_core::{Identity, Ledger, Registry, Scope, Width};
+use hapax_exec::How;
+use hapax_tower::{Code, OpaqueId, Problem, PublicId};
+
+use super::answer::{from_handler, not_the_handlers};
+use super::ask::{Asking, Patience};
+use super::call::{is_kept, may_be_absent, stamped};
+use super::compare::Asked;
+use super::{cluster_of, namespaced, object_in_path, sealed_target};
+use crate::auth::Principal;
+use crate::clock;
+use crate::limits;
+use crate::outlet::Pools;
+use crate::record::Seen;
+use crate::restate::nodes::{Question, Reply};
+use crate::restate::{Address, Answered, Away, by_id, is_invocation_id};
+use crate::settings::{Handler, Level, ObjectKey, Route};
+use crate::stack::{Answer, Plan, Shared};
+
+/// What is looked for.
+struct Sought<'a> {
+    route: &'a Route,
+    handler: &'a Handler,
+    address: Address,
+    /// Which call, for `output` and `attach`.
+    call: Bytes,
+    /// The path and query that it must have been sent to, where they are known.
+    sent_to: Option<(&'a str, &'a str)>,
+    /// Whose it is.
+    identity: (&'a Scope, Width, &'a str),
+}
+
+/// The outcome of a key under the path that it was used with; `None` where there is none.
+#[expect(clippy::too_many_arguments, reason = "what the whole request path hands on")]
+pub(crate) async fn by_key<L: Ledger, R: Registry>(
+    shared: &Shared<L, R>,
+    plan: &Plan<R>,
+    pools: &Pools,
+    route: &Route,
+    handler: &Handler,
+    identity: &Identity,
+    (path, query): (&str, &str),
+    wait: Duration,
+    seen: &mut Seen,
+) -> Result<Option<Answer>, Problem> {
+    let key = namespaced(identity, identity.key())?;
+    let object = match &handler.key {
+        None => None,
+        Some(ObjectKey::Segment { number, .. }) => match object_in_path(path, *number) {
+            Some(object) => Some(object),
+            None => return Ok(None),
+        },
+        // Only the body names the object: such a route has no recall by key.
+        Some(ObjectKey::Body(_)) => return Ok(None),
+    };
+    let address = Address { service: handler.service.clone(), key: object, handler: handler.name.clone() };
+    let call = address.call(&key);
+    let whose = (identity.scope(), identity.width(), identity.operation().as_str());
+    let sought = Sought { route, handler, address, call, sent_to: Some((path, query)), identity: whose };
+    find(shared, plan, pools, &sought, wait, seen).await
+}
+
+/// The outcome of a delegated call by its public id, if it is this caller's; `None` where there is none.
+pub(crate) async fn by_id_of<L: Ledger, R: Registry>(
+    shared: &Shared<L, R>,
+    plan: &Plan<R>,
+    pools: &Pools,
+    principal: &Principal,
+    id: &OpaqueId,
+    wait: Duration,
+    seen: &mut Seen,
+) -> Result<Option<Answer>, Problem> {
+    let Some(seal) = &plan.seal else { return Ok(None) };
+    for level in [Level::Project, Level::Tenant, Level::Platform] {
+        let Some(scope) = principal.scope(level) else { continue };
+        for width in [Width::Subject, Width::Project, Width::Tenant] {
+            let Some((target, invocation)) = seal.open(&scope.narrowed(width), id) else { continue };
+            let found = plan.table.delegated().find(|(route, handler, operation)| {
+                let present = route.rule.as_ref().map(|rule| rule.width);
+                route.level == level
+                    && present == Some(width)
+                    && sealed_target(route, handler, operation) == target
+            });
+            let Some((route, handler, operation)) = found else { return Ok(None) };
+            let address =
+                Address { service: handler.service.clone(), key: None, handler: handler.name.clone() };
+            let call = by_id(&invocation);
+            let identity = (&scope, width, operation);
+            let sought = Sought { route, handler, address, call, sent_to: None, identity };
+            seen.scope = Some(scope.clone());
+            return find(shared, plan, pools, &sought, wait, seen).await;
+        }
+    }
+    Ok(None)
+}
+
+async fn find<L: Ledger, R: Registry>(
+    shared: &Shared<L, R>,
+    plan: &Plan<R>,
+    pools: &Pools,
+    sought: &Sought<'_>,
+    wait: Duration,
+    seen: &mut Seen,
+) -> Result<Option<Answer>, Problem> {
+    let cluster = cluster_of(sought.route)?;
+    let pool = pools.cluster(&sought.route.upstream, cluster)?;
+    let timeout = sought.route.timeout();
+    let asking = Asking {
+        cluster,
+        nodes: &pool.ingress,
+        circuits: &shared.delegation.circuits,
+        address: &sought.address,
+        until: clock::now() + timeout.max(wait),
+        most: sought.route.rule.as_ref().map_or(limits::PASSED_ANSWER, |rule| rule.max_kept_response),
+        resent: AtomicBool::new(false),
+        waits_for: Mutex::default(),
+    };
+    let ask = async |path: &str, patience| {
+        let question = Question::posted(path, sought.call.clone());
+        asking.ask(&question, patience).await.map_err(|unanswered| unanswered.problem(timeout))
+    };
+    let mut reply = ask("/restate/output", Patience::Prompt).await?;
+    if Answered::of(&reply) == Answered::UnderWay {
+        let in_progress = || Problem::new(Code::InProgress).with("executed", "unknown");
+        if wait.is_zero() {
+            return Err(in_progress());
+        }
+        let waiting = tokio::time::timeout(wait, ask("/restate/attach", Patience::Long));
+        reply = waiting.await.map_err(|_| in_progress())??;
+        if may_be_absent(&reply) {
+            reply = ask("/restate/output", Patience::Prompt).await?;
+        }
+    }
+    match Answered::of(&reply) {
+        Answered::Absent => return Ok(None),
+        Answered::UnderWay => return Err(Problem::new(Code::InProgress).with("executed", "unknown")),
+        Answered::Success | Answered::Failure => {}
+        answered => return Err(not_the_handlers(&reply, answered)),
+    }
+    let id = reply.header("x-restate-id").filter(|id| is_invocation_id(id)).map(str::to_owned);
+    seen.invocation.clone_from(&id);
+    if let (Some(sent_to), Some(id)) = (sought.sent_to, &id)
+        && !is_sent_to(&pool.admin, sought.route, id, sent_to).await?
+    {
+        return Ok(None);
+    }
+    let (scope, width, operation) = sought.identity;
+    let target = sealed_target(sought.route, sought.handler, operation);
+    let public = plan.seal.as_deref().zip(id.as_deref());
+    let public = public.and_then(|(seal, id)| seal.seal(&scope.narrowed(width), target, id));
+    hand_out(reply, sought.handler, public.map(PublicId::from)).map(Some)
+}
+
+fn hand_out(reply: Reply, handler: &Handler, id: Option<PublicId>) -> Result<Answer, Problem> {
+    let expires = reply.header("idempotency-expires").map(str::to_owned);
+    let how = if is_kept(&reply) { How::Replayed } else { How::Attached };
+    match from_handler(reply, handler.envelope) {
+        Ok(found) => Ok(stamped(found.response, expires.as_deref(), how, id)),
+        Err(problem) => Err(problem.about(id)),
+    }
+}
+
+/// Whether a call was sent to this path with this query (H7). On a route without parameters there is but one path.
+async fn is_sent_to(
+    admin: &crate::restate::Admin,
+    route: &Route,
+    id: &str,
+    (path, query): (&str, &str),
+) -> Result<bool, Problem> {
+    let away =
+        |Away(cause): Away| Problem::new(Code::LedgerUnavailable).with("executed", "unknown").because(cause);
+    let accepted = admin.accepted(id).await.map_err(away)?.and_then(|accepted| accepted.fingerprint);
+    let Some(accepted) = accepted else {
+        // Nothing says where it was sent: with one path and no query, it can only have been here.
+        return Ok(!route.path.contains('{') && query.is_empty());
+    };
+    Ok(Asked::read(&accepted).is_some_and(|asked| asked.is_to(route.method.as_str(), path, query)))
+}

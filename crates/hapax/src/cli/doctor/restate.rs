@@ -1,0 +1,199 @@
+//! `hapax doctor` for Restate clusters: what only the cluster itself can tell (D).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hapax_core::Retention;
+use hapax_gateway::restate::{Admin, OLDEST_SERVER, Registered, span};
+use hapax_gateway::settings::{Handler, Node, Upstream};
+
+use super::Check;
+use crate::admin::admin_of;
+use crate::config::{Config, retention_text};
+
+const WHAT: &str = "restate";
+
+/// Checks every cluster that a configuration names.
+pub(super) async fn check(config: &Config) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for upstream in config.settings.upstreams.values().filter(|upstream| upstream.cluster.is_some()) {
+        match admin_of(upstream) {
+            Ok(admin) => cluster(config, upstream, &admin, &mut checks).await,
+            Err(error) => {
+                checks.push(Check::fail(WHAT, format!("{}: {error:#}", upstream.name), "mend its addresses"))
+            }
+        }
+    }
+    checks
+}
+
+async fn cluster(config: &Config, upstream: &Upstream, admin: &Admin, checks: &mut Vec<Check>) {
+    let name = &upstream.name;
+    match admin.version().await {
+        Err(away) => {
+            let remedy = "start it, or mend `admin`: retries are not compared without it (503)";
+            checks.push(Check::fail(WHAT, format!("{name}: {away}"), remedy));
+            return;
+        }
+        Ok(version) => checks.push(of_version(name, &version)),
+    }
+    if let Some(cluster) = &upstream.cluster {
+        for node in &cluster.ingress {
+            checks.push(reached(name, node, cluster.connect_timeout).await);
+        }
+        for node in cluster.ingress.iter().chain(&cluster.admin) {
+            checks.extend(exposed(config, name, node));
+        }
+    }
+    let services = match admin.services().await {
+        Ok(services) => services,
+        Err(away) => {
+            checks.push(Check::fail(WHAT, format!("{name}: {away}"), "ask it again"));
+            return;
+        }
+    };
+    let mut asked: BTreeMap<&str, Vec<(&Handler, Retention)>> = BTreeMap::new();
+    let routes =
+        config.settings.routes.iter().filter_map(|route| {
+            Some((&route.upstream, route.handler.as_ref()?, route.rule.as_ref()?.retention))
+        });
+    let webhooks = config.settings.webhooks.as_ref();
+    let deliveries = webhooks.and_then(|webhooks| {
+        Some((&webhooks.route.upstream, webhooks.route.handler.as_ref()?, webhooks.rule.retention))
+    });
+    for (_, handler, retention) in routes.chain(deliveries).filter(|(behind, ..)| behind.name == *name) {
+        asked.entry(&handler.service).or_default().push((handler, retention));
+    }
+    for (service, handlers) in asked {
+        match services.iter().find(|registered| registered.name == service) {
+            Some(registered) => of_service(name, registered, &handlers, checks),
+            None => checks.push(Check::fail(
+                WHAT,
+                format!("{name}: no service {service} is registered"),
+                "register its deployment, or mend the route",
+            )),
+        }
+    }
+}
+
+fn of_version(name: &str, version: &str) -> Check {
+    let mut parts = version.split(['.', '-']).map(|part| part.parse::<u64>().unwrap_or(0));
+    let mut next = || parts.next().unwrap_or(0);
+    let found = (next(), next(), next());
+    let (major, minor, patch) = OLDEST_SERVER;
+    match found >= OLDEST_SERVER {
+        true => Check::ok(WHAT, format!("{name}: version {version}")),
+        false => Check::fail(
+            WHAT,
+            format!("{name}: version {version} does not say where an error comes from"),
+            format!("use {major}.{minor}.{patch} or later"),
+        ),
+    }
+}
+
+async fn reached(name: &str, node: &Node, patience: Duration) -> Check {
+    let to = format!("{}:{}", node.host.trim_matches(['[', ']']), node.port);
+    match tokio::time::timeout(patience, tokio::net::TcpStream::connect(&to)).await {
+        Ok(Ok(_)) => Check::ok(WHAT, format!("{name}: the ingress {node} can be reached")),
+        Ok(Err(error)) => Check::fail(
+            WHAT,
+            format!("{name}: the ingress {node} cannot be reached: {error}"),
+            "start it, or mend `ingress`",
+        ),
+        Err(_) => Check::fail(
+            WHAT,
+            format!("{name}: the ingress {node} cannot be reached in time"),
+            "start it, or mend `ingress`",
+        ),
+    }
+}
+
+/// Whoever reaches ingress or admin API goes around the edge: they ask nobody who he is. Of a name nothing can be told.
+fn exposed(config: &Config, name: &str, node: &Node) -> Option<Check> {
+    let edge = config.settings.edge.listen.ip();
+    let address: IpAddr = node.host.trim_matches(['[', ']']).parse().ok()?;
+    if edge.is_loopback() || address.is_loopback() {
+        return None;
+    }
+    Some(Check::warn(
+        WHAT,
+        format!("{name}: {node} is on a network, and the edge listens on one, too ({edge})"),
+        "let nobody but the edge reach it: it asks no caller who it is, and takes any key",
+    ))
+}
+
+fn of_service(
+    name: &str,
+    registered: &Registered,
+    handlers: &[(&Handler, Retention)],
+    checks: &mut Vec<Check>,
+) {
+    let service = &registered.name;
+    let fail = |found: String, remedy: &str| Check::fail(WHAT, format!("{name}: {found}"), remedy);
+    let mut wanted: Vec<Retention> = handlers.iter().map(|(_, retention)| *retention).collect();
+    wanted.dedup();
+    if wanted.len() > 1 {
+        checks.push(fail(format!("{service} has routes of several retentions"), "name one for all of them"));
+    }
+    for (handler, retention) in handlers {
+        let Some(found) = registered.handlers.iter().find(|found| found.name == handler.name) else {
+            if handler.name != "{provider}" {
+                checks.push(fail(format!("{service} has no handler {}", handler.name), "mend the route"));
+            }
+            continue;
+        };
+        let type_expected = match (&handler.key, handler.workflow) {
+            (_, true) => "Workflow",
+            (Some(_), false) => "VirtualObject",
+            (None, false) => "Service",
+        };
+        if registered.ty != type_expected {
+            let what = format!("{service} is a {}, and its route says {type_expected}", registered.ty);
+            checks.push(fail(what, "say `key` for objects and workflows, and `workflow = true` for these"));
+        }
+        if found.idempotency_retention.is_some() || found.journal_retention.is_some() {
+            let what =
+                format!("the handler {service}/{} has a retention of its own, which wins", handler.name);
+            checks.push(fail(what, "remove it from the handler: `hapax retention set` sets the service's"));
+        }
+        let policy = found.retry_policy.as_ref().filter(|policy| policy.on_max_attempts.is_some());
+        let policy = policy.or(registered.retry_policy.as_ref());
+        let end = policy.and_then(|policy| policy.on_max_attempts.as_deref()).unwrap_or("Pause");
+        let most = found.retry_policy.as_ref().and_then(|policy| policy.max_attempts);
+        let most = most.or(registered.retry_policy.as_ref().and_then(|policy| policy.max_attempts));
+        let after = most.map_or("without end".into(), |most| format!("after {most} attempts"));
+        let what = format!("{name}: {service}/{} ends {after}: on_max_attempts = {end}", handler.name);
+        checks.push(match end {
+            "Pause" => Check::warn(WHAT, what, "callers of a paused call are told outcome-unknown until an operator decides; kill where nothing has to be compensated"),
+            _ => Check::warn(WHAT, what, "a call that is killed runs no compensation: pause where it has some"),
+        });
+        kept(name, registered, *retention, checks);
+    }
+}
+
+/// Outcome and journal are kept together, and as long as the routes say.
+fn kept(name: &str, registered: &Registered, retention: Retention, checks: &mut Vec<Check>) {
+    let service = &registered.name;
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "nothing".into());
+    let (outcome, journal) = (text(&registered.idempotency_retention), text(&registered.journal_retention));
+    let spans = (span(&outcome), span(&journal));
+    let what = format!("{name}: {service} keeps outcomes for {outcome} and journals for {journal}");
+    let asked = retention_text(retention);
+    let is_as_asked = matches!((retention, spans.0), (Retention::For(asked), Some(kept)) if asked == kept);
+    let check = match spans {
+        (Some(outcome), Some(journal)) if journal < outcome => {
+            Check::fail(WHAT, what, "set both together: without its journal a request cannot be compared")
+        }
+        (Some(_), Some(_)) if is_as_asked => Check::ok(WHAT, what),
+        (Some(_), Some(_)) => {
+            let remedy =
+                format!("its routes say {asked}: `hapax retention set CLASS {asked}` tells the cluster");
+            Check::warn(WHAT, what, remedy)
+        }
+        _ => Check::warn(WHAT, what, "what it says cannot be read"),
+    };
+    if !checks.iter().any(|known| known.found == check.found) {
+        checks.push(check);
+    }
+}
