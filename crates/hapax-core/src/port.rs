@@ -313,6 +313,18 @@ pub struct Filter {
     pub state: Option<StateName>,
     /// Granted from absent before this.
     pub opened_before: Option<Timestamp>,
+    /// In which order they are listed; a count has none.
+    pub order: ListOrder,
+}
+
+/// In which order claims are listed. Of a claim that was taken over, the place may be that of its first grant or of its present one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListOrder {
+    /// Tenant by tenant, project by project and operation by operation, and of each the oldest first.
+    #[default]
+    Oldest,
+    /// The newest first, of one tenant, project and operation. A claim that is taken over while it is not listed yet may be passed by.
+    Newest,
 }
 
 /// One page of a listing. A page may hold fewer records than asked for and still have a next one.

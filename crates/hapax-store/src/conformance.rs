@@ -124,6 +124,7 @@ macro_rules! conformance_tests {
             sessions::a_sweep_wakes_whoever_watches,
             sessions::a_claim_whose_time_to_run_is_over_is_swept_although_its_session_lives,
             inspecting::claims_are_listed_in_pages_and_counted,
+            inspecting::the_newest_claims_of_an_operation_are_listed_first,
             inspecting::a_listing_looks_at_every_part_of_its_filter,
             inspecting::a_purged_key_that_is_used_again_is_listed_once,
             inspecting::a_claim_is_found_by_its_public_id,

@@ -344,10 +344,16 @@ impl World {
         limit: usize,
         time: Timestamp,
     ) -> Result<Page<Record>, Error> {
-        let (mut items, mut next) = (Vec::new(), None);
-        for (scanned, (serial, id)) in self.by_serial.range(filter::page_mark(after)? + 1..).enumerate() {
+        let (mut items, mut next, mark) = (Vec::new(), None, filter::page_mark(after)?);
+        let newest = filter::newest_first(filter)?;
+        // A mark lies beside the first one that was not looked at.
+        let before = if mark == 0 { u64::MAX } else { mark };
+        let (mut forwards, mut backwards) =
+            (self.by_serial.range(mark.saturating_add(1)..), self.by_serial.range(..before).rev());
+        let walk = std::iter::from_fn(|| if newest { backwards.next() } else { forwards.next() });
+        for (scanned, (serial, id)) in walk.enumerate() {
             if items.len() == limit || scanned == limits::PAGE_SCAN {
-                next = Some((serial - 1).to_string());
+                next = Some(if newest { serial + 1 } else { serial - 1 }.to_string());
                 break;
             }
             items.extend(self.record(id, time).filter(|record| filter::matches(filter, record)));

@@ -59,7 +59,7 @@ pub(crate) struct Found {
 }
 
 /// Fields that mean something only where there are keys.
-const KEYED_ONLY: [&str; 25] = [
+const KEYED_ONLY: [&str; 26] = [
     "was",
     "recall",
     "retention",
@@ -85,6 +85,7 @@ const KEYED_ONLY: [&str; 25] = [
     "key_grammar",
     "key_from",
     "window",
+    "identifier",
 ];
 
 const LEVELS: [(&str, Level); 3] =
@@ -325,13 +326,7 @@ fn policy(section: &Section<'_>, level: Level, catches_all: bool) -> Option<Poli
         return Some(Policy::Prohibited);
     }
     section.require("policy", "say REQUIRED_A, REQUIRED_B, ACCEPTED, HANDLER_INTERNAL_C or PROHIBITED");
-    let policy = section.word("policy", &words)?;
-    if policy.value == Policy::RequiredB {
-        let text = "nothing finds an identifier in a request yet, so every request of a route with the policy REQUIRED_B is \
-                    refused (translation-failed)";
-        section.reader().notice(&policy.at, text);
-    }
-    Some(policy.value)
+    section.word("policy", &words).map(|policy| policy.value)
 }
 
 fn lenient(section: &Section<'_>, policy: Option<Policy>) -> bool {

@@ -27,11 +27,10 @@ const ANY: [Code; 13] = [
     Code::TooMany,
     Code::Internal,
 ];
+/// Those that an operation whose callers send the key can meet as well.
+const SENT: [Code; 3] = [Code::KeyMalformed, Code::KeyDuplicated, Code::KeyReserved];
 /// Those that an operation under a key can meet as well.
-const KEYED: [Code; 9] = [
-    Code::KeyMalformed,
-    Code::KeyDuplicated,
-    Code::KeyReserved,
+const KEYED: [Code; 6] = [
     Code::InProgress,
     Code::OutcomeUnknown,
     Code::OutcomeNotKept,
@@ -65,7 +64,11 @@ const MEDIA: &str = "application/problem+json";
 pub(super) fn of_route(route: &Route, problem: &str) -> BTreeMap<String, Json> {
     let mut codes: Vec<(u16, Code)> = ANY.map(with_status).to_vec();
     match route.policy {
-        Policy::RequiredA => codes.push(with_status(Code::KeyMissing)),
+        Policy::RequiredA => {
+            codes.push(with_status(Code::KeyMissing));
+            codes.extend(SENT.map(with_status));
+        }
+        Policy::Accepted => codes.extend(SENT.map(with_status)),
         Policy::RequiredB => codes.push(with_status(Code::TranslationFailed)),
         Policy::Prohibited if !route.lenient => codes.push(with_status(Code::KeyProhibited)),
         _ => {}

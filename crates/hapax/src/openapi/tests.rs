@@ -217,7 +217,7 @@ fn essence(config: &Config) -> Vec<String> {
 fn what_was_written_reads_back_as_the_same_p4() {
     let first = load(
         &[("api.json", &sample().to_string())],
-        "[[routes]]\nmethod = \"PUT\"\npath = \"/x/{a}\"\noperation = \"x\"\npolicy = \"REQUIRED_B\"\nupstream = \"pay\"\n\
+        "[[routes]]\nmethod = \"PUT\"\npath = \"/x/{a}\"\noperation = \"x\"\npolicy = \"REQUIRED_B\"\nidentifier = { json = \"/id\" }\nupstream = \"pay\"\n\
          retention = \"forever\"\nlevel = \"tenant\"\nfingerprint_headers = [\"b\"]\n",
     )
     .unwrap();
