@@ -210,7 +210,7 @@ operations! {
         answers: (200, "The webhook."), refuses: [NO_WEBHOOK, STORE],
     }
     ListDeliveries Get "/v1/webhooks/{webhook_id}/deliveries" "listDeliveries" {
-        "List the deliveries of a webhook that were claimed, oldest first.",
+        "List the deliveries of a webhook that were claimed, newest first.",
         needs: READ, query: DeliveriesQuery, body: Nothing, answer: Deliveries,
         answers: (200, "One page."), refuses: [BAD_QUERY, NO_WEBHOOK, STORE],
     }

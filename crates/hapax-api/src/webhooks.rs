@@ -291,7 +291,8 @@ pub struct DeliveryRefused {
 pub struct DeliveriesQuery {
     /// Only those whose claims are in this state.
     pub state: Option<State>,
-    /// Only the one that its sender calls so; where the provider has kinds of events, with a colon and the kind behind it.
+    /// Only the one that its sender calls so; where the provider has kinds of events, with a colon and the kind behind it. It is found at
+    /// once, unless the webhook tells deliveries apart by their content.
     pub identifier: Option<String>,
     /// At most so many records (1 to 1000, default 50). A page may hold fewer and still have a next one.
     #[schemars(range(min = 1, max = PAGE_RECORDS))]
@@ -303,7 +304,7 @@ pub struct DeliveriesQuery {
 /// One page of deliveries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deliveries {
-    /// The deliveries, oldest first.
+    /// The deliveries, newest first.
     pub deliveries: Vec<Delivery>,
     /// Where the next page starts; null at the end.
     pub next: Option<String>,

@@ -45,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) attempt_timeout: Duration,
     pub(crate) deadline: Duration,
     pub(crate) plain_409: Plain409,
+    recall_segment: String,
     journal: Option<Journal>,
 }
 
@@ -67,6 +68,7 @@ pub struct ClientBuilder {
     attempt_timeout: Duration,
     deadline: Duration,
     plain_409: Plain409,
+    recall_segment: String,
     journal: Option<PathBuf>,
 }
 
@@ -81,6 +83,7 @@ impl Client {
             attempt_timeout: limits::ATTEMPT,
             deadline: limits::DEADLINE,
             plain_409: Plain409::default(),
+            recall_segment: limits::RECALL_SEGMENT.into(),
             journal: None,
         }
     }
@@ -127,7 +130,8 @@ impl Client {
     pub async fn recall(&self, path: &str, key: &IdempotencyKey) -> Result<Option<Answer>, Error> {
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-        let place = format!("{}/by-idempotency-key/{key}{query}", path.trim_end_matches('/'));
+        let segment = &self.shared.recall_segment;
+        let place = format!("{}/{segment}/{key}{query}", path.trim_end_matches('/'));
         // That this was asked says nothing about the work, and whoever cannot be asked does not say that nothing was done.
         let recalled =
             |sent: &Sent| Sent { key: Some(key.to_string()), showed: Executed::Unknown, ..sent.clone() };
@@ -225,6 +229,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Where below a path the server hands out kept answers by key, if it calls that otherwise than `by-idempotency-key`: the
+    /// `recall_segment` of its `[edge]` (C6).
+    #[must_use]
+    pub fn recall_segment(mut self, segment: impl Into<String>) -> Self {
+        self.recall_segment = segment.into();
+        self
+    }
+
     /// Keeps the keys of intents in this folder (C7).
     #[must_use]
     pub fn journal(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -257,6 +269,13 @@ impl ClientBuilder {
             value.set_sensitive(name == http::header::AUTHORIZATION);
             headers.insert(name, value);
         }
+        let is_of_paths = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);
+        let segment = &self.recall_segment;
+        if !segment.bytes().all(is_of_paths) || segment.bytes().all(|byte| byte == b'.') {
+            return Err(Error::invalid(
+                "recall_segment must be one segment of a path, without escapes, such as \"by-idempotency-key\"",
+            ));
+        }
         let http = match self.http {
             Some(http) => http,
             None => reqwest::Client::builder()
@@ -271,6 +290,7 @@ impl ClientBuilder {
             attempt_timeout: self.attempt_timeout,
             deadline: self.deadline,
             plain_409: self.plain_409,
+            recall_segment: self.recall_segment,
             journal: self.journal.map(Journal::open).transpose()?,
         };
         Ok(Client { shared: Arc::new(shared) })

@@ -23,6 +23,9 @@ pub(crate) const INTENT_NAME: usize = 512;
 /// Intents that wait in one journal.
 pub(crate) const INTENTS: usize = 100_000;
 
+/// Where below a path a server hands out kept answers by key, unless it is told otherwise.
+pub(crate) const RECALL_SEGMENT: &str = "by-idempotency-key";
+
 // What the code relies on between two bounds.
 
 const _: () = assert!(BASE_DELAY.as_millis() <= MAX_DELAY.as_millis(), "pauses grow up to the longest");

@@ -42,8 +42,8 @@ pub use key::{Grammar, HeaderKeyError, Key};
 pub use outcome::{Kept, Outcome, Retention};
 pub use policy::Policy;
 pub use port::{
-    ClaimRequest, Counts, Damaged, Filter, Inspect, Journal, Lanes, Lease, Leases, Ledger, Page, Record,
-    Registry, Session, SweepReport, Watch,
+    ClaimRequest, Counts, Damaged, Filter, Inspect, Journal, Lanes, Lease, Leases, Ledger, ListOrder, Page,
+    Record, Registry, Session, SweepReport, Watch,
 };
 pub use scope::{Project, Scope, Subject, SubjectKind, Tenant, Width};
 pub use time::{Clock, Timestamp};

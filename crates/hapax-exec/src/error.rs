@@ -5,7 +5,7 @@
 use std::fmt;
 
 use hapax_core::advice::{Delay, History, LastWord, Why, Work, advice};
-use hapax_core::{Advice, Doubt, Executed, Kind, Leaves, OperationId, Retry, Timestamp};
+use hapax_core::{Advice, Doubt, Executed, Kind, Leaves, OperationId, Recipe, Retry, Timestamp};
 
 /// The one error of this crate.
 #[derive(Clone, Debug)]
@@ -24,12 +24,7 @@ pub enum Reason {
     /// The call itself cannot be accepted.
     Invalid,
     /// The key was used for something else.
-    Mismatch {
-        /// Keyed hashes of what it was used for, to say what differs.
-        leaves: Option<Leaves>,
-        /// Until when its outcome is kept, if it has one.
-        keep_until: Option<Timestamp>,
-    },
+    Mismatch(Box<Mismatch>),
     /// Somebody is running it, and this caller has waited long enough or would not wait.
     InProgress,
     /// Nobody knows whether the work happened.
@@ -61,12 +56,23 @@ pub enum Reason {
     Internal,
 }
 
+/// What is known of the request that a key was used for.
+#[derive(Clone, Debug, Default)]
+pub struct Mismatch {
+    /// Keyed hashes of it, to say what differs.
+    pub leaves: Option<Leaves>,
+    /// The recipe that both were compared by, where it is another one than the call's: the claim was made with it.
+    pub recipe: Option<Recipe>,
+    /// Until when its outcome is kept, if it has one.
+    pub keep_until: Option<Timestamp>,
+}
+
 /// What belongs to an error beside the advice.
 #[derive(Debug, Default)]
 pub(crate) struct Particulars {
     pub(crate) operation_id: Option<OperationId>,
     pub(crate) doubt: Option<Doubt>,
-    pub(crate) mismatch: Option<(Option<Leaves>, Option<Timestamp>)>,
+    pub(crate) mismatch: Option<Box<Mismatch>>,
     pub(crate) cause: Option<String>,
     /// Whether the journal events of a failed attempt were recorded with its report.
     pub(crate) events_written: bool,
@@ -77,10 +83,7 @@ impl Error {
     pub(crate) fn told(advice: Advice, particulars: Particulars) -> Self {
         let Particulars { operation_id, doubt, mismatch, cause, events_written } = particulars;
         let reason = match advice.why {
-            Why::KeyReused => {
-                let (leaves, keep_until) = mismatch.unwrap_or_default();
-                Reason::Mismatch { leaves, keep_until }
-            }
+            Why::KeyReused => Reason::Mismatch(mismatch.unwrap_or_default()),
             Why::Malformed => Reason::Invalid,
             Why::Damaged => Reason::Corrupt,
             Why::NotKept => Reason::NotKept { status: 0 },
@@ -170,7 +173,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.reason {
             Reason::Invalid => "the call cannot be accepted",
-            Reason::Mismatch { .. } => "the key was used before for a different request",
+            Reason::Mismatch(_) => "the key was used before for a different request",
             Reason::InProgress => "the first call with this key is still running",
             Reason::OutcomeUnknown { .. } => {
                 "nobody knows whether the work was done; somebody has to find out"

@@ -37,7 +37,7 @@ mod typed;
 mod under;
 
 pub use call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Reconciled, Rehash};
-pub use error::{Error, Reason};
+pub use error::{Error, Mismatch, Reason};
 pub use lease::{Running, WorkResult};
 pub use once::{Begun, DeadLetter, Entered, Executor, Held, Settings};
 pub use peers::Installation;

@@ -18,14 +18,14 @@ use hapax_core::advice::{History, LastWord, Why, Work, unkeyed};
 use hapax_core::journal::Append;
 use hapax_core::turn::{self, Command, Deadline, Event, Patience, Turn};
 use hapax_core::{
-    AttemptId, ClaimId, ClaimRequest, Doubt, Effect, Epoch, Grant, Identity, Kept, Kind, Leaves, Ledger,
-    OperationId, Outcome, Recipe, RecipeId, Report, Timestamp, Verdict,
+    AttemptId, ClaimId, ClaimRequest, Doubt, Effect, Epoch, Grant, Identity, Kept, Kind, Ledger, OperationId,
+    Outcome, Recipe, RecipeId, Report, Verdict,
 };
 
 use crate::attach::{self, Found, Silence};
 use crate::call::{Attach, Attempt, Call, Concluded, Done, Ended, How, OnRelease, Reconcile, Reconciled};
 use crate::clock::boot_time;
-use crate::error::{Error, Particulars, asked, last_word};
+use crate::error::{Error, Mismatch, Particulars, asked, last_word};
 use crate::late::Contradicted;
 use crate::lease::{GONE, Holding, Running, Told};
 use crate::owed::{Debt, Owed};
@@ -245,7 +245,7 @@ struct Heard {
     kept: Option<(Kept, How)>,
     operation_id: Option<OperationId>,
     doubt: Option<Doubt>,
-    mismatch: Option<(Option<Leaves>, Option<Timestamp>)>,
+    mismatch: Option<Box<Mismatch>>,
     cause: Option<String>,
     lease_over: bool,
     /// The attempt, which a holder elsewhere has named, is used up.
@@ -319,7 +319,10 @@ impl<'a, L: Ledger, U: Under<L>> Asking<'a, L, U> {
             }
             Verdict::Mismatch { operation_id, recipe, leaves, keep_until } => {
                 self.heard.operation_id = Some(operation_id);
-                self.heard.mismatch = Some((leaves, keep_until));
+                // What it was hashed by before this was asked.
+                let by = self.heard.mismatch.take().and_then(|before| before.recipe);
+                let by = by.filter(|by| by.id() == recipe);
+                self.heard.mismatch = Some(Box::new(Mismatch { leaves, recipe: by, keep_until }));
                 match recipe == self.call.fingerprint.recipe {
                     true => Event::Differs,
                     false => Event::OtherRecipe(recipe),
@@ -339,6 +342,7 @@ impl<'a, L: Ledger, U: Under<L>> Asking<'a, L, U> {
         match in_time(pin!(self.shared.peers.recipe(recipe)), self.call.ask_within).await {
             Ok(Some(recipe)) => {
                 self.call.fingerprint = asked.rehash(&recipe);
+                self.heard.mismatch.get_or_insert_default().recipe = Some(recipe);
                 Event::Rehashed(true)
             }
             Ok(None) => Event::Rehashed(false),

@@ -86,8 +86,6 @@ pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) const SIGNATURE_TOLERANCE: Duration = Duration::from_secs(300);
 /// Signatures of one delivery that are compared.
 pub(crate) const SIGNATURES: usize = 16;
-/// The longest identifier of a delivery, in bytes.
-pub(crate) const IDENTIFIER: usize = 200;
 /// How long a sender waits for an answer, unless its provider says otherwise.
 pub(crate) const DELIVERY_WAIT: Duration = Duration::from_secs(10);
 /// For how long a sender may send a delivery again, unless its provider says otherwise.

@@ -139,6 +139,7 @@ pub struct Metrics {
     invalid: Family<Invalid, Counter>,
     untranslated: Family<Untranslated, Counter>,
     hit: Family<Hit, Counter>,
+    handler_hit: Family<Grain, Counter>,
     collision: Family<Grain, Counter>,
     deliveries_refused: Family<Refusal, Counter>,
     contents_repeated: Family<Provider, Counter>,
@@ -163,6 +164,7 @@ impl Default for Metrics {
             invalid: Family::default(),
             untranslated: Family::default(),
             hit: Family::default(),
+            handler_hit: Family::default(),
             collision: Family::default(),
             deliveries_refused: Family::default(),
             contents_repeated: Family::default(),
@@ -196,6 +198,8 @@ impl Default for Metrics {
             "Answers that came from an earlier request",
             metrics.hit.clone(),
         );
+        let hits = metrics.handler_hit.clone();
+        registry.register("handler_internal_dedup_hit", "Tokens that handlers found used", hits);
         registry.register(
             "idempotency_key_collision",
             "Keys sent again with another request",
@@ -346,6 +350,11 @@ impl Metrics {
             COMPLETED => counters.replayed.get_or_init(find).inc(),
             _ => find().inc(),
         };
+    }
+
+    /// A handler found its own token used.
+    pub(crate) fn handler_hit(&self, counters: &Counters) {
+        self.handler_hit.get_or_create(&counters.grain).inc();
     }
 
     pub(crate) fn collision(&self, counters: &Counters) {

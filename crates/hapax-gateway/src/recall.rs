@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_core::{Identity, Ledger, OperationId, Registry, Source, Width};
+use hapax_core::{Identity, Ledger, OperationId, Registry, Width};
 use hapax_exec::{Done, Reason};
 use hapax_tower::prefer::Prefer;
 use hapax_tower::{Claimant, Code, Problem, PublicId};
@@ -160,7 +160,7 @@ async fn by_key<L: Ledger, R: Registry>(
             }
         };
         seen.scope = Some(scope.clone());
-        let claimant = Claimant { source: Source::Header, scope, width: Width::Subject, key: key.clone() };
+        let claimant = Claimant { source: rule.source(), scope, width: Width::Subject, key: key.clone() };
         let found = claimant.under(rule);
         if route.handler.is_some() {
             delegated.push((route.clone(), found));

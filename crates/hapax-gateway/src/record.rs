@@ -40,14 +40,16 @@ pub(crate) enum Place {
     Webhook,
 }
 
-/// Which of the three kinds of callers this is: those that send a key, and those whose key stands in the transport.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Case {
+/// Which of the three kinds of callers an endpoint has: those that send a key, those whose key stands in the transport, and those that
+/// only the handler can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
     /// The caller sends a key.
-    #[default]
     A,
     /// The sender's own identifier is the key (W).
     B,
+    /// The handler derives a token of its own; the edge knows no key.
+    C,
 }
 
 impl Case {
@@ -55,6 +57,7 @@ impl Case {
         match self {
             Case::A => "A",
             Case::B => "B",
+            Case::C => "C",
         }
     }
 
@@ -62,6 +65,7 @@ impl Case {
         match self {
             Case::A => "header",
             Case::B => "transport",
+            Case::C => "handler",
         }
     }
 }
@@ -74,11 +78,12 @@ pub(crate) struct Seen {
     pub(crate) scope: Option<Scope>,
     /// The key that came; where what is asked is the key, none did (H9).
     pub(crate) key: Option<Key>,
-    pub(crate) case: Case,
     /// Who sends, where that is a webhook's provider.
     pub(crate) provider: Option<Arc<str>>,
     /// A key was sent where it has no effect, which the caller is told whatever the answer is (P1).
     pub(crate) key_ignored: bool,
+    /// The handler found its own token used (P1, case C).
+    pub(crate) handler_hit: bool,
     /// What is counted about it, once that has been looked up.
     pub(crate) counters: Option<Arc<Counters>>,
     pub(crate) peer: SocketAddr,
@@ -94,9 +99,9 @@ impl Seen {
             place: Place::Nowhere,
             scope: None,
             key: None,
-            case: Case::default(),
             provider: None,
             key_ignored: false,
+            handler_hit: false,
             counters: None,
             peer,
             invocation: None,
@@ -122,6 +127,22 @@ impl Seen {
     fn policy(&self) -> Option<Policy> {
         self.route().map(|route| route.policy)
     }
+
+    /// Which kind of caller an endpoint with keys has, by its policy.
+    fn keyed_case(&self) -> Case {
+        match self.policy() {
+            Some(Policy::RequiredB) => Case::B,
+            _ => Case::A,
+        }
+    }
+
+    /// The same of this request: one without a key has none, unless its key is the handler's affair.
+    fn case(&self) -> Option<Case> {
+        match self.policy() {
+            Some(Policy::HandlerInternalC) => Some(Case::C),
+            _ => self.key.as_ref().map(|_| self.keyed_case()),
+        }
+    }
 }
 
 impl<L: Ledger, R> Shared<L, R> {
@@ -144,7 +165,7 @@ impl<L: Ledger, R> Shared<L, R> {
     pub(crate) fn count_protected(&self, seen: &mut Seen) {
         let counters = self.counters(seen);
         match seen.key {
-            Some(_) => self.metrics.key_present(&counters, seen.case.as_str()),
+            Some(_) => self.metrics.key_present(&counters, seen.keyed_case().as_str()),
             None => self.metrics.key_missing(&counters, "accepted"),
         }
         seen.counters = Some(counters);
@@ -216,6 +237,7 @@ impl<L: Ledger, R> Shared<L, R> {
         };
         match (hit, answered.event) {
             (Some(hit), _) => self.metrics.hit(&counters, hit),
+            (None, _) if seen.handler_hit => self.metrics.handler_hit(&counters),
             (None, Event::Problem(Code::KeyReused)) => self.metrics.collision(&counters),
             // What a cluster keeps is asked of the cluster.
             (None, Event::Problem(Code::LedgerUnavailable)) if seen.invocation.is_none() => {
@@ -236,14 +258,14 @@ impl<L: Ledger, R> Shared<L, R> {
                     tenant = seen.scope.as_ref().map(|scope| scope.tenant().as_str()),
                     project = seen.scope.as_ref().and_then(|scope| scope.project()).map(|project| project.as_str()),
                     operation_id = answered.operation_id.as_ref().map(tracing::field::display),
-                    idempotency_case = seen.key.as_ref().map(|_| seen.case.as_str()),
-                    idempotency_source = seen.key.as_ref().map(|_| seen.case.source()),
+                    idempotency_case = seen.case().map(Case::as_str),
+                    idempotency_source = seen.case().map(Case::source),
                     provider = seen.provider.as_deref(),
                     idempotency_policy = seen.policy().map(Policy::as_str),
                     idempotency_key_namespaced = self.namespaced(seen),
                     // The name that the log's readers know it by; where hapax keeps the claim, it is the operation's.
                     restate_invocation_id = invocation(seen, answered),
-                    restate_cache_hit = hit.is_some(),
+                    restate_cache_hit = hit.is_some() || seen.handler_hit,
                     $($more)*
                     "request"
                 )

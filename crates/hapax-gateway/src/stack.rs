@@ -159,7 +159,9 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         match arrival {
             Arrival::Answered(answered) => Ok(answered),
             // Without a key: it never meets the ledger.
-            Arrival::Plain(plain) => outlet::pass::pass(edge, plain, &self.pools, &shared.delegation).await,
+            Arrival::Plain(plain) => {
+                outlet::pass::pass(edge, plain, &self.pools, &shared.delegation, seen).await
+            }
             // With one that a cluster keeps: nor does that.
             Arrival::Keyed(Keyed { request, outlet: Outlet::Delegate(delegate), room }) => {
                 let answer = outlet::delegate::run(shared, plan, request, delegate, room, &self.pools, seen);

@@ -21,6 +21,7 @@ mod finder;
 mod folder;
 mod job;
 mod keeper;
+mod lanes;
 mod list;
 mod log;
 mod merge;

@@ -1,6 +1,6 @@
 //! Which records a filter means, for stores that look at records one by one.
 
-use hapax_core::{Claim, Counts, Error, Filter, Identity, Record, StateName};
+use hapax_core::{Claim, Counts, Error, Filter, Identity, ListOrder, Record, StateName};
 
 /// Whether a record is meant.
 pub(crate) fn matches(filter: &Filter, record: &Record) -> bool {
@@ -18,6 +18,18 @@ pub(crate) fn is_meant(filter: &Filter, identity: &Identity, claim: &Claim) -> b
         && same(&filter.key, identity.key().as_str())
         && filter.state.is_none_or(|state| state == claim.state.name())
         && filter.opened_before.is_none_or(|before| claim.opened_at < before)
+}
+
+/// Whether the newest come first. Claims lie side by side on the shelf of one tenant, project and operation, and nowhere else.
+pub(crate) fn newest_first(filter: &Filter) -> Result<bool, Error> {
+    let Filter { tenant, project, operation, order, .. } = filter;
+    match order {
+        ListOrder::Oldest => Ok(false),
+        ListOrder::Newest if tenant.is_some() && project.is_some() && operation.is_some() => Ok(true),
+        ListOrder::Newest => {
+            Err(Error::invalid("the newest claims are listed of one tenant, project and operation"))
+        }
+    }
 }
 
 /// Counting knows the shelves (tenant, project, operation) and nothing finer.

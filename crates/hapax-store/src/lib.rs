@@ -13,6 +13,8 @@ pub mod conformance;
 pub mod embedded;
 mod filter;
 pub mod hub;
+#[cfg(any(feature = "embedded", feature = "postgres"))]
+mod lane_bytes;
 pub mod limits;
 pub mod memory;
 mod options;

@@ -259,6 +259,7 @@ fn start(shared: &Arc<Shared>, renewals: mpsc::Receiver<Beat>, link: Link) -> Re
     spawn_local(watchers::listen(shared.clone()));
     spawn_local(watchers::announce(shared.clone()));
     spawn_local(watchers::poll(shared.clone()));
+    spawn_local(watchers::poll_lanes(shared.clone()));
     spawn_local(sweep::serve(shared.clone()));
     Ok(())
 }

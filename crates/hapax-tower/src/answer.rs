@@ -148,6 +148,8 @@ pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
 /// What a service wants done with its own answer (H4).
 pub const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
+/// What a handler says that found its own token used (P1, case C): a word to the edge, which counts it.
+pub const HANDLER_HIT: HeaderName = HeaderName::from_static("idempotency-handler-hit");
 /// Says that the key was derived from what was asked (H9).
 pub const DERIVED: HeaderName = HeaderName::from_static("idempotency-key-derived");
 /// Says that a key was sent where it has no effect (P1).
@@ -191,9 +193,16 @@ pub fn is_ours(name: &HeaderName) -> bool {
     (text.starts_with("idempot") || text.starts_with("x-") || text.starts_with("hapax-"))
         && (OURS.contains(name)
             || *name == OUTCOME
+            || *name == HANDLER_HIT
             || *name == IDEMPOTENCY_KEY
             || text.starts_with("x-restate-")
             || text.starts_with("hapax-"))
+}
+
+/// Whether a handler says that it found its own token used: in so many words, once.
+pub fn says_handler_hit(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(HANDLER_HIT).iter();
+    lines.next().is_some_and(|line| line == "true") && lines.next().is_none()
 }
 
 /// Removes what only hapax may say.

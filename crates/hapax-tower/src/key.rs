@@ -2,18 +2,19 @@
 //!
 //! A key stands in `Idempotency-Key` or in another place that the rule names. Headers are looked at first; a place in the
 //! body is looked at by [`Keys::in_body`] once an intake has read it. The place makes no difference to what the key identifies.
+//! Under the policy `REQUIRED_B` the sender's [identifier](crate::identifier) is the key, and no other place is looked at.
 
 use std::borrow::Cow;
 
-use hapax_core::fingerprint::decoded;
 use hapax_core::json::{NotOneText, Pointer, text_at};
 use hapax_core::scope::parse_namespaced;
 use hapax_core::{Grammar, HeaderKeyError, Key, Policy, Scope, Width};
 use http::{HeaderMap, HeaderName};
 
 use crate::answer::IDEMPOTENCY_KEY;
+use crate::identifier::{IdentifierPlace, Untranslated};
 use crate::problem::{Code, Problem};
-use crate::request::content_encoding;
+use crate::request::Message;
 
 /// Where the keys of a rule may stand, and what they consist of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Keys {
     pub places: Vec<KeyPlace>,
     /// What a key consists of (K2).
     pub grammar: Grammar,
+    /// Where a sender's identifier stands, which is the key under the policy `REQUIRED_B` (P1).
+    pub identifier: Option<IdentifierPlace>,
 }
 
 /// Where a key can stand in its request.
@@ -70,9 +73,9 @@ pub fn is_sent(headers: &HeaderMap) -> bool {
 /// Whether a key has no effect under this policy (P1).
 pub fn ignores(policy: Policy, lenient: bool) -> bool {
     match policy {
-        Policy::HandlerInternalC => true,
+        Policy::HandlerInternalC | Policy::RequiredB => true,
         Policy::Prohibited => lenient,
-        Policy::RequiredA | Policy::RequiredB | Policy::Accepted => false,
+        Policy::RequiredA | Policy::Accepted => false,
     }
 }
 
@@ -85,13 +88,10 @@ pub fn find(
     trusted: bool,
 ) -> Result<Found, Problem> {
     match policy {
+        Policy::RequiredB => return keys.in_transport(headers),
         Policy::HandlerInternalC | Policy::Prohibited if !is_sent(headers) => return Ok(Found::None),
         _ if ignores(policy, lenient) => return Ok(Found::Ignored),
         Policy::Prohibited => return Err(Problem::new(Code::KeyProhibited)),
-        Policy::RequiredB => {
-            return Err(Problem::new(Code::TranslationFailed)
-                .detail("this route takes its key from the transport, and there is none in this request"));
-        }
         Policy::RequiredA | Policy::Accepted | Policy::HandlerInternalC => {}
     }
     let mut found = in_header(headers, &IDEMPOTENCY_KEY, keys.grammar, trusted)?;
@@ -108,7 +108,7 @@ pub fn find(
 impl Keys {
     /// Keys in `Idempotency-Key` alone.
     pub fn plain() -> &'static Keys {
-        static PLAIN: Keys = Keys { places: Vec::new(), grammar: Grammar::Plain };
+        static PLAIN: Keys = Keys { places: Vec::new(), grammar: Grammar::Plain, identifier: None };
         &PLAIN
     }
 
@@ -122,7 +122,18 @@ impl Keys {
 
     /// Whether a key may stand in the body, which must then be read to know it.
     pub fn reads_body(&self) -> bool {
-        self.places.iter().any(|place| matches!(place, KeyPlace::Json(_)))
+        self.identifier.as_ref().is_some_and(IdentifierPlace::is_in_body)
+            || self.places.iter().any(|place| matches!(place, KeyPlace::Json(_)))
+    }
+
+    /// The sender's identifier, if it stands in a header; one in the body is found by [`in_body`](Self::in_body).
+    fn in_transport(&self, headers: &HeaderMap) -> Result<Found, Problem> {
+        match &self.identifier {
+            Some(place) if place.is_in_body() => Ok(Found::None),
+            Some(place) => translated(place, headers, &[]).map(Found::Key),
+            None => Err(Problem::new(Code::TranslationFailed)
+                .detail("this route takes its key from the transport, and no place of one is configured")),
+        }
     }
 
     /// Removes these headers, also where they are written so that a server takes them for the same: many read `_` as `-` (A5).
@@ -144,20 +155,23 @@ impl Keys {
         &self,
         policy: Policy,
         header: Option<WireKey>,
-        headers: &HeaderMap,
-        body: &[u8],
+        message: &Message,
         max_content: usize,
     ) -> Result<Option<WireKey>, Problem> {
-        let mut found = header;
-        let body = decoded(content_encoding(headers), body, max_content).ok_or_else(|| {
-            Problem::new(Code::KeyMalformed)
+        let is_transport = policy == Policy::RequiredB;
+        let body = message.content(max_content).ok_or_else(|| {
+            Problem::new(if is_transport { Code::TranslationFailed } else { Code::KeyMalformed })
                 .detail("the body has a Content-Encoding in which its key cannot be read")
         })?;
+        if let Some(place) = self.identifier.as_ref().filter(|place| is_transport && place.is_in_body()) {
+            return translated(place, &message.headers, body).map(Some);
+        }
+        let mut found = header;
         for pointer in self.places.iter().filter_map(|place| match place {
             KeyPlace::Json(pointer) => Some(pointer),
             KeyPlace::Header(_) => None,
         }) {
-            let Some(also) = at_pointer(&body, pointer, self.grammar)? else { continue };
+            let Some(also) = at_pointer(body, pointer, self.grammar)? else { continue };
             match &found {
                 Some(found) if found.key != also.key => return Err(differ(&found.place, &also.place)),
                 Some(_) => {}
@@ -203,6 +217,14 @@ impl KeyPlace {
         };
         Problem::new(code).detail(error.at(&self.shown()))
     }
+}
+
+/// The identifier of this place as the key. The service gets it in `Idempotency-Key`, like that of a delivery.
+fn translated(place: &IdentifierPlace, headers: &HeaderMap, content: &[u8]) -> Result<WireKey, Problem> {
+    let key = place.key(headers, content).map_err(|Untranslated(why)| {
+        Problem::new(Code::TranslationFailed).detail(format!("{why}; it is looked for in {}", place.shown()))
+    })?;
+    Ok(WireKey::in_header(IDEMPOTENCY_KEY, key))
 }
 
 fn in_header(
@@ -310,7 +332,9 @@ mod tests {
             assert_eq!(code(&["t-acme"], policy), Some(Code::KeyReserved));
         }
         assert_eq!(code(&[], RequiredA), Some(Code::KeyMissing));
-        assert_eq!(code(&[], RequiredB), Some(Code::TranslationFailed));
+        for lines in [&[][..], &["abc"], &["a", "b"]] {
+            assert_eq!(code(lines, RequiredB), Some(Code::TranslationFailed), "no place is configured");
+        }
         assert_eq!(code(&[], Accepted), None);
         assert_eq!(code(&["a b"], HandlerInternalC), None);
         assert_eq!(
@@ -347,7 +371,11 @@ mod tests {
     fn elsewhere() -> Keys {
         let pointer = |text: &str| KeyPlace::Json(Pointer::new(text).unwrap());
         let places = vec![KeyPlace::Header(OTHER), pointer("/key"), pointer("/meta/key")];
-        Keys { places, grammar: Grammar::Plain }
+        Keys { places, ..Keys::default() }
+    }
+
+    fn message(headers: HeaderMap, body: &str) -> Message {
+        Message::new(http::Method::POST, http::Uri::from_static("/"), headers, body.to_owned().into())
     }
 
     /// The key that a request with these headers and this body has, or why it is refused.
@@ -360,7 +388,7 @@ mod tests {
             Found::Key(key) | Found::Namespaced(_, _, key) => Some(key),
             Found::None | Found::Ignored => None,
         };
-        let found = keys.in_body(policy, header, &headers, body.as_bytes(), 100).map_err(code)?;
+        let found = keys.in_body(policy, header, &message(headers, body), 100).map_err(code)?;
         Ok(found.map(|found| found.key.as_str().to_owned()))
     }
 
@@ -398,7 +426,7 @@ mod tests {
         assert_eq!(read(&[(OTHER, "")], "", false), Err(Code::KeyMalformed));
         let keys = elsewhere();
         assert_eq!(
-            keys.in_body(Policy::RequiredA, None, &HeaderMap::new(), b"{}", 100).unwrap_err().code(),
+            keys.in_body(Policy::RequiredA, None, &message(HeaderMap::new(), "{}"), 100).unwrap_err().code(),
             Code::KeyMissing
         );
         assert!(
@@ -415,6 +443,27 @@ mod tests {
         assert_eq!(read(&lines, r#"{"key": "k"}"#, true), Ok(Some("k".into())));
         let other = [(IDEMPOTENCY_KEY, text), (OTHER, "t-acme:web:user:bob:k")];
         assert_eq!(read(&other, "", true), Err(Code::KeyDuplicated));
+    }
+
+    #[test]
+    fn under_required_b_the_identifier_is_the_key_and_nothing_else_is_looked_at_p1() {
+        let identifier = |place| Keys { identifier: Some(place), ..elsewhere() };
+        let in_header = identifier(IdentifierPlace::Header("x-id".into()));
+        let mut sent = headers(&["k"]);
+        sent.insert(OTHER, HeaderValue::from_static("k2"));
+        let find = |keys: &Keys, sent: &HeaderMap| find(sent, Policy::RequiredB, false, keys, true);
+        assert_eq!(find(&in_header, &sent).map_err(|problem| problem.code()), Err(Code::TranslationFailed));
+        sent.insert("x-id", HeaderValue::from_static("e-1"));
+        let key = WireKey::in_header(IDEMPOTENCY_KEY, Key::new("e-1").unwrap());
+        assert_eq!(find(&in_header, &sent).ok(), Some(Found::Key(key.clone())));
+        let in_body = identifier(IdentifierPlace::Json(Pointer::new("/id").unwrap()));
+        assert_eq!(find(&in_body, &sent).ok(), Some(Found::None), "the body is to be read");
+        let found = |body: &str| {
+            let found = in_body.in_body(Policy::RequiredB, None, &message(sent.clone(), body), 100);
+            found.map_err(|problem| problem.code())
+        };
+        assert_eq!(found(r#"{"id": "e-1", "key": "k3"}"#), Ok(Some(key)));
+        assert_eq!(found(r#"{"key": "k3"}"#), Err(Code::TranslationFailed));
     }
 
     #[test]

@@ -24,15 +24,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hapax_core::{Executed, Ledger, Scope, Width};
+use hapax_core::{Executed, Ledger, Policy, Scope, Width};
 use hapax_exec::Attempt;
 use http::header::ACCEPT_ENCODING;
-use http::{HeaderValue, Request, Response, Uri, request};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, request};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::answer::{EPOCH, IDEMPOTENCY_KEY, IGNORED, remove_ours};
+use crate::answer::{EPOCH, HANDLER_HIT, IDEMPOTENCY_KEY, IGNORED, remove_ours, says_handler_hit};
 use crate::body::Body;
 use crate::key::{self, Found};
 use crate::problem::{Code, OPERATION_ID, Problem};
@@ -191,11 +191,7 @@ enum Arrival<B> {
     /// Under a key.
     Keyed(Arc<KeyedRequest>, request::Parts),
     /// Without one.
-    Plain {
-        request: Request<B>,
-        /// A key was sent where it has no effect, which the caller is told (P1).
-        key_ignored: bool,
-    },
+    Plain(Request<B>),
 }
 
 impl<L: Ledger> IdempotencyLayer<L> {
@@ -213,20 +209,34 @@ impl<L: Ledger> IdempotencyLayer<L> {
         ResBody: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         ResBody::Error: std::fmt::Display + Send,
     {
-        match self.arrive(request).await {
+        // A key was sent where it has no effect, which the caller is told (P1).
+        let key_ignored =
+            key::ignores(self.rule.policy, self.rule.lenient) && key::is_sent(request.headers());
+        let mut response = match self.arrive(request).await {
             Ok(Arrival::Keyed(request, head)) => {
                 let work = Calling { service, head, body: PhantomData };
-                Ok(self.protect.run(request, work, (), ()).await.response)
+                self.protect.run(request, work, (), ()).await.response
             }
-            Ok(Arrival::Plain { request, key_ignored }) => {
+            Ok(Arrival::Plain(request)) => {
                 let mut response = service.call(request).await?.map(Body::stream);
-                remove_ours(response.headers_mut());
-                if key_ignored {
-                    response.headers_mut().insert(IGNORED, HeaderValue::from_static("true"));
-                }
-                Ok(response)
+                self.clean(response.headers_mut());
+                response
             }
-            Err(problem) => Ok(self.protect.problem(problem).response),
+            Err(problem) => self.protect.problem(problem).response,
+        };
+        if key_ignored {
+            response.headers_mut().insert(IGNORED, HeaderValue::from_static("true"));
+        }
+        Ok(response)
+    }
+
+    /// Removes what only hapax may say. A handler's word about its own token is for the edge, which counts it (P1, case C).
+    fn clean(&self, headers: &mut HeaderMap) {
+        let is_for_the_edge = self.behind_an_edge && self.rule.policy == Policy::HandlerInternalC;
+        let is_hit = is_for_the_edge && says_handler_hit(headers);
+        remove_ours(headers);
+        if is_hit {
+            headers.insert(HANDLER_HIT, HeaderValue::from_static("true"));
         }
     }
 
@@ -244,34 +254,30 @@ impl<L: Ledger> IdempotencyLayer<L> {
         if !self.behind_an_edge {
             remove_ours(&mut head.headers);
         }
-        let key_ignored = found == Found::Ignored;
         let (told, width, mut wire_key) = match found {
             Found::Key(key) => (None, Width::Subject, Some(key)),
             Found::Namespaced(scope, width, key) => (Some(scope), width, Some(key)),
             Found::None | Found::Ignored => (None, Width::Subject, None),
         };
         let reads_body = rule.policy.is_keyed() && rule.keys.reads_body();
-        if wire_key.is_none() && !reads_body && (key_ignored || rule.derived.is_none()) {
-            return Ok(Arrival::Plain { request: Request::from_parts(head, body), key_ignored });
+        if wire_key.is_none() && !reads_body && (!rule.policy.is_keyed() || rule.derived.is_none()) {
+            return Ok(Arrival::Plain(Request::from_parts(head, body)));
         }
         let body = Limited::new(body, rule.max_request_body).collect().await.map_err(|error| {
             let code = if is_too_long(&*error) { Code::BodyTooLarge } else { Code::RequestMalformed };
             Problem::new(code)
         })?;
-        let body = body.to_bytes();
+        let (method, uri, headers) = (head.method.clone(), (self.target)(&head), head.headers.clone());
+        let message = Message::new(method, uri, headers, body.to_bytes());
         if reads_body {
-            wire_key =
-                rule.keys.in_body(rule.policy, wire_key, &head.headers, &body, rule.max_request_body)?;
+            wire_key = rule.keys.in_body(rule.policy, wire_key, &message, rule.max_request_body)?;
             if wire_key.is_none() && rule.derived.is_none() {
-                let request = Request::from_parts(head, B::from(body));
-                return Ok(Arrival::Plain { request, key_ignored });
+                return Ok(Arrival::Plain(Request::from_parts(head, B::from(message.body))));
             }
         }
         let scope = told.or_else(|| (self.whose)(&head)).ok_or(Problem::new(Code::Unauthenticated))?;
-        let (method, uri, headers) = (head.method.clone(), (self.target)(&head), head.headers.clone());
-        let message = Message { method, uri, headers, body };
         let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
-        let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
+        let claimant = Claimant::new(scope, width, rule.source(), wire_key.as_ref(), &fingerprint);
         let identity = claimant.under(rule);
         // Nobody fetches outcomes here.
         let wait = Wait::preferred(&head.headers, None);

@@ -23,6 +23,8 @@ pub const MOST_KEPT_RESPONSE: usize = 128 << 20;
 pub(crate) const POINTERS: usize = 32;
 /// The longest wait that `Prefer: wait` can ask for.
 pub(crate) const PREFERRED_WAIT: Duration = Duration::from_secs(600);
+/// The longest identifier of a request, in bytes: with the name of its provider in front it is still a key.
+pub const IDENTIFIER: usize = 200;
 /// What a caller whose attempt failed is told to wait.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 

@@ -19,7 +19,8 @@ use hapax_core::{
     RequestParts, Rerun, Timestamp, Width,
 };
 use hapax_exec::{
-    Attach, Begun, Call, Done, Ended, Entered, Executor, Held, How, Reason, Reconciled, Running, Seal,
+    Attach, Begun, Call, Done, Ended, Entered, Executor, Held, How, Mismatch, Reason, Reconciled, Running,
+    Seal,
 };
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
@@ -460,14 +461,17 @@ impl<L: Ledger> Protect<L> {
             let operation_id = error.operation_id().map(PublicId::from);
             return Answered { response: first.response, event: Event::Released, operation_id, cause: None };
         }
-        if let Reason::Mismatch { leaves, keep_until } = error.reason() {
+        if let Reason::Mismatch(mismatch) = error.reason() {
+            let Mismatch { leaves, recipe, keep_until } = &**mismatch;
+            // What both were compared by (K7): the leaves were made by it, too.
+            let recipe = recipe.as_ref().unwrap_or(&rule.recipe);
             // With a wider scope, and on a public route, the first caller may have been another one, who is not explained to this one
             // (H10, A2).
             let is_one = identity.scope().subject().is_some_and(|subject| !subject.is_anonymous());
             let own = leaves.as_ref().filter(|_| identity.width() == Width::Subject && is_one);
             let explanation = own.zip(message).map(|(leaves, message)| {
                 let request = message.parts(&[], rule.max_request_body);
-                leaves.explain_request(&request, &self.shared.leaf_key, rule.recipe.ignored())
+                leaves.explain_request(&request, &self.shared.leaf_key, recipe.ignored())
             });
             let problem = Problem::mismatch(rule.mismatch_status, error.operation_id(), explanation.as_ref())
                 // Under a recipe that is not known, this may be a true retry.

@@ -129,6 +129,14 @@ impl Rule {
         }
     }
 
+    /// How the keys that are sent are found: in headers and bodies of callers, or in what the transport carries (P1).
+    pub fn source(&self) -> Source {
+        match self.policy {
+            Policy::RequiredB => Source::Transport,
+            _ => Source::Header,
+        }
+    }
+
     /// The longest answer that is kept: what does not fit into the spool is not.
     pub(crate) fn most_kept(&self) -> usize {
         self.max_kept_response.min(limits::MOST_KEPT_RESPONSE)

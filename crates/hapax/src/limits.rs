@@ -168,6 +168,8 @@ pub(crate) const WEBHOOK_RETENTION: Duration = Duration::from_secs(7 * 86_400);
 pub(crate) const YAML_DEPTH: usize = 128;
 /// How often the names of operations are decided anew because another process wrote some of them meanwhile (K6).
 pub(crate) const AGREEMENT_ATTEMPTS: u32 = 8;
+/// How many documents about operations are written at a time (K6).
+pub(crate) const DOCUMENTS_AT_A_TIME: usize = 64;
 /// Most former names that a route states (K6).
 pub(crate) const FORMER_NAMES: usize = 32;
 /// A shared secret of tokens should not be shorter, in bytes (RFC 7518, 3.2).

@@ -15,8 +15,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use hapax_core::registry::{DocumentId, keep_recipe};
-use hapax_core::{Error, Filter, Inspect, Kind, Operation, Recipe, RecipeId, Registry, Width};
+use hapax_core::{Error, Filter, Inspect, Kind, Operation, Recipe, RecipeId, Registry, Source, Width};
 use hapax_gateway::settings::Level;
 use hapax_store::Lifecycle;
 
@@ -51,6 +52,8 @@ struct Stated {
 struct IdentifiedBy {
     width: Width,
     level: Level,
+    /// How the keys that are sent are found.
+    source: Source,
     /// The recipe whose digest is the key, where there is no other (H9).
     derived: Option<RecipeId>,
 }
@@ -69,6 +72,7 @@ impl Operations {
                 identified_by: IdentifiedBy {
                     width: rule.width,
                     level: route.level,
+                    source: rule.source(),
                     derived: rule.derived.map(|_| rule.recipe.id()),
                 },
                 recipe: rule.recipe.clone(),
@@ -220,11 +224,15 @@ impl Written {
     /// Writes all that can be written, also where some were written by others meanwhile: so a second round finds less to do.
     async fn put<R: Registry>(registry: &R, writes: Vec<Write>) -> Result<Written, Error> {
         let mut written = Written { done: Vec::with_capacity(writes.len()), complete: true };
-        for write in writes {
-            match registry.put(&write.id, write.expect, write.body).await {
-                Ok(version) => written.done.push((write.id, version, write.before)),
-                Err(error) if error.kind() == Kind::Conflict => written.complete = false,
-                Err(error) => return Err(error),
+        // One after the other, each would wait for a commit of its own.
+        for some in writes.chunks(limits::DOCUMENTS_AT_A_TIME) {
+            let puts = some.iter().map(|write| registry.put(&write.id, write.expect, write.body.clone()));
+            for (write, put) in some.iter().zip(join_all(puts).await) {
+                match put {
+                    Ok(version) => written.done.push((write.id.clone(), version, write.before.clone())),
+                    Err(error) if error.kind() == Kind::Conflict => written.complete = false,
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(written)

@@ -217,6 +217,19 @@ async fn each_retry_is_logged_at_info_under_one_target_c5() {
 }
 
 #[tokio::test]
+async fn a_kept_answer_is_recalled_where_the_server_hands_it_out_c6() {
+    let server = Server::start([]).await;
+    let built = |segment: &str| Client::builder(server.url()).recall_segment(segment).build();
+    let key = IdempotencyKey::new("order-42").unwrap();
+    let _ = built("kept:by-key").unwrap().recall("/charges?to=1", &key).await;
+    let line = server.came()[0].head.lines().next().unwrap().to_owned();
+    assert_eq!(line, "GET /charges/kept:by-key/order-42?to=1 HTTP/1.1");
+    for bad in ["", "..", "a/b", "a?b", "a#b", "a%20b", "a b", "ä"] {
+        assert_eq!(built(bad).map(|_| ()).unwrap_err().kind(), Kind::Invalid, "{bad:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_kept_answer_is_recalled_by_its_key_c6() {
     let kept = Do::Answer(201, "idempotent-replayed: true\r\n", "charged");
     let absent = Do::Answer(404, PROBLEM, "{\"code\":\"not-found\"}");

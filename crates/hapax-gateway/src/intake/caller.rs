@@ -2,8 +2,9 @@
 //!
 //! In this order: who asks → where the key stands → whose it is (a trusted peer's key names the scope) → is there room → the
 //! body → the key, where it stands in the body or is what is asked → the identity. Until the body is read, nothing is held for a
-//! caller.
+//! caller. On a route of the policy `REQUIRED_B` the key is the sender's identifier, and everything else is the same.
 
+use std::mem;
 use std::sync::Arc;
 
 use hapax_core::{Ledger, Registry, Width};
@@ -28,7 +29,7 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     shared: &Shared<L, R>,
     plan: &Plan<R>,
     route: Arc<Route>,
-    head: request::Parts,
+    mut head: request::Parts,
     body: listener::Incoming,
     hop: Hop,
     seen: &mut Seen,
@@ -87,26 +88,31 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     // The whole body.
     let body = read::whole(body, rule.max_request_body, edge, &mut room).await?;
 
+    let (method, uri) = (mem::take(&mut head.method), mem::take(&mut head.uri));
+    let message = Message::new(method, uri, mem::take(&mut head.headers), body);
+
     // The key that stands in it.
     if reads_body {
-        let found = rule.keys.in_body(route.policy, wire_key, &head.headers, &body, rule.max_request_body);
+        let found = rule.keys.in_body(route.policy, wire_key, &message, rule.max_request_body);
         wire_key = found.inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
         seen.key = wire_key.as_ref().map(|wire| wire.key.clone());
         if wire_key.is_none() && rule.derived.is_none() {
             shared.count_unkeyed(seen);
-            let body = PlainBody::Read(body, room);
+            (head.method, head.uri, head.headers) = (message.method, message.uri, message.headers);
+            let body = PlainBody::Read(message.body, room);
             return Ok(Arrival::Plain(PlainRequest { head, body, scope, route, hop }));
         }
         shared.count_protected(seen);
     }
 
     // What makes this request the same as another one.
-    let message = Message { method: head.method, uri: head.uri, headers: head.headers, body };
     // An outcome is fetched by its own caller, and a public route knows none.
     let fetched_at = Some(&edge.operations_prefix).filter(|_| !route.public);
     let wait = Wait::preferred(&message.headers, fetched_at);
     let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
-    let claimant = Claimant::new(scope, width, wire_key.as_ref(), &fingerprint);
+    // What an encoded body stands for takes room, too.
+    room.reserve(message.decoded_bytes())?;
+    let claimant = Claimant::new(scope, width, rule.source(), wire_key.as_ref(), &fingerprint);
     let identity = claimant.under(&rule);
     let outlet = match &route.handler {
         Some(handler) => {

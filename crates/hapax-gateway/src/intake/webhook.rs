@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hapax_core::{Fingerprint, Identity, Key, Ledger, Registry, Source, Width};
 use hapax_http::listener;
 use hapax_tower::answer::IDEMPOTENCY_KEY;
+use hapax_tower::identifier;
 use hapax_tower::{Answered, Body, Code, Event, KeyedRequest, Message, Problem, Wait, WireKey};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::uri::PathAndQuery;
@@ -17,12 +18,11 @@ use http::{Response, request};
 
 use super::{Arrival, Hop, Keyed};
 use crate::clock::unix_seconds;
-use crate::limits;
 use crate::outlet::Outlet;
 use crate::outlet::delegate::Delegate;
 use crate::outlet::forward::Forward;
 use crate::read;
-use crate::record::{Case, Place, Seen};
+use crate::record::{Place, Seen};
 use crate::route::WebhookPath;
 use crate::settings;
 use crate::stack::{Answer, Plan, Shared};
@@ -63,7 +63,6 @@ async fn take_in<L: Ledger, R: Registry>(
     hop: Hop,
     seen: &mut Seen,
 ) -> Result<Arrival, Problem> {
-    seen.case = Case::B;
     seen.place = Place::Route(settings.route.clone());
     seen.scope = Some(webhook.scope.clone());
     seen.provider = Some(webhook.name.clone());
@@ -105,7 +104,7 @@ async fn take_in<L: Ledger, R: Registry>(
     }
 
     let uri = settings.target(&webhook.name, &webhook.id, head.uri.query())?;
-    let message = Message { method: head.method, uri, headers: head.headers, body };
+    let message = Message::new(head.method, uri, head.headers, body);
     let wait = Wait { at_most: Some(webhook.rule.timeout), fetches_at: None };
     let rule = webhook.rule.clone();
     let request = KeyedRequest {
@@ -138,10 +137,7 @@ fn keys(webhook: &Webhook, delivery: &Delivery<'_>, content: &[u8]) -> Result<(W
 /// The key that service and log see (W4): `{provider}-{identifier}`.
 fn wire_key(webhook: &Webhook, delivery: &Delivery<'_>) -> Result<WireKey, Refused> {
     let text = webhook.provider.identifier(delivery)?;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'-');
-    if text.is_empty() || text.len() > limits::IDENTIFIER || !text.bytes().all(is_plain) {
-        return Err(Refused::Identifier("the identifier is not 1 to 200 of A–Z a–z 0–9 . _ ~ -"));
-    }
+    identifier::check(&text)?;
     let key = Key::new(format!("{}-{text}", webhook.name));
     let key = key.map_err(|_| Refused::Identifier("the identifier cannot be a key"))?;
     Ok(WireKey::in_header(IDEMPOTENCY_KEY, key))

@@ -1,5 +1,8 @@
 //! A request without a key: nothing is claimed and nothing is kept, both bodies pass as they come (H11).
 //!
+//! On a route of the policy `HANDLER_INTERNAL_C` the handler may say that it found its own token used (P1): that is counted, and goes
+//! no further. On every other route it goes no further either, and counts for nothing.
+//!
 //! Nothing protects such a request. Where it may have arrived, nobody is told to send it again, unless its method says that
 //! twice is the same as once.
 
@@ -7,15 +10,17 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hapax_core::Policy;
 use hapax_exec::How;
 use hapax_http::tunnel;
 use hapax_http::upload::{Pace, Upload};
-use hapax_tower::{Answered, Body, Code, Event, Problem};
+use hapax_tower::{Answered, Body, Code, Event, Problem, answer};
 use http::{Method, Request, StatusCode};
 
 use super::delegate::{self, Delegation};
 use super::{Pools, headers, tries};
 use crate::intake::{PlainBody, PlainRequest};
+use crate::record::Seen;
 use crate::settings::Edge;
 use crate::stack::Answer;
 use crate::upstream::{Connected, Failed, FailedKind, Outgoing, Reached};
@@ -33,6 +38,7 @@ pub(crate) async fn pass(
     plain: PlainRequest,
     pools: &Pools,
     delegation: &Delegation,
+    seen: &mut Seen,
 ) -> Result<Answer, Problem> {
     let PlainRequest { mut head, body, scope, route, hop } = plain;
     if let Some(handler) = &route.handler {
@@ -108,9 +114,11 @@ pub(crate) async fn pass(
         unanswered(&failed, too_slow, &head.method)
     })?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        hapax_tower::answer::remove_hop_by_hop(response.headers_mut(), &[]);
+        answer::remove_hop_by_hop(response.headers_mut(), &[]);
     }
-    hapax_tower::answer::remove_ours(response.headers_mut());
+    seen.handler_hit =
+        route.policy == Policy::HandlerInternalC && answer::says_handler_hit(response.headers());
+    answer::remove_ours(response.headers_mut());
     Ok(Answered { response, event: Event::Outcome(How::PassedThrough), operation_id: None, cause: None })
 }
 

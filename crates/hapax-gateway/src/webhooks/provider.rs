@@ -24,12 +24,13 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hapax_core::Error;
-use hapax_core::json::{Pointer, text_at};
+use hapax_core::json::Pointer;
+use hapax_tower::identifier::{self, Untranslated};
 use http::HeaderMap;
 
 use crate::limits;
 
-pub use generic::{Encoding, Generic, Hash, IdentifierPlace};
+pub use generic::{Encoding, Generic, Hash};
 pub(crate) use github::GitHub;
 pub(crate) use shopify::Shopify;
 pub(crate) use slack::Slack;
@@ -169,11 +170,7 @@ impl<'a> Delivery<'a> {
 
     /// A header that has the identifier.
     fn identifying(&self, name: &str) -> Result<&'a str, Refused> {
-        match self.header(name) {
-            Ok(Some(line)) => Ok(line),
-            Ok(None) => Err(Refused::Identifier("the header that identifies a delivery is missing")),
-            Err(TwoLines) => Err(Refused::Identifier("the header that identifies a delivery has two lines")),
-        }
+        Ok(identifier::in_header(self.headers, name)?)
     }
 }
 
@@ -187,6 +184,12 @@ pub(crate) enum Refused {
     Signature(&'static str),
     /// The sender's identifier cannot be found, or is not one.
     Identifier(&'static str),
+}
+
+impl From<Untranslated> for Refused {
+    fn from(Untranslated(why): Untranslated) -> Self {
+        Refused::Identifier(why)
+    }
 }
 
 /// A secret that deliveries are signed with.
@@ -295,12 +298,6 @@ fn held(is_signed: bool) -> Result<(), Refused> {
 /// The text of a member of a JSON body.
 fn member(body: &[u8], name: &str) -> Result<String, Refused> {
     let pointer = Pointer::new(format!("/{name}"));
-    json_text(body, &pointer.map_err(|_| Refused::Identifier("the name of the member is no pointer"))?)
-}
-
-/// The text at a pointer of a JSON body.
-fn json_text(body: &[u8], pointer: &Pointer) -> Result<String, Refused> {
-    let text = text_at(body, pointer)
-        .map_err(|_| Refused::Identifier("the body is not JSON that has the identifier once, as a text"))?;
-    text.ok_or(Refused::Identifier("the body has no identifier"))
+    let pointer = pointer.map_err(|_| Refused::Identifier("the name of the member is no pointer"))?;
+    Ok(identifier::in_json(body, &pointer)?)
 }

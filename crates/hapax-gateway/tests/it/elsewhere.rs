@@ -20,7 +20,7 @@ fn places() -> Vec<KeyPlace> {
 /// `POST /raw` takes keys from another header and from its body; its fingerprint leaves bodies alone.
 fn elsewhere(settings: &mut Settings) {
     change_rule(settings, "raw", |rule| {
-        rule.keys = Keys { places: places(), grammar: Grammar::Plain };
+        rule.keys = Keys { places: places(), ..Keys::default() };
         rule.recipe = hapax_core::Recipe::none();
     });
 }
@@ -162,7 +162,7 @@ async fn the_question_carries_the_key_in_every_header_place_l6() {
 async fn a_printable_key_is_encoded_in_its_namespace_and_recalled_by_operation_alone_k2() {
     let world = World::with(|settings| {
         change_rule(settings, "raw", |rule| {
-            rule.keys = Keys { places: places(), grammar: Grammar::Printable };
+            rule.keys = Keys { places: places(), grammar: Grammar::Printable, ..Keys::default() };
         });
     })
     .await;

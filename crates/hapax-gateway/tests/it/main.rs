@@ -9,6 +9,8 @@ mod edge_h2;
 mod edge_tls;
 mod elsewhere;
 mod forged;
+mod handler_internal;
+mod identifiers;
 mod late_ledger;
 mod misbehaving;
 mod passing;

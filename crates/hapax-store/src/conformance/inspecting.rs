@@ -8,8 +8,8 @@ use hapax_core::claim::{Terms, Verb};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
     ClaimRequest, Counts, Decision, Doubt, Ending, Epoch, Filter, Fingerprint, Inspect, Key, Kind, Ledger,
-    Operated, Operation, Outcome, Page, Project, Record, Registry, Report, Retention, Scope, Source,
-    StateName, Subject, SweepReport, Tenant, Width,
+    ListOrder, Operated, Operation, Outcome, Page, Project, Record, Registry, Report, Retention, Scope,
+    Source, StateName, Subject, SweepReport, Tenant, Width,
 };
 
 use super::{AllPorts, DAY, Harness, granted, ok, request};
@@ -148,6 +148,64 @@ pub async fn claims_are_listed_in_pages_and_counted<H: Harness>(harness: &H) {
     assert_eq!(doubts, Counts { in_doubt: 15, ..Counts::default() });
     assert!(store.count(&Filter { key: Some("k8".into()), ..Filter::default() }).await.is_err());
     assert!(store.list(&Filter::default(), Some("no such mark"), 5).await.is_err());
+}
+
+/// L17.
+pub async fn the_newest_claims_of_an_operation_are_listed_first<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    for number in 0..40 {
+        // Others lie between them.
+        granted(&store, &of("acme", "prod", "ship", &format!("k{number}"))).await;
+        granted(&store, &of("globex", "prod", "pay", &format!("k{number}"))).await;
+        let request = of("acme", "prod", "pay", &format!("k{number}"));
+        let grant = granted(&store, &request).await;
+        let report = match number % 4 {
+            0 => Report::Settle(ok("done"), DAY),
+            1 => Report::Doubt(Doubt::Stated),
+            2 => Report::Release(hapax_core::Ran::No),
+            _ => Report::Renew,
+        };
+        store.report(request.identity.claim_id(), grant.epoch, report, Vec::new()).await.expect("report");
+        harness.advance(Duration::from_millis(1));
+    }
+    let some = |text: &str| Some(text.to_owned());
+    let oldest =
+        Filter { tenant: some("acme"), project: some("prod"), operation: some("pay"), ..Filter::default() };
+    let keys = |found: Vec<Record>| -> Vec<String> {
+        found.into_iter().map(|record| record.identity.key().as_str().to_owned()).collect()
+    };
+    for state in [None, Some(StateName::Settled), Some(StateName::Held), Some(StateName::InDoubt)] {
+        let oldest = Filter { state, ..oldest.clone() };
+        let newest = Filter { order: ListOrder::Newest, ..oldest.clone() };
+        let mut wanted = keys(list_all(&store, &oldest, 100).await);
+        wanted.reverse();
+        assert_eq!(wanted.len(), if state.is_none() { 40 } else { 10 }, "{state:?}");
+        for limit in [1, 7, 100] {
+            assert_eq!(keys(list_all(&store, &newest, limit).await), wanted, "{state:?} by {limit}");
+        }
+    }
+    let newest = Filter { order: ListOrder::Newest, ..oldest.clone() };
+    let one = Filter { key: some("k8"), ..newest.clone() };
+    assert_eq!(keys(list_all(&store, &one, 3).await), ["k8"]);
+    let older = Filter { opened_before: Some(harness.now()), ..newest.clone() };
+    let first = store.list(&older, None, 3).await.expect("list");
+    assert_eq!(keys(first.items), ["k39", "k38", "k37"]);
+    // What comes meanwhile is on no later page, and is the first of the next look.
+    granted(&store, &of("acme", "prod", "pay", "young")).await;
+    let rest = store.list(&older, first.next.as_deref(), 100).await.expect("list");
+    assert_eq!((rest.next, keys(rest.items).first().map(String::as_str)), (None, Some("k36")));
+    assert_eq!(keys(list_all(&store, &newest, 1).await)[..2], ["young", "k39"]);
+    assert_eq!(list_all(&store, &older, 100).await.len(), 40, "it is younger");
+    let none = Filter { operation: some("nothing"), ..newest.clone() };
+    assert_eq!(list_all(&store, &none, 5).await.len(), 0);
+    for part in [
+        Filter { tenant: None, ..newest.clone() },
+        Filter { project: None, ..newest.clone() },
+        Filter { operation: None, ..newest.clone() },
+    ] {
+        let refused = store.list(&part, None, 5).await.map(|_| ()).map_err(|error| error.kind());
+        assert_eq!(refused, Err(Kind::Invalid), "{part:?} would have to be merged");
+    }
 }
 
 /// L17.

@@ -21,9 +21,11 @@ pub(super) fn list(
     limit: usize,
 ) -> Result<Page<Record>, Fault> {
     let limit = limit.min(hapax_core::limits::MAX_PAGE);
+    let newest = filter::newest_first(wanted)?;
     let mut listing = Listing {
         reader,
         wanted,
+        newest,
         time: reader.clock.now(),
         limit,
         page: Page::new(Vec::new(), None),
@@ -31,8 +33,10 @@ pub(super) fn list(
         bytes: 0,
     };
     let mut after = after;
-    for (first, end) in ranges(&reader.conn, wanted, after)? {
-        after = after.max(first);
+    for (first, end) in ranges(&reader.conn, wanted, if newest { 0 } else { after })? {
+        // The newest first: the mark is what the page ends before. There is one shelf then.
+        let end = if newest && after > 0 { end.min(after) } else { end };
+        after = if newest { first } else { after.max(first) };
         if listing.walk(after, end)? {
             break;
         }
@@ -79,6 +83,7 @@ fn ranges(conn: &Connection, wanted: &Filter, after: i64) -> Result<Vec<(i64, i6
 struct Listing<'a> {
     reader: &'a Reader,
     wanted: &'a Filter,
+    newest: bool,
     time: Timestamp,
     limit: usize,
     page: Page<Record>,
@@ -87,9 +92,9 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// Walks through the rows after `after` and before `end`; `true` when the page is done.
+    /// Walks through the rows after `after` and before `end`, in whichever direction; `true` when the page is done.
     fn walk(&mut self, after: i64, end: i64) -> Result<bool, Fault> {
-        let mut statement = self.reader.conn.prepare_cached(&query(self.wanted.state))?;
+        let mut statement = self.reader.conn.prepare_cached(&query(self.wanted.state, self.newest))?;
         let mut rows = statement.query(params![after, end])?;
         let mut last = after;
         while let Some(row) = rows.next()? {
@@ -106,7 +111,8 @@ impl Listing<'_> {
                     continue;
                 }
             };
-            if self.wanted.opened_before.is_some_and(|before| columns.opened_at >= before.as_micros()) {
+            let too_young = |before: Timestamp| columns.opened_at >= before.as_micros();
+            if !self.newest && self.wanted.opened_before.is_some_and(too_young) {
                 return Ok(false);
             }
             (last, self.looked_at) = (id, self.looked_at + 1);
@@ -152,15 +158,18 @@ impl Listing<'_> {
 }
 
 /// Time may have moved a claim on from the state that is stored, never back.
-fn query(state: Option<StateName>) -> String {
+fn query(state: Option<StateName>, newest: bool) -> String {
+    let order = if newest { "ORDER BY id DESC" } else { "ORDER BY id" };
     let states = match state {
-        None => return claims::select("id > ?1 AND id < ?2 ORDER BY id"),
+        None => return claims::select(&format!("id > ?1 AND id < ?2 {order}")),
         // Nearly everything is settled: an index would not help.
-        Some(StateName::Settled) => return claims::select("id > ?1 AND id < ?2 AND state = 3 ORDER BY id"),
+        Some(StateName::Settled) => {
+            return claims::select(&format!("id > ?1 AND id < ?2 AND state = 3 {order}"));
+        }
         Some(StateName::Held) => &[2][..],
         Some(StateName::InDoubt) => &[2, 4],
         Some(StateName::Released) => &[2, 4, 5],
     };
     let parts = states.iter().map(|state| claims::select_open(*state, "id > ?1 AND id < ?2"));
-    format!("{} ORDER BY id", parts.collect::<Vec<_>>().join(" UNION ALL "))
+    format!("{} {order}", parts.collect::<Vec<_>>().join(" UNION ALL "))
 }

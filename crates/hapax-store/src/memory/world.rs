@@ -8,7 +8,7 @@ use foldhash::HashMap;
 use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::{Append, Head, Stream};
-use hapax_core::lane::{Lane, LaneId};
+use hapax_core::lane::{self, Lane, LaneAnswer, LaneCommand, LaneId, LaneView, Standing};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Lease, Now, OperationId,
@@ -56,7 +56,7 @@ pub(super) struct World {
     set_aside: HashMap<OperationId, Vec<usize>>,
     pub(super) journals: BTreeMap<Stream, Journaled>,
     pub(super) documents: BTreeMap<DocumentId, Document>,
-    pub(super) lanes: HashMap<LaneId, Lane>,
+    lanes: HashMap<LaneId, Lane>,
 }
 
 impl World {
@@ -231,6 +231,39 @@ impl World {
         Ok(head)
     }
 
+    /// Applies one command to a lane.
+    pub(super) fn lane(
+        &mut self,
+        id: &LaneId,
+        command: &LaneCommand,
+        time: Timestamp,
+    ) -> (LaneAnswer, Changed) {
+        let before = self.lanes.get(id).cloned().unwrap_or_default();
+        let (after, answer) = lane::step(&before, command, &self.lane_moment(time));
+        let changed = after != before;
+        match after == Lane::default() {
+            true => _ = self.lanes.remove(id),
+            false => _ = self.lanes.insert(id.clone(), after),
+        }
+        (answer, changed)
+    }
+
+    pub(super) fn look_at_lane(&self, id: &LaneId, time: Timestamp) -> LaneView {
+        let empty = Lane::default();
+        lane::view(self.lanes.get(id).unwrap_or(&empty), &self.lane_moment(time))
+    }
+
+    fn lane_moment(
+        &self,
+        time: Timestamp,
+    ) -> lane::Moment<impl Fn(SessionId) -> bool, impl Fn(&ClaimId) -> Standing> {
+        let standing = move |id: &ClaimId| {
+            let claim = self.claim(id);
+            Standing::of(claim, &self.moment(claim, time))
+        };
+        lane::Moment { time, lives: move |session| time < self.sign(session, time).until, standing }
+    }
+
     fn has_written(&self, write: &Append) -> bool {
         self.journals.get(&write.stream).is_some_and(|journal| journal.made.contains_key(&write.id))
     }
@@ -344,10 +377,16 @@ impl World {
         limit: usize,
         time: Timestamp,
     ) -> Result<Page<Record>, Error> {
-        let (mut items, mut next) = (Vec::new(), None);
-        for (scanned, (serial, id)) in self.by_serial.range(filter::page_mark(after)? + 1..).enumerate() {
+        let (mut items, mut next, mark) = (Vec::new(), None, filter::page_mark(after)?);
+        let newest = filter::newest_first(filter)?;
+        // A mark lies beside the first one that was not looked at.
+        let before = if mark == 0 { u64::MAX } else { mark };
+        let (mut forwards, mut backwards) =
+            (self.by_serial.range(mark.saturating_add(1)..), self.by_serial.range(..before).rev());
+        let walk = std::iter::from_fn(|| if newest { backwards.next() } else { forwards.next() });
+        for (scanned, (serial, id)) in walk.enumerate() {
             if items.len() == limit || scanned == limits::PAGE_SCAN {
-                next = Some((serial - 1).to_string());
+                next = Some(if newest { serial + 1 } else { serial - 1 }.to_string());
                 break;
             }
             items.extend(self.record(id, time).filter(|record| filter::matches(filter, record)));

@@ -156,8 +156,12 @@ pub(super) async fn page(
     session: &Standing,
 ) -> Result<Page<Record>, Failure> {
     let limit = limit.clamp(1, MAX_PAGE);
+    let newest = filter::newest_first(filter)?;
     let page =
         Gathering { filter, limit, items: Vec::new(), damaged: Vec::new(), bytes: 0, scanned: 0, place };
+    if newest {
+        return newest_of_shelf(link, page, session).await;
+    }
     match filter.state {
         Some(StateName::Held | StateName::InDoubt | StateName::Released) => {
             unsettled(link, page, session).await
@@ -229,6 +233,48 @@ const SHELVES: &str = "\
 const ONE_SHELF: &str = "\
     SELECT coalesce($1::bigint, hapax.clock()), st.* FROM hapax.standing st \
     WHERE st.shelf = $2 AND st.epoch > $3 ORDER BY st.epoch LIMIT $4";
+
+/// The claims of one shelf from the last grant backwards.
+async fn newest_of_shelf(
+    link: &mut Link,
+    mut page: Gathering<'_>,
+    session: &Standing,
+) -> Result<Page<Record>, Failure> {
+    let Filter { tenant, project, operation, state, .. } = page.filter;
+    let found = link.query(SHELVES, &[tenant, project, operation, &0_i32, &1_i64]).await?;
+    let Some(row) = found.first() else { return Ok(page.into_page(false)) };
+    let shelf: i32 = get(row, 0)?;
+    if page.place == Place::START {
+        page.place = Place { shelf, epoch: i64::MAX };
+    }
+    let sql = match state {
+        Some(StateName::Held | StateName::InDoubt | StateName::Released) => UNSETTLED_NEWEST,
+        Some(StateName::Settled) | None => NEWEST,
+    };
+    while !page.is_full() {
+        let chunk = page.chunk();
+        let rows = link.query(sql, &[&session.given_time(), &shelf, &page.place.epoch, &chunk]).await?;
+        page.take(&rows, session)?;
+        if rows.is_empty() {
+            return Ok(page.into_page(false));
+        }
+    }
+    Ok(page.into_page(true))
+}
+
+const NEWEST: &str = "\
+    SELECT coalesce($1::bigint, hapax.clock()), st.* FROM hapax.standing st \
+    WHERE st.shelf = $2 AND st.epoch < $3 ORDER BY st.epoch DESC LIMIT $4";
+
+const UNSETTLED_NEWEST: &str = "\
+    WITH found AS ( \
+        (SELECT c.digest FROM hapax.unsettled u JOIN hapax.claims c ON c.digest = u.digest \
+         WHERE u.shelf = $2 AND u.epoch < $3 AND c.epoch < $3 AND c.state <> 'S' ORDER BY u.epoch DESC LIMIT $4) \
+        UNION \
+        SELECT c.digest FROM hapax.tally t JOIN hapax.claims c ON c.shelf = t.shelf AND c.epoch BETWEEN t.first AND t.last \
+         WHERE t.shelf = $2 AND c.state <> 'S' AND c.epoch < $3) \
+    SELECT coalesce($1::bigint, hapax.clock()), st.* FROM found f JOIN hapax.standing st ON st.digest = f.digest \
+    WHERE st.state <> 'S' AND st.epoch < $3 ORDER BY st.epoch DESC LIMIT $4";
 
 async fn unsettled(
     link: &mut Link,

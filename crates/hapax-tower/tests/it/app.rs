@@ -131,6 +131,9 @@ async fn charge(State(effects): State<Effects>, headers: HeaderMap, body: Bytes)
     out.insert("x-saw-epoch", told("x-operation-epoch").unwrap_or_default().parse().unwrap());
     out.insert("x-saw-id", told("x-operation-id").unwrap_or_default().parse().unwrap());
     out.insert("idempotent-replayed", "forged".parse().unwrap());
+    if let Some(hit) = told("x-hit") {
+        out.insert("idempotency-handler-hit", hit.parse().unwrap());
+    }
     if let Some(outcome) = told("x-outcome") {
         out.insert("idempotency-outcome", outcome.parse().unwrap());
     }

@@ -37,15 +37,11 @@ fn in_peace(limited: Rule) -> Rule {
 }
 
 fn request(rule: Rule) -> Arc<KeyedRequest> {
-    let message = Message {
-        method: Method::POST,
-        uri: Uri::from_static("/charges"),
-        headers: HeaderMap::new(),
-        body: Bytes::new(),
-    };
+    let message = Message::new(Method::POST, Uri::from_static("/charges"), HeaderMap::new(), Bytes::new());
     let wire_key = Some(WireKey::in_header(IDEMPOTENCY_KEY, Key::new("k").unwrap()));
     let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
-    let claimant = Claimant::new(Scope::local(), Width::Subject, wire_key.as_ref(), &fingerprint);
+    let claimant =
+        Claimant::new(Scope::local(), Width::Subject, rule.source(), wire_key.as_ref(), &fingerprint);
     Arc::new(KeyedRequest {
         identity: claimant.under(&rule),
         wire_key,

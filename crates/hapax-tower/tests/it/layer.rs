@@ -12,7 +12,7 @@ use hapax_exec::{Attach, Executor};
 use hapax_store::{Options, memory::Memory};
 use hapax_testkit::clock::VirtualClock;
 use hapax_testkit::lines::Lines;
-use hapax_tower::{IdempotencyLayer, Keep, KeyPlace, Keys, On5xx, Protect, Rule};
+use hapax_tower::{IdempotencyLayer, IdentifierPlace, Keep, KeyPlace, Keys, On5xx, Protect, Rule};
 use http_body_util::{BodyExt as _, Limited};
 use tower::ServiceExt as _;
 
@@ -139,6 +139,61 @@ async fn a_mismatch_under_a_recipe_that_is_not_known_may_be_a_true_retry_e6() {
     let got = ours.post("k-1", "x", &[]).await;
     assert_eq!((got.code().as_str(), &got.json()["executed"]), ("key-reused", &"unknown".into()));
     assert_eq!(ours.effects.count(), 0);
+}
+
+/// The claim was made when nothing was ignored; to this process, a part of the body does not matter any more.
+#[tokio::test]
+async fn a_mismatch_is_explained_by_the_recipe_that_it_was_found_by_h10_k7() {
+    let before = app(Rule { recipe: Recipe::json(), ..rule() });
+    assert_eq!(before.post("k-1", r#"{"amount":5,"at":1}"#, &[]).await.status, 201);
+    let ignoring = Recipe::json_ignoring([Pointer::new("/at").unwrap()]).unwrap();
+    let now = app_with(Rule { recipe: ignoring, ..rule() }, |layer| layer, |_| before.protect.clone());
+    assert!(now.post("k-1", r#"{"at":1,"amount":5}"#, &[]).await.is_replay());
+    for (body, changed) in
+        [(r#"{"amount":5,"at":2}"#, vec!["/at"]), (r#"{"amount":6,"at":2}"#, vec!["/amount", "/at"])]
+    {
+        let got = now.post("k-1", body, &[]).await;
+        let differences = &got.json()["differences"];
+        assert_eq!(
+            (got.code().as_str(), &differences["changed"]),
+            ("key-reused", &serde_json::json!(changed))
+        );
+        assert_eq!((&differences["missing"], &differences["complete"]), (&0.into(), &true.into()), "{body}");
+    }
+    assert_eq!(now.effects.count(), 0);
+}
+
+#[tokio::test]
+async fn a_layer_takes_the_senders_identifier_for_the_key_p1() {
+    let identifier = Some(IdentifierPlace::Json(Pointer::new("/id").unwrap()));
+    let keys = Keys { identifier, ..Keys::default() };
+    let app = app(Rule { keys, policy: Policy::RequiredB, ..rule() });
+    let first = app.post("", r#"{"id":"e-1"}"#, &[]).await;
+    assert_eq!((first.status, first.is_replay()), (201, false));
+    let again = app.post("a key", r#"{"id":"e-1"}"#, &[]).await;
+    assert_eq!((again.is_replay(), again.header("idempotency-key-ignored")), (true, Some("true")));
+    for body in ["", "{}", r#"{"id":7}"#, r#"{"id":"a b"}"#, r#"{"id":"a","id":"a"}"#] {
+        let got = app.post("k", body, &[]).await;
+        assert_eq!((got.status, got.code().as_str()), (400, "translation-failed"), "{body}");
+        assert_eq!(got.header("idempotency-key-ignored"), Some("true"), "{body}");
+    }
+    assert_eq!(app.effects.count(), 1);
+}
+
+/// The handler's word about its own token is for the edge; without one in front it would be the caller's to read.
+#[tokio::test]
+async fn a_handlers_hit_passes_a_layer_behind_an_edge_and_no_other_p1() {
+    let hit = |got: &Got| got.header("idempotency-handler-hit").map(str::to_owned);
+    let told = [("x-hit", "true")];
+    let internal = || Rule { policy: Policy::HandlerInternalC, ..rule() };
+    let behind = app_with(internal(), IdempotencyLayer::behind_an_edge, |protect| protect);
+    assert_eq!(hit(&behind.post("", "x", &told).await).as_deref(), Some("true"));
+    assert_eq!(hit(&behind.post("", "x", &[("x-hit", "yes")]).await), None);
+    assert_eq!(hit(&app(internal()).post("", "x", &told).await), None);
+    let keyed = app_with(rule(), IdempotencyLayer::behind_an_edge, |protect| protect);
+    for _ in 0..2 {
+        assert_eq!(hit(&keyed.post("t-acme:web:user:alice:k", "x", &told).await), None);
+    }
 }
 
 #[tokio::test]
@@ -377,6 +432,7 @@ async fn a_request_without_a_key_is_refused_passed_or_derived_as_its_policy_says
     let internal = app(Rule { policy: Policy::HandlerInternalC, ..rule() });
     let got = internal.post("not a key", "x", &[]).await;
     assert_eq!((got.status, got.header("x-saw-key")), (201, Some("none")));
+    assert_eq!(got.header("idempotency-key-ignored"), Some("true"));
 }
 
 #[tokio::test]

@@ -26,10 +26,11 @@ impl Work for Nothing {
 fn request() -> Arc<KeyedRequest> {
     let rule = Rule::new("charges.create").unwrap();
     let (method, uri) = (Method::POST, Uri::from_static("/charges"));
-    let message = Message { method, uri, headers: HeaderMap::new(), body: Bytes::new() };
+    let message = Message::new(method, uri, HeaderMap::new(), Bytes::new());
     let wire_key = Some(WireKey::in_header(IDEMPOTENCY_KEY, Key::new("k").unwrap()));
     let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
-    let claimant = Claimant::new(Scope::local(), Width::Subject, wire_key.as_ref(), &fingerprint);
+    let claimant =
+        Claimant::new(Scope::local(), Width::Subject, rule.source(), wire_key.as_ref(), &fingerprint);
     let identity = claimant.under(&rule);
     Arc::new(KeyedRequest {
         identity,

@@ -6,7 +6,7 @@
 use hapax_api::{Claim, Claims, ClaimsQuery, Counts, CountsQuery, Role, operations as op};
 use hapax_core::limits::MAX_PAGE;
 use hapax_core::{
-    Error, Filter, Inspect, Operation, OperationId, Project, Record, Registry, Subject, Tenant,
+    Error, Filter, Inspect, ListOrder, Operation, OperationId, Project, Record, Registry, Subject, Tenant,
 };
 
 use super::access::Operator;
@@ -26,6 +26,7 @@ fn filter(query: &ClaimsQuery) -> Result<Filter, Error> {
     };
     check_names(query)?;
     Ok(Filter {
+        order: ListOrder::Oldest,
         tenant: query.tenant.clone(),
         project: query.project.clone(),
         subject: query.subject.clone(),

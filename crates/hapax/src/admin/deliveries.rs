@@ -8,8 +8,8 @@ use hapax_api::{
     operations as op,
 };
 use hapax_core::{
-    Decision, Error, Filter, Inspect as _, Operated, Outcome, Record as Claim, State, StateName, Timestamp,
-    Verb,
+    Decision, Error, Filter, Identity, Inspect as _, Key, ListOrder, Operated, Operation, Outcome, Page,
+    Record as Claim, Scope, Source, State, StateName, Subject, Timestamp, Verb, Width,
 };
 use hapax_gateway::webhooks::record::Record;
 use hapax_store::Store;
@@ -86,15 +86,35 @@ pub(super) async fn get_list(
     configured(&state)?;
     let record = find(&state, &asked.id).await?;
     let query = asked.query;
-    let filter = Filter {
-        key: query.identifier.map(|identifier| format!("{}-{identifier}", record.provider)),
-        state: query.state.map(Into::into),
-        ..filter(&record)
+    let (wanted, limit) = (query.state.map(Into::into), page_size(query.limit)?);
+    let page = match query.identifier {
+        Some(identifier) => Page::new(one(&state, &record, &identifier, wanted).await?, None),
+        None => {
+            let filter = Filter { state: wanted, order: ListOrder::Newest, ..filter(&record) };
+            state.store.list(&filter, query.after.as_deref(), limit).await?
+        }
     };
-    let page = state.store.list(&filter, query.after.as_deref(), page_size(query.limit)?).await?;
     let damaged = view::damaged(&page.damaged);
     let deliveries = page.items.iter().map(|claim| delivery(&state, claim)).collect();
     Ok(Deliveries { deliveries, next: page.next, damaged })
+}
+
+/// The delivery that its sender calls so, with the kind of event where the provider has kinds: its key says which claim that is.
+async fn one(
+    state: &AdminState,
+    record: &Record,
+    identifier: &str,
+    wanted: Option<StateName>,
+) -> Result<Vec<Claim>, Refusal> {
+    let Ok(key) = Key::new(format!("{}-{identifier}", record.provider)) else { return Ok(Vec::new()) };
+    let scope = Scope::new(record.tenant.clone(), record.project.clone(), Subject::webhook_ingest());
+    let operation = Operation::new(record.operation())?;
+    let identity = Identity::new(Source::Transport, scope, Width::Subject, operation, key);
+    let found = state.store.record(identity.claim_id()).await?;
+    Ok(found
+        .into_iter()
+        .filter(|claim| wanted.is_none_or(|state| state == claim.claim.state.name()))
+        .collect())
 }
 
 fn delivery(state: &AdminState, claim: &Claim) -> Delivery {

@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Revoke(Revoke),
     /// Show a webhook, how many deliveries it has had, and which were refused.
     Show(deliveries::Show),
-    /// List the deliveries of a webhook with their answers.
+    /// List the deliveries of a webhook with their answers, newest first.
     Deliveries(deliveries::List),
     /// Set kept refusals of a webhook aside, so that its sender's next tries run. hapax does not send them again by itself.
     Reopen(deliveries::Reopen),

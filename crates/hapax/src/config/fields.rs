@@ -91,12 +91,14 @@ sections! {
         "method", "path", "operation", "was", "policy", "lenient", "public", "recall", "level", "upstream", "retention", "rerun", "quiet",
         "reconcile", "scope", "fingerprint", "ignore", "fingerprint_headers", "timeout", "give_up", "max_run", "doubt",
         "attach", "attach_timeout", "keep", "on_5xx", "mismatch_status", "max_request_body", "max_kept_response",
-        "key", "key_grammar", "key_from", "window", "restate",
+        "key", "key_grammar", "key_from", "window", "restate", "identifier",
     ];
     /// The handler of a cluster.
     HANDLER = "routes.restate" ["service", "handler", "key", "workflow", "input", "envelope"];
     /// Where a key may stand.
     KEY = "routes.key" ["header", "json"];
+    /// Where a sender's identifier stands.
+    ROUTE_IDENTIFIER = "routes.identifier" ["header", "json", "form"];
     /// What becomes of a doubt that nobody resolves.
     DOUBT = "routes.doubt" ["after", "then"];
     /// Where deliveries of providers come in, and where they go.

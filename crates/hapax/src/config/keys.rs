@@ -1,14 +1,14 @@
-//! Where the keys of a route may stand, and what they consist of (K1, K2): `key` and `key_grammar` of `[[routes]]`.
+//! Where the keys of a route may stand, and what they consist of (K1, K2): `key`, `key_grammar` and `identifier` of `[[routes]]`.
 
 use hapax_core::json::Pointer;
 use hapax_core::{Grammar, Policy};
 use hapax_gateway::auth::trusted;
 use hapax_tower::answer::{IDEMPOTENCY_KEY, is_hop_by_hop, is_ours};
-use hapax_tower::{KeyPlace, Keys};
+use hapax_tower::{IdentifierPlace, KeyPlace, Keys};
 use http::HeaderName;
 
-use super::fields;
 use super::section::Section;
+use super::{fields, webhooks};
 use crate::limits;
 
 pub(crate) const GRAMMARS: [(&str, Grammar); 2] =
@@ -50,12 +50,40 @@ pub(crate) fn read(section: &Section<'_>) -> Keys {
         let what = format!("`key` names a place twice, or more than {} places", limits::KEY_PLACES);
         section.reader().mistake(&section.place("key"), what, "name each place once");
     }
-    let is_required_b = |policy: &str| policy == Policy::RequiredB.as_str();
-    if section.has("key") && section.text("policy").is_some_and(|policy| is_required_b(policy.value)) {
-        let what = "`key` has no effect on a route that is REQUIRED_B, whose key is found in the transport";
-        section.reader().mistake(&section.place("key"), what, "remove it, or say `policy = \"REQUIRED_A\"`");
+    Keys { places, grammar, identifier: identifier(section) }
+}
+
+/// Where the identifier of a route of the policy `REQUIRED_B` stands: it is the key there, and is nothing elsewhere (P1).
+fn identifier(section: &Section<'_>) -> Option<IdentifierPlace> {
+    let place = webhooks::identifier(&section.section("identifier", &fields::ROUTE_IDENTIFIER), identifying);
+    let policy = section.text("policy")?;
+    let (without_effect, remedy) = match policy.value == Policy::RequiredB.as_str() {
+        true => {
+            section.require(
+                "identifier",
+                "with REQUIRED_B, say where the sender's identifier stands, such as { header = \"X-Delivery-Id\" }",
+            );
+            (
+                &["key", "key_grammar"][..],
+                "remove it: the key is the `identifier`; or say `policy = \"REQUIRED_A\"`",
+            )
+        }
+        false => (&["identifier"][..], "remove it, or say `policy = \"REQUIRED_B\"`"),
+    };
+    for field in without_effect.iter().filter(|field| section.has(field)) {
+        let what = format!("`{field}` has no effect on a route that is {}", policy.value);
+        section.reader().mistake(&section.place(field), what, remedy);
     }
-    Keys { places, grammar }
+    place
+}
+
+/// A header with identifiers. `Idempotency-Key` has keys.
+fn identifying(text: &str) -> Result<String, String> {
+    let name = header(text)?;
+    match name == IDEMPOTENCY_KEY {
+        true => Err("say `policy = \"REQUIRED_A\"` where callers send a key in this header".into()),
+        false => Ok(name.as_str().to_owned()),
+    }
 }
 
 /// Whether hapax reads or writes this header itself, so that it never goes on as a caller sent it (A5).

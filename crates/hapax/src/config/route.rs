@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hapax_core::{Operation, Policy};
-use hapax_gateway::settings::{Fixed, Handler, Level, Route};
+use hapax_gateway::settings::{Fixed, Handler, Level, ObjectKey, Route};
 use http::Method;
 
 use super::Pattern;
@@ -59,7 +59,7 @@ pub(crate) struct Found {
 }
 
 /// Fields that mean something only where there are keys.
-const KEYED_ONLY: [&str; 25] = [
+const KEYED_ONLY: [&str; 26] = [
     "was",
     "recall",
     "retention",
@@ -85,6 +85,7 @@ const KEYED_ONLY: [&str; 25] = [
     "key_grammar",
     "key_from",
     "window",
+    "identifier",
 ];
 
 const LEVELS: [(&str, Level); 3] =
@@ -124,6 +125,10 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>) -> Found {
     }
     let rule = if found.keyed { Some(rule::read(section, context, behind)) } else { None };
     let handler = handler::of_route(section, behind, policy);
+    // Only a body names the object, and a recall has none.
+    let is_named_by_body =
+        handler.as_ref().is_some_and(|handler| matches!(handler.key, Some(ObjectKey::Body(_))));
+    found.recall &= !is_named_by_body;
     let demands = Demands { policy, lenient, public, level };
     found.meant = meant(section, &found, &demands, behind, rule, handler);
     found
@@ -325,13 +330,7 @@ fn policy(section: &Section<'_>, level: Level, catches_all: bool) -> Option<Poli
         return Some(Policy::Prohibited);
     }
     section.require("policy", "say REQUIRED_A, REQUIRED_B, ACCEPTED, HANDLER_INTERNAL_C or PROHIBITED");
-    let policy = section.word("policy", &words)?;
-    if policy.value == Policy::RequiredB {
-        let text = "nothing finds an identifier in a request yet, so every request of a route with the policy REQUIRED_B is \
-                    refused (translation-failed)";
-        section.reader().notice(&policy.at, text);
-    }
-    Some(policy.value)
+    section.word("policy", &words).map(|policy| policy.value)
 }
 
 fn lenient(section: &Section<'_>, policy: Option<Policy>) -> bool {

@@ -9,8 +9,8 @@ use hapax_gateway::settings::{
     Auth, Cluster, Edge, Handler, Jwt, JwtKeys, ObjectKey, OnExhausted, Route, Upstream, UpstreamKey,
     Webhooks,
 };
-use hapax_gateway::webhooks::provider::{Generic, IdentifierPlace};
-use hapax_tower::{KeyPlace, Rule};
+use hapax_gateway::webhooks::provider::Generic;
+use hapax_tower::{IdentifierPlace, KeyPlace, Rule};
 use serde_json::{Map, Value as Json};
 
 use super::auth::ALGORITHMS;
@@ -272,15 +272,21 @@ fn shown_provider(provider: &Generic) -> Section {
     section.maybe(provider.timestamp_header.as_ref(), |section, name| {
         _ = section.text("timestamp_header", name)
     });
-    let mut identifier = Section::default();
-    match &provider.identifier {
-        IdentifierPlace::Header(name) => identifier.text("header", name),
-        IdentifierPlace::Json(pointer) => identifier.text("json", pointer.as_str()),
-        IdentifierPlace::Form(name) => identifier.text("form", name),
-    };
-    section.table("identifier", identifier).flag("identifier_signed", provider.identifier_signed);
+    section
+        .table("identifier", shown_identifier(&provider.identifier))
+        .flag("identifier_signed", provider.identifier_signed);
     section.maybe(provider.kind_header.as_ref(), |section, name| _ = section.text("kind_header", name));
     section.duration("wait", provider.wait).duration("window", provider.window);
+    section
+}
+
+fn shown_identifier(place: &IdentifierPlace) -> Section {
+    let mut section = Section::default();
+    match place {
+        IdentifierPlace::Header(name) => section.text("header", name),
+        IdentifierPlace::Json(pointer) => section.text("json", pointer.as_str()),
+        IdentifierPlace::Form(name) => section.text("form", name),
+    };
     section
 }
 
@@ -419,7 +425,10 @@ fn shown_rule(section: &mut Section, rule: &Rule, declared: &Declared, delegated
     if let places @ [_, ..] = &rule.keys.places[..] {
         section.put("key", Shown::Tables(places.iter().map(|place| shown_place(place).0).collect()));
     }
-    section.text("key_grammar", word(&GRAMMARS, &rule.keys.grammar));
+    match &rule.keys.identifier {
+        Some(place) => section.table("identifier", shown_identifier(place)),
+        None => section.text("key_grammar", word(&GRAMMARS, &rule.keys.grammar)),
+    };
     section.maybe(rule.derived, |section, window| {
         section.text("key_from", "fingerprint").duration("window", window);
     });

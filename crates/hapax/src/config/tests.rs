@@ -7,7 +7,7 @@ use hapax_core::json::Pointer;
 use hapax_core::{Grammar, Policy, Recipe, Rerun, Retention, Width};
 use hapax_exec::Attach;
 use hapax_gateway::settings::{JwtAlgorithm, JwtKeys, Level, OnExhausted, UpstreamKey};
-use hapax_tower::{KeyPlace, Keys};
+use hapax_tower::{IdentifierPlace, KeyPlace, Keys};
 use http::HeaderName;
 
 use super::fields::{self, Fields};
@@ -363,12 +363,30 @@ fn a_section_that_nothing_serves_yet_is_told_m1() {
 }
 
 #[test]
-fn a_route_that_refuses_everything_is_told_p1() {
-    let told = |policy: &str| {
-        let notices = loaded(&with_route(&format!("policy = \"{policy}\"\nretention = \"1h\""))).notices;
-        notices.iter().any(|notice| notice.contains("REQUIRED_B"))
-    };
-    assert!(told("REQUIRED_B") && !told("REQUIRED_A"));
+fn an_identifier_is_the_key_of_a_route_that_is_required_b_p1() {
+    for (written, place, shown) in [
+        (
+            "{ header = \"X-Delivery-Id\" }",
+            IdentifierPlace::Header("x-delivery-id".into()),
+            "header = \"x-delivery-id\"",
+        ),
+        (
+            "{ json = \"/event/id\" }",
+            IdentifierPlace::Json(Pointer::new("/event/id").unwrap()),
+            "json = \"/event/id\"",
+        ),
+        ("{ form = \"EventId\" }", IdentifierPlace::Form("EventId".into()), "form = \"EventId\""),
+    ] {
+        let config = loaded(&with_route(&format!("policy = \"REQUIRED_B\"\nidentifier = {written}")));
+        let rule = config.settings.routes[0].rule.as_ref().unwrap();
+        assert_eq!(rule.keys.identifier.as_ref(), Some(&place));
+        assert_eq!(rule.source(), hapax_core::Source::Transport);
+        let toml = config.to_toml();
+        assert!(
+            toml.contains(&format!("identifier = {{ {shown} }}")) && !toml.contains("key_grammar"),
+            "{toml}"
+        );
+    }
 }
 
 #[test]
@@ -394,6 +412,9 @@ fn document_with(section: &Fields, field: &str) -> String {
         "routes" => format!("[[routes]]\npolicy = \"ACCEPTED\"\n{field} = {value}\n")
             .replace(if field == "policy" { "policy = \"ACCEPTED\"\n" } else { "never" }, ""),
         "routes.doubt" => format!("[[routes]]\npolicy = \"ACCEPTED\"\ndoubt = {{ {field} = {value} }}\n"),
+        "routes.identifier" => {
+            format!("[[routes]]\npolicy = \"REQUIRED_B\"\nidentifier = {{ {field} = {value} }}\n")
+        }
         "routes.key" => format!("[[routes]]\npolicy = \"ACCEPTED\"\nkey = {{ {field} = {value} }}\n"),
         "routes.restate" => format!(
             "[upstreams.a]\nkind = \"restate\"\ningress = \"http://h\"\nadmin = \"http://h\"\n\

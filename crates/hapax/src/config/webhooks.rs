@@ -8,8 +8,8 @@ use std::time::Duration;
 use hapax_core::json::Pointer;
 use hapax_core::{Policy, Rerun, Retention};
 use hapax_gateway::settings::{Auth, KvStore, Level, Route, Webhooks};
-use hapax_gateway::webhooks::provider::{self, BUILT_IN, Encoding, Generic, Hash, IdentifierPlace};
-use hapax_tower::Rule;
+use hapax_gateway::webhooks::provider::{self, BUILT_IN, Encoding, Generic, Hash};
+use hapax_tower::{IdentifierPlace, Rule};
 use http::{HeaderName, Method};
 
 use super::Pattern;
@@ -238,7 +238,7 @@ fn generic(section: &Section<'_>) -> Option<Generic> {
         "say where a delivery's identifier is, such as { header = \"X-Delivery-Id\" }",
     );
     let header = section.parsed("header", header);
-    let identifier = identifier(&section.section("identifier", &fields::IDENTIFIER));
+    let identifier = identifier(&section.section("identifier", &fields::IDENTIFIER), self::header);
     let named = |field| section.parsed(field, self::header).map(|name| name.value);
     let generic = Generic {
         prefix: section.text("prefix").map_or(usual.prefix, |prefix| prefix.value.to_owned()),
@@ -266,7 +266,10 @@ fn header(text: &str) -> Result<String, String> {
 }
 
 /// Where an identifier stands: exactly one place.
-pub(crate) fn identifier(section: &Section<'_>) -> Option<IdentifierPlace> {
+pub(crate) fn identifier(
+    section: &Section<'_>,
+    header: fn(&str) -> Result<String, String>,
+) -> Option<IdentifierPlace> {
     if !section.exists() {
         return None;
     }

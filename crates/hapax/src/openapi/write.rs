@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use hapax_core::{Grammar, Policy, Retention};
 use hapax_gateway::settings::Route;
-use hapax_tower::Keys;
+use hapax_tower::{IdentifierPlace, Keys, limits};
 use serde_json::{Map, Value as Json, json};
 
 use super::{OURS, Source, extension_of, field_named, field_of, responses, token};
@@ -52,7 +52,9 @@ fn add(document: &mut Json, config: &Config, target: &Target<'_>) -> Result<(), 
         |path: &str| path.strip_prefix(prefix).filter(|rest| rest.starts_with('/')).map(str::to_owned);
     let parameters = document.pointer(PARAMETERS).cloned().unwrap_or_default();
     let mut root = Object::at(document, String::new())?;
-    let common = Common { problem: problem(&mut root)?, parameters };
+    // Whether a cluster keeps some of the claims.
+    let delegated = config.settings.routes.iter().any(|route| route.handler.is_some());
+    let common = Common { problem: problem(&mut root, delegated)?, parameters };
     let mut paths = root.object("paths")?;
     let mut written = Written::of(&paths);
     let routes = config.settings.routes.iter().zip(&config.declared);
@@ -71,7 +73,7 @@ fn add(document: &mut Json, config: &Config, target: &Target<'_>) -> Result<(), 
             let item = paths.object(&path)?;
             item.is_no_reference()?;
             if item.members.get("get").is_none_or(is_ours) {
-                item.members.insert("get".into(), recall(&path, &name, problem));
+                item.members.insert("get".into(), recall(&path, &name, problem, delegated));
             }
         }
     }
@@ -159,13 +161,13 @@ fn is_ours(value: &Json) -> bool {
 }
 
 /// Writes the schema of problems, and says under which name: one that the document's author has taken stays as it is.
-fn problem(root: &mut Object<'_>) -> Result<&'static str, String> {
+fn problem(root: &mut Object<'_>, delegated: bool) -> Result<&'static str, String> {
     let mut components = root.object("components")?;
     let schemas = components.object("schemas")?;
     let free = |name: &&str| schemas.members.get(*name).is_none_or(is_ours);
     let name = ["Problem", "HapaxProblem"].into_iter().find(free);
     let name = name.ok_or_else(|| format!("#{} has a HapaxProblem that is not ours", schemas.pointer))?;
-    schemas.members.insert(name.into(), responses::schema());
+    schemas.members.insert(name.into(), responses::schema(delegated));
     Ok(name)
 }
 
@@ -220,8 +222,11 @@ fn parameters(
         Some(_) => return Err(format!("#{} is no list", operation.pointer_to("parameters"))),
         None => Vec::new(),
     };
-    let reads_key = matches!(route.policy, Policy::RequiredA | Policy::Accepted);
-    let names = if reads_key { key_headers(route) } else { Vec::new() };
+    let names = match route.policy {
+        Policy::RequiredA | Policy::Accepted => key_headers(route),
+        Policy::RequiredB => identifier_header(route).into_iter().collect(),
+        Policy::HandlerInternalC | Policy::Prohibited => Vec::new(),
+    };
     parameters.retain(|parameter| !(is_ours(parameter) || is_header(common.parameter(parameter), &names)));
     let shared = shared.and_then(Json::as_array).into_iter().flatten();
     let declared = parameters.iter().chain(shared).map(|parameter| common.parameter(parameter));
@@ -253,6 +258,14 @@ fn key_headers(route: &Route) -> Vec<String> {
     }
 }
 
+/// The header that senders are told to name their requests in. An identifier in a body is described with the body.
+fn identifier_header(route: &Route) -> Option<String> {
+    match route.rule.as_ref()?.keys.identifier.as_ref()? {
+        IdentifierPlace::Header(name) => Some(name.clone()),
+        IdentifierPlace::Json(_) | IdentifierPlace::Form(_) => None,
+    }
+}
+
 fn is_header(parameter: &Json, names: &[String]) -> bool {
     let name = parameter.get("name").and_then(Json::as_str).unwrap_or_default();
     let is_header = parameter.get("in").and_then(Json::as_str) == Some("header");
@@ -266,27 +279,30 @@ fn path_parameter(parameter: &Json) -> Option<String> {
 
 /// What callers must know of the key: how long it counts, too, which the route may leave to its retention class.
 fn key_parameter(route: &Route, name: &str) -> Json {
+    let is_identifier = route.policy == Policy::RequiredB;
     let kept = route.rule.as_ref().map(|rule| match rule.retention {
         Retention::Forever => ", for ever".to_owned(),
         retention => format!(", for {}", retention_text(retention)),
     });
     let keys = route.rule.as_ref().map_or(Keys::plain(), |rule| &rule.keys);
     let pattern = match keys.grammar {
+        _ if is_identifier => "^[A-Za-z0-9._~\\-]{1,200}$",
         Grammar::Plain => "^(?:[A-Za-z0-9._~\\-]{1,255}|\"[A-Za-z0-9._~\\-]{1,255}\")$",
         Grammar::Printable => "^(?:[!#-+\\--~]{1,255}|\"[!#-+\\--~]{1,255}\")$",
     };
+    let longest = if is_identifier { limits::IDENTIFIER } else { 257 };
     let meaning = "Names one intent: the same request with the same key is done once and answered alike";
     json!({
         OURS: "key",
         "name": name,
         "in": "header",
         // Where there are several places, each of them will do.
-        "required": route.policy == Policy::RequiredA && keys.places.len() <= 1,
+        "required": is_identifier || (route.policy == Policy::RequiredA && keys.places.len() <= 1),
         "description": format!("{meaning}{}.", kept.unwrap_or_default()),
         "schema": {
             "type": "string",
             "minLength": 1,
-            "maxLength": 257,
+            "maxLength": longest,
             "pattern": pattern,
         },
     })
@@ -349,12 +365,12 @@ fn recalls(config: &Config) -> BTreeMap<String, String> {
     paths
 }
 
-fn recall(path: &str, name: &str, problem: &str) -> Json {
+fn recall(path: &str, name: &str, problem: &str, delegated: bool) -> Json {
     let at_once = path.ends_with("/output");
     let pattern = Pattern::parse(path).ok();
     let parameter =
         |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}});
-    let mut responses: Map<String, Json> = responses::of_recall(problem).into_iter().collect();
+    let mut responses: Map<String, Json> = responses::of_recall(problem, delegated).into_iter().collect();
     responses.insert("default".into(), json!({"description": "The outcome, as it was first answered"}));
     json!({
         OURS: "recall",

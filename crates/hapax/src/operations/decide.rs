@@ -251,13 +251,17 @@ impl<'a, I: Inspect> Deciding<'a, I> {
 
 /// The fields that are not as they are kept.
 fn changes(kept: &Name, asked: IdentifiedBy) -> Vec<String> {
-    let Name::First { width, level, derived } = kept else { return Vec::new() };
+    let Name::First { width, level, source, derived } = kept else { return Vec::new() };
     let mut changes = Vec::new();
     if *width != asked.width {
         changes.push(format!("`scope` (from {:?} to {:?})", width.as_str(), asked.width.as_str()));
     }
     if let Some(level) = level.filter(|level| *level != asked.level) {
         changes.push(format!("`level` (from {:?} to {:?})", level_word(level), level_word(asked.level)));
+    }
+    if *source != asked.source {
+        let (kept, asked) = (source.as_str(), asked.source.as_str());
+        changes.push(format!("`policy`, which says where keys come from ({kept:?}, now {asked:?}),"));
     }
     if derived.zip(asked.derived).is_some_and(|(kept, asked)| kept != asked) {
         changes.push("`fingerprint`, which is the key because of `key_from`,".to_owned());
@@ -271,5 +275,6 @@ fn merged(kept: &Name, asked: IdentifiedBy) -> Name {
         Name::First { derived, .. } => *derived,
         Name::Later(_) => None,
     };
-    Name::First { width: asked.width, level: Some(asked.level), derived: asked.derived.or(derived) }
+    let IdentifiedBy { width, level, source, .. } = asked;
+    Name::First { width, level: Some(level), source, derived: asked.derived.or(derived) }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use hapax_core::registry::{Document, DocumentId};
-use hapax_core::{Error, Fingerprint, RecipeId, Registry, Width};
+use hapax_core::{Error, Fingerprint, RecipeId, Registry, Source, Width};
 use hapax_gateway::settings::Level;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,9 @@ enum KeptName {
         /// What was kept before levels were has none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         level: Option<String>,
+        /// Where keys are sent by callers, nothing is kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<String>,
         /// The id in hexadecimal of the recipe whose digest is the key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         derived: Option<String>,
@@ -49,7 +52,7 @@ struct KeptEndpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     /// It is the first name of an operation.
-    First { width: Width, level: Option<Level>, derived: Option<RecipeId> },
+    First { width: Width, level: Option<Level>, source: Source, derived: Option<RecipeId> },
     /// It is a later name of the operation that has this first one.
     Later(String),
 }
@@ -115,9 +118,10 @@ impl Registered {
     pub(super) fn keep_name(&self, name: &str, stands_for: Name) -> Result<Write, Error> {
         let kept = match stands_for {
             Name::Later(first) => KeptName::Later { first },
-            Name::First { width, level, derived } => KeptName::First {
+            Name::First { width, level, source, derived } => KeptName::First {
                 width: width.as_str().to_owned(),
                 level: level.map(|level| level_word(level).to_owned()),
+                source: (source != Source::Header).then(|| source.as_str().to_owned()),
                 derived: derived.map(|recipe| format!("{:016x}", recipe.0)),
             },
         };
@@ -135,8 +139,8 @@ impl Registered {
 }
 
 impl From<IdentifiedBy> for Name {
-    fn from(IdentifiedBy { width, level, derived }: IdentifiedBy) -> Self {
-        Name::First { width, level: Some(level), derived }
+    fn from(IdentifiedBy { width, level, source, derived }: IdentifiedBy) -> Self {
+        Name::First { width, level: Some(level), source, derived }
     }
 }
 
@@ -181,12 +185,17 @@ fn name(document: &Document) -> Result<Name, Error> {
     let kept: KeptName = serde_json::from_slice(&document.body).map_err(|_| corrupt())?;
     match kept {
         KeptName::Later { first } => Ok(Name::Later(first)),
-        KeptName::First { width, level, derived } => {
+        KeptName::First { width, level, source, derived } => {
             let widths = [Width::Subject, Width::Project, Width::Tenant];
             let width = widths.into_iter().find(|known| known.as_str() == width).ok_or_else(corrupt)?;
             let level = level.map(|word| level_of(&word).ok_or_else(corrupt)).transpose()?;
             let derived = derived.map(|hex| u64::from_str_radix(&hex, 16).map(RecipeId)).transpose();
-            Ok(Name::First { width, level, derived: derived.map_err(|_| corrupt())? })
+            let known = |word: String| Source::ALL.into_iter().find(|known| known.as_str() == word);
+            let source = match source {
+                Some(word) => known(word).ok_or_else(corrupt)?,
+                None => Source::Header,
+            };
+            Ok(Name::First { width, level, source, derived: derived.map_err(|_| corrupt())? })
         }
     }
 }

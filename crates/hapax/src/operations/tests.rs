@@ -11,6 +11,8 @@ use hapax_store::memory::Memory;
 use super::documents::{ENDPOINTS, NAMES};
 use super::*;
 
+mod many;
+
 /// Whether there are other processes: as said, or as many times as said not yet.
 #[derive(Debug)]
 struct Others {
@@ -50,9 +52,10 @@ fn config(operation: &str, more: &str) -> Config {
 }
 
 fn top(top: &str, operation: &str, more: &str) -> Config {
+    let policy = if more.starts_with("policy = ") { "" } else { "policy = \"ACCEPTED\"\n" };
     let text = format!(
         "{top}\n[upstreams.pay]\nurl = \"http://127.0.0.1:9000\"\n[[routes]]\nmethod = \"POST\"\npath = \"/pay/{{id}}\"\n\
-         upstream = \"pay\"\noperation = \"{operation}\"\npolicy = \"ACCEPTED\"\n{more}\n"
+         upstream = \"pay\"\noperation = \"{operation}\"\n{policy}{more}\n"
     );
     crate::config::read(&text, Path::new("hapax.toml"), &|_| None, crate::config::Secrets::Needed)
         .unwrap_or_else(|mistakes| panic!("{mistakes}"))
@@ -244,6 +247,10 @@ async fn scope_and_level_change_only_at_a_start_without_claims_and_without_other
     let changes = [
         ("scope = \"tenant\"", "`scope` (from \"subject\" to \"tenant\")"),
         ("level = \"tenant\"", "`level` (from \"project\" to \"tenant\")"),
+        (
+            "policy = \"REQUIRED_B\"\nidentifier = { header = \"X-Id\" }",
+            "`policy`, which says where keys come from (\"header\", now \"transport\")",
+        ),
     ];
     for (change, named) in changes {
         let changed = config("pay", change);
@@ -304,7 +311,8 @@ async fn a_process_that_comes_back_while_another_starts_finds_everything_as_it_w
 
 #[tokio::test]
 async fn a_process_that_was_gone_finds_out_what_was_changed_meanwhile_k6() {
-    for changed in ["scope = \"tenant\"", "level = \"tenant\""] {
+    let identifier = "policy = \"REQUIRED_B\"\nidentifier = { json = \"/id\" }";
+    for changed in ["scope = \"tenant\"", "level = \"tenant\"", identifier] {
         let store = knowing(false).await;
         first(&store, &ALONE, &config("pay", changed)).await;
         refused(&store, &AGAIN, &config("pay", "")).await;

@@ -15,6 +15,7 @@ mod ending;
 mod fire;
 mod foreign;
 mod guide;
+mod handler_internal;
 mod init_cli;
 mod keys_cli;
 mod log;

@@ -284,13 +284,23 @@ async fn deliveries_are_shown_with_their_answers_and_refusals_by_cause_w8() {
     let listed: Vec<_> = all["deliveries"].as_array().unwrap().iter().map(of).collect();
     let row = |key: &str, state: &str, status| (key.to_owned(), state.to_owned(), status);
     let expected = [
-        row("github-a:push", "settled", Some(201)),
-        row("github-b:push", "settled", Some(422)),
         row("github-c:push", "released", None),
+        row("github-b:push", "settled", Some(422)),
+        row("github-a:push", "settled", Some(201)),
     ];
-    assert_eq!(listed, expected);
+    assert_eq!(listed, expected, "the newest first");
     let one = get(&edge, &format!("/v1/webhooks/{id}/deliveries?identifier=b:push")).await;
-    assert_eq!(of(&one["deliveries"][0]), expected[1]);
+    assert_eq!((of(&one["deliveries"][0]), &one["next"]), (expected[1].clone(), &Value::Null));
+    for (query, count) in [
+        ("identifier=b:push&state=settled", 1),
+        ("identifier=b:push&state=released", 0),
+        ("identifier=b", 0),
+        ("identifier=z:push", 0),
+        ("identifier=", 0),
+    ] {
+        let found = get(&edge, &format!("/v1/webhooks/{id}/deliveries?{query}")).await;
+        assert_eq!(found["deliveries"].as_array().unwrap().len(), count, "{query}");
+    }
     let first = get(&edge, &format!("/v1/webhooks/{id}/deliveries?limit=2")).await;
     let next = first["next"].as_str().unwrap();
     let rest = get(&edge, &format!("/v1/webhooks/{id}/deliveries?after={next}")).await;

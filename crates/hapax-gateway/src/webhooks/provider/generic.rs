@@ -1,13 +1,15 @@
 //! A provider that a configuration declares: which header has the signature, how it is written, what is signed, and where the
 //! identifier stands.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use aws_lc_rs::hmac::{Algorithm, HMAC_SHA1_FOR_LEGACY_USE_ONLY, HMAC_SHA256, HMAC_SHA512};
 use hapax_core::Error;
-use hapax_core::json::Pointer;
 
-use super::{Delivery, Form, Provider, Refused, Secret, all, held, is_recent, is_signed, json_text};
+use hapax_tower::IdentifierPlace;
+
+use super::{Delivery, Form, Provider, Refused, Secret, all, held, is_recent, is_signed};
 use crate::limits;
 
 /// What a configuration says of a provider.
@@ -55,35 +57,6 @@ pub enum Encoding {
     Hex,
     /// Base64 with padding.
     Base64,
-}
-
-/// Where the identifier of a delivery stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IdentifierPlace {
-    /// In a header.
-    Header(String),
-    /// In a JSON body, at this pointer.
-    Json(Pointer),
-    /// In a field of a form.
-    Form(String),
-}
-
-impl IdentifierPlace {
-    /// The identifier there.
-    pub(crate) fn read(&self, delivery: &Delivery<'_>) -> Result<String, Refused> {
-        match self {
-            IdentifierPlace::Header(name) => delivery.identifying(name).map(str::to_owned),
-            IdentifierPlace::Json(pointer) => json_text(delivery.body, pointer),
-            IdentifierPlace::Form(name) => {
-                let mut fields = form_urlencoded::parse(delivery.body).filter(|(known, _)| known == name);
-                match (fields.next(), fields.next()) {
-                    (Some((_, value)), None) => Ok(value.into_owned()),
-                    (None, _) => Err(Refused::Identifier("the form has no identifier")),
-                    (Some(_), Some(_)) => Err(Refused::Identifier("the form has two identifiers")),
-                }
-            }
-        }
-    }
 }
 
 /// A piece of what is signed.
@@ -170,9 +143,9 @@ impl Provider for Generic {
         }
         let pieces = pieces(&self.signed);
         let identifier = match pieces.iter().any(|piece| matches!(piece, Piece::Identifier)) {
-            true => (self.identifier.read(delivery))
+            true => (self.identifier.text(delivery.headers, delivery.body))
                 .map_err(|_| Refused::Signature("the identifier, which is signed, cannot be found"))?,
-            false => String::new(),
+            false => Cow::Borrowed(""),
         };
         let parts: Vec<&[u8]> = pieces
             .iter()
@@ -191,7 +164,7 @@ impl Provider for Generic {
     }
 
     fn identifier(&self, delivery: &Delivery<'_>) -> Result<String, Refused> {
-        self.identifier.read(delivery)
+        Ok(self.identifier.text(delivery.headers, delivery.body)?.into_owned())
     }
 
     fn signs_identifier(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Each provider against vectors of its sender, and against every bit flip of what is shown and signed (W2, W3).
 
+use hapax_tower::IdentifierPlace;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! A service that writes down what arrives, byte by byte, and answers as the header `x-do` says:
 //! `status=N`, `hold` (until the test lets it go), `length=N` (a body of that length), `chunked`, `close`, `cut` (no answer), `half` (half an answer),
-//! `stall` (half an answer, and then nothing until the test lets it go), `garbage` (no HTTP), `head=N` (a header of that length), `outcome=WORD` (a line each), `binary`, `cors` (lets another
+//! `stall` (half an answer, and then nothing until the test lets it go), `garbage` (no HTTP), `head=N` (a header of that length), `outcome=WORD` and `hit=WORD` (a line each), `binary`, `cors` (lets another
 //! origin in), `expose` (lets scripts read two headers). Several are separated by `;`. A `GET` is answered as `x-ask` says, if that is there.
 
 use std::net::SocketAddr;
@@ -216,6 +216,9 @@ async fn answer(stream: &mut TcpStream, arrived: &Arrived, number: usize, held: 
     }
     for outcome in told.split(';').filter_map(|word| word.trim().strip_prefix("outcome=")) {
         head.push_str(&format!("idempotency-outcome: {outcome}\r\n"));
+    }
+    for hit in told.split(';').filter_map(|word| word.trim().strip_prefix("hit=")) {
+        head.push_str(&format!("idempotency-handler-hit: {hit}\r\n"));
     }
     if is_told("cors") {
         head.push_str(

@@ -162,9 +162,54 @@ fn a_place_for_keys_that_cannot_be_one_is_refused_k1() {
             "{told:#?}"
         );
     }
-    let text = with_route("policy = \"REQUIRED_B\"\nkey = { json = \"/key\" }");
+}
+
+/// One mistake of an otherwise right route that is REQUIRED_B, at this line and column behind its policy.
+#[track_caller]
+fn in_transport(more: &str, (line, column): (usize, usize), parts: &[&str]) {
+    let text = with_route(&format!("policy = \"REQUIRED_B\"\n{more}"));
     let told = told(&Folder::new(&[]), &text);
-    assert!(told.len() == 1 && told[0].contains("REQUIRED_B"), "{told:#?}");
+    assert_eq!(told.len(), 1, "{text}\n{told:#?}");
+    assert!(told[0].starts_with(&format!("hapax.toml:{}:{column}: ", line + 8)), "{text}\n{told:#?}");
+    parts.iter().for_each(|part| assert!(told[0].contains(part), "{part:?} is not said:\n{told:#?}"));
+}
+
+#[test]
+fn an_identifier_that_cannot_be_one_is_refused_p1() {
+    let good = "identifier = { header = \"X-Id\" }";
+    loaded(&with_route(&format!("policy = \"REQUIRED_B\"\n{good}")));
+    let missing = told(&Folder::new(&[]), &with_route("policy = \"REQUIRED_B\""));
+    assert!(
+        missing.len() == 1
+            && missing[0].contains("`identifier` is missing")
+            && missing[0].contains("{ header ="),
+        "{missing:#?}"
+    );
+    for (written, column, parts) in [
+        ("\"X-Id\"", 14, &["`identifier` cannot be a string", "a table"][..]),
+        ("{}", 14, &["stands in one place", "one of `header`, `json` and `form`"]),
+        ("{ header = \"X-Id\", json = \"/id\" }", 14, &["stands in one place"]),
+        ("{ heder = \"X-Id\", json = \"/id\" }", 16, &["did you mean `header`?"]),
+        ("{ header = \"x id\" }", 25, &["the name of a header"]),
+        ("{ header = \"Idempotency-Key\" }", 25, &["REQUIRED_A"]),
+        ("{ header = \"Authorization\" }", 25, &["another meaning"]),
+        ("{ header = \"X-Tenant-Id\" }", 25, &["another meaning"]),
+        ("{ json = \"id\" }", 23, &["`json` cannot be \"id\"", "JSON pointer"]),
+        ("{ form = \"\" }", 23, &["`form` is empty"]),
+        ("{ form = 7 }", 23, &["`form` cannot be an integer", "a string"]),
+    ] {
+        in_transport(&format!("identifier = {written}"), (1, column), parts);
+    }
+    in_transport(
+        &format!("{good}\nkey = {{ json = \"/key\" }}"),
+        (2, 7),
+        &["`key` has no effect", "REQUIRED_B"],
+    );
+    in_transport(&format!("{good}\nkey_grammar = \"printable\""), (2, 15), &["`key_grammar` has no effect"]);
+    in_route(good, 1, &["`identifier` has no effect on a route that is REQUIRED_A", "REQUIRED_B"]);
+    let text = with_route(&format!("policy = \"PROHIBITED\"\n{good}"));
+    let told = told(&Folder::new(&[]), &text);
+    assert!(told.len() == 1 && told[0].contains("`identifier` has no effect"), "{told:#?}");
 }
 
 #[test]

@@ -21,7 +21,9 @@ fn sayings() -> Vec<Vec<Value>> {
     vec![
         vec![
             json!({"policy": "REQUIRED_A"}),
-            json!({"policy": "REQUIRED_B"}),
+            json!({"policy": "REQUIRED_B", "identifier": {"header": "x-delivery-id"}}),
+            json!({"policy": "REQUIRED_B", "identifier": {"json": "/event/id"}}),
+            json!({"policy": "REQUIRED_B", "identifier": {"form": "id"}}),
             json!({"policy": "ACCEPTED"}),
             json!({"policy": "REQUIRED_A", "key": [{"header": "x-key"}, {"json": "/key"}]}),
             json!({"policy": "ACCEPTED", "key": [{"json": "/a/key"}], "key-grammar": "printable"}),
