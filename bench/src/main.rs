@@ -12,6 +12,7 @@ mod pgbench;
 mod postgres;
 mod rawlog;
 mod report;
+mod restate;
 mod routes;
 mod webhooks;
 
@@ -49,6 +50,8 @@ enum Bench {
     Routes(routes::Args),
     /// Verified deliveries beside requests with a key.
     Webhooks(webhooks::Args),
+    /// Handlers of a Restate server behind the edge beside the same ones asked directly.
+    Restate(restate::Args),
     /// The gateway whose allocations are counted; started by `edge`.
     #[command(hide = true)]
     CountedGateway { service: std::net::SocketAddr },
@@ -128,6 +131,11 @@ async fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Webhooks(args) => {
             let mut report = Report::new("webhooks");
             webhooks::measure(&args, &mut report).await?;
+            report.finish()
+        }
+        Bench::Restate(args) => {
+            let mut report = Report::new("restate");
+            restate::measure(&args, &mut report).await?;
             report.finish()
         }
         Bench::CountedGateway { service } => edge::counted::serve(service).await,

@@ -103,6 +103,8 @@ impl Node {
             schedules: dispatcher.clone(),
         };
         let router = admin::router(state, tokens.clone(), Hosts::new(&parts.admin_hosts))?;
+        let clusters = keeping.settings().borrow().upstreams.clone();
+        tokio::spawn(async move { watch::look_at_clusters(clusters.into_values()).await });
         let mut tasks = Supervisor::default();
         tasks.serve("admin listener", |stopped| {
             connections::serve(listener, router, async {
