@@ -6,11 +6,13 @@ mod client;
 mod edge;
 mod embedded;
 mod instructions;
+mod journal;
 mod load;
 mod pgbench;
 mod postgres;
 mod rawlog;
 mod report;
+mod restate;
 mod routes;
 mod webhooks;
 
@@ -36,6 +38,8 @@ struct Cli {
 enum Bench {
     /// Claim and settle on the embedded store and on PostgreSQL.
     Ledger(LedgerArgs),
+    /// Journals and executions beside a raw log, bare SHA-256 and bare `once`.
+    Journal(journal::Args),
     /// The edge beside nginx.
     Edge(edge::Args),
     /// Instructions of one request through the edge, beside another commit's.
@@ -46,6 +50,8 @@ enum Bench {
     Routes(routes::Args),
     /// Verified deliveries beside requests with a key.
     Webhooks(webhooks::Args),
+    /// Handlers of a Restate server behind the edge beside the same ones asked directly.
+    Restate(restate::Args),
     /// The gateway whose allocations are counted; started by `edge`.
     #[command(hide = true)]
     CountedGateway { service: std::net::SocketAddr },
@@ -97,6 +103,11 @@ async fn run(bench: Bench) -> Result<(), Failure> {
             ledger(&args, &mut report).await?;
             report.finish()
         }
+        Bench::Journal(args) => {
+            let mut report = Report::new("journal");
+            journal::measure(&args, &mut report).await?;
+            report.finish()
+        }
         Bench::Edge(args) => {
             let mut report = Report::new("edge");
             edge::measure(&args, &mut report).await?;
@@ -120,6 +131,11 @@ async fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Webhooks(args) => {
             let mut report = Report::new("webhooks");
             webhooks::measure(&args, &mut report).await?;
+            report.finish()
+        }
+        Bench::Restate(args) => {
+            let mut report = Report::new("restate");
+            restate::measure(&args, &mut report).await?;
             report.finish()
         }
         Bench::CountedGateway { service } => edge::counted::serve(service).await,

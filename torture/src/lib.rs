@@ -8,7 +8,8 @@
 //! - [`powercut`]: what a disk may hold after a power cut, reconstructed from the system calls that were made;
 //! - [`burst`]: many callers at once, in several processes;
 //! - [`guard`]: `kill -9` between any two steps of an application's own transaction;
-//! - [`outage`]: the database server itself is killed and comes back.
+//! - [`outage`]: the database server itself is killed and comes back;
+//! - [`executions`]: processes that run durable executions are killed at every named step, and stopped while others go on.
 //!
 //! [`worker`] is the process that suffers, [`check`] the judge. Every harm has a control: a worker with a planted flaw, or a
 //! disk that lies, which the judge must find.
@@ -18,6 +19,7 @@ pub mod check;
 pub mod child;
 pub mod crash;
 pub mod dice;
+pub mod executions;
 pub mod guard;
 pub mod outage;
 pub mod place;

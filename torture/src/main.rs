@@ -13,7 +13,7 @@ use hapax_torture::place::Kind;
 use hapax_torture::powercut::{self, Syncs};
 use hapax_torture::report::Report;
 use hapax_torture::zombie::{self, Story};
-use hapax_torture::{crash, guard, outage, worker};
+use hapax_torture::{crash, executions, guard, outage, worker};
 
 /// Kills, stops and unplugs processes that use hapax, and checks that nothing ran twice and nothing was lost.
 ///
@@ -88,8 +88,23 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Kill processes that run durable executions at every named step, and stop one while another goes on
+    Executions {
+        /// The store; each, and the memory store, when it is left out
+        #[arg(long)]
+        store: Option<Kind>,
+        /// How many kills at each point, per store
+        #[arg(long, default_value_t = 40)]
+        kills: usize,
+        /// What chance starts from; the time when it is left out
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Everything above, with what it does by itself
     All,
+    /// The process that runs an execution; started by `executions`
+    #[command(hide = true)]
+    Agent(executions::Setup),
     /// The process that suffers; started by the others
     #[command(hide = true)]
     Worker(worker::Setup),
@@ -97,6 +112,10 @@ enum Command {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Agent(setup) => match executions::main(&setup) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
         Command::Worker(setup) => match worker::main(setup) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
@@ -118,6 +137,7 @@ fn run(command: Command) -> Result<ExitCode> {
             Command::Burst { rounds: 20 },
             Command::Guard { kills: 300, seed: None },
             Command::Outage { falls: 50, seed: None },
+            Command::Executions { store: None, kills: 40, seed: None },
         ],
         one => vec![one],
     };
@@ -154,7 +174,23 @@ fn run_one(program: &Path, command: Command, done: &mut dyn FnMut(Report)) -> Re
         }
         Command::Guard { kills, seed } => done(guard::run(program, kills, seed.unwrap_or_else(time))?),
         Command::Outage { falls, seed } => done(outage::run(program, falls, seed.unwrap_or_else(time))?),
-        Command::All | Command::Worker(_) => {}
+        Command::Executions { store, kills, seed } => {
+            let seed = seed.unwrap_or_else(time);
+            let stores = store.map_or_else(|| vec![Kind::Embedded, Kind::Postgres], |store| vec![store]);
+            for kind in stores {
+                done(executions::run(
+                    program,
+                    &executions::Plan { kind, kills, tracks: 4, seed, blind: false },
+                )?);
+            }
+            if store.is_none() {
+                done(executions::in_memory(kills, seed)?);
+            }
+            for point in executions::STOPS {
+                done(executions::stopped(program, point)?);
+            }
+        }
+        Command::All | Command::Worker(_) | Command::Agent(_) => {}
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 //! that the judge must find ([`Flaw`]).
 
 mod desk;
-mod fault;
+pub(crate) mod fault;
 
 use std::fs::File;
 use std::io::{BufRead as _, Write as _};
@@ -222,7 +222,7 @@ where
 }
 
 /// Says one line, with one write.
-fn say(said: &Said) {
+pub(crate) fn say(said: &Said) {
     static OUT: OnceLock<Option<File>> = OnceLock::new();
     let out = OUT.get_or_init(|| std::io::stdout().as_fd().try_clone_to_owned().ok().map(File::from));
     if let Some(mut out) = out.as_ref() {

@@ -8,22 +8,25 @@ use std::time::SystemTime;
 use anyhow::{Result, bail, ensure};
 
 use crate::postgres::{Programs, Server};
+use crate::test::peers;
 use crate::{debian, process, workspace};
 
 /// The measurements that compare with PostgreSQL.
-const NEED_POSTGRES: &[&str] = &["ledger"];
+const NEED_POSTGRES: &[&str] = &["ledger", "journal"];
 /// Those that have nginx beside or behind the program.
 const NEED_NGINX: &[&str] = &["edge", "instructions", "webhooks"];
 /// Those that measure the program of the same release build.
-const NEED_PROGRAM: &[&str] = &["edge", "webhooks"];
+const NEED_PROGRAM: &[&str] = &["edge", "webhooks", "restate"];
+/// Those that need a Restate server and handlers for it.
+const NEED_RESTATE: &[&str] = &["restate"];
 /// Those that count under valgrind, and build what they count themselves.
 const NEED_VALGRIND: &[&str] = &["instructions"];
 
 /// Run one measurement of `bench/`, of release builds.
 ///
-/// The figures go to target/bench/NAME.json. The measurement `ledger` gets a private PostgreSQL, and `pgbench`
+/// The figures go to target/bench/NAME.json. The measurements `ledger` and `journal` get a private PostgreSQL, and `pgbench`
 /// on its PATH; the server is stopped and deleted afterwards. `edge` measures the program, which is built for it, beside
-/// nginx, which is installed when it is missing; `webhooks` measures verified deliveries beside requests with a key. `instructions` counts under valgrind, which is installed likewise, and builds the
+/// nginx, which is installed when it is missing; `webhooks` measures verified deliveries beside requests with a key. `restate` has a Restate server behind the program and beside it. `instructions` counts under valgrind, which is installed likewise, and builds the
 /// program itself, of this checkout and of the commit that `--against` names.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -60,6 +63,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if NEED_VALGRIND.contains(&args.name.as_str()) {
         installed("valgrind", "--version")?;
+    }
+    if NEED_RESTATE.contains(&args.name.as_str()) {
+        command.env(peers::NPM_VAR, peers::npm()?).env(peers::HANDLERS_VAR, peers::handlers()?);
     }
     if NEED_PROGRAM.contains(&args.name.as_str()) {
         let mut build = workspace::cargo();

@@ -5,7 +5,7 @@
 
 mod alone;
 mod count;
-mod peers;
+pub(crate) mod peers;
 
 use std::ffi::OsString;
 use std::fmt;

@@ -102,6 +102,18 @@ impl Request {
         self
     }
 
+    /// The same key once more, whose answers say nothing of that.
+    pub(crate) fn repeated(mut self) -> Self {
+        self.fresh = false;
+        self
+    }
+
+    /// Keys that were used before, each of them once.
+    pub(crate) fn counting(mut self) -> Self {
+        self.fresh = true;
+        self
+    }
+
     /// The bytes of the request.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -167,7 +179,9 @@ impl Connection {
         let serial = number * 1_000_000_000;
         request.number(serial);
         let mut connection = Connection { socket, request, buffer: Box::new([0; ANSWER]), serial };
-        connection.exchange(Wanted::Own).await?;
+        // The first one under a key is no replay, unless all keys were used before.
+        let first = if connection.request.fresh { connection.request.wanted } else { Wanted::Own };
+        connection.exchange(first).await?;
         Ok(connection)
     }
 

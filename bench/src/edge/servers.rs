@@ -113,6 +113,25 @@ impl Server {
         Server::serve(placed(place, &program), &program, folder, &configuration, Signal::KILL)
     }
 
+    /// The program in front of a Restate server, on all cores.
+    pub(crate) fn delegating(
+        folder: &Path,
+        ingress: SocketAddr,
+        admin: SocketAddr,
+        classify: &str,
+    ) -> Result<Self, Failure> {
+        let (program, place) = (program()?, Place::Everywhere(2));
+        let plain = configuration(ingress, "memory:", Log::None, place.workers());
+        let before = plain.split("[upstreams.service]").next().unwrap_or_default();
+        let configuration = format!(
+            "{before}[upstreams.engine]\nkind = \"restate\"\ningress = \"http://{ingress}\"\nadmin = \"http://{admin}\"\n\
+             classify = \"{classify}\"\n\
+             [[routes]]\nmethod = \"POST\"\npath = \"/charges\"\noperation = \"bench.charge\"\npolicy = \"REQUIRED_A\"\n\
+             upstream = \"engine\"\nrestate = {{ service = \"Trouble\", handler = \"echo\" }}\n"
+        );
+        Server::serve(placed(place, &program), &program, folder, &configuration, Signal::KILL)
+    }
+
     /// Makes a webhook, and says its path.
     pub(crate) fn webhook(&self, provider: &str, secret: &str) -> Result<String, Failure> {
         let mut command = Command::new(program()?);

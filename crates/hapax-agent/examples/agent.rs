@@ -8,6 +8,7 @@
 //! it plays the person who looks at the books (here: the file of effects) and decides.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hapax_agent::durable::{
     Agent, AgentId, Choice, Creation, Decision, Declaration, DurableLoop, Error, ExecutionId, Executions,
@@ -34,6 +35,9 @@ pub struct Args {
     /// Orders that are handled, one in each iteration
     #[arg(long, default_value_t = 3)]
     pub orders: u64,
+    /// For how long the store takes this process for alive after it was last heard of
+    #[arg(long, default_value_t = 30_000)]
+    pub term_ms: u64,
 }
 
 /// What can go wrong here.
@@ -88,12 +92,18 @@ pub fn tools(effects: &CountingFile) -> Tools {
     tool(Declaration::Unknown, "mail.send", tools)
 }
 
-/// Makes the execution, or goes on with it.
+/// Makes the execution, or goes on with it once the process that ran it is taken for dead.
 pub async fn begin(executions: &Executions<Store>, id: &ExecutionId) -> Result<Run<Store>, Error> {
     let new = Creation::new(id.clone(), AgentId::new("clerk")?, json!({ "handled": [] }));
     match executions.create(new).await {
-        Err(Error::AlreadyExists) => executions.resume(id, Resume::default()).await,
-        made => made,
+        Err(Error::AlreadyExists) => {}
+        made => return made,
+    }
+    loop {
+        match executions.resume(id, Resume::default()).await {
+            Err(Error::Fenced) => tokio::time::sleep(Duration::from_millis(50)).await,
+            taken => return taken,
+        }
     }
 }
 
@@ -123,29 +133,40 @@ pub async fn decide(
 
 /// Runs the execution until it has come to its end.
 pub async fn live(args: &Args) -> Result<Stop, Failure> {
-    let store = Store::open(&args.store, Options::default()).await?;
+    let options = Options { term: Duration::from_millis(args.term_ms), ..Options::default() };
+    let store = Store::open(&args.store, options).await?;
     let effects = CountingFile::new(&args.effects);
     let executions = Executions::new(Executor::new(store.clone()), Scope::local());
     let id = ExecutionId::new(&args.execution)?;
     let clerk = DurableLoop::new(Clerk { orders: args.orders }, tools(&effects));
-    let mut run = match begin(&executions, &id).await {
-        Err(Error::Ended) => return Ok(Stop::Completed(json!("before"))),
-        run => run?,
-    };
+    let stop = finish(&executions, &id, &clerk, &effects).await?;
+    store.close().await?;
+    Ok(stop)
+}
+
+/// Goes on until the execution has come to its end, and plays the person on the way.
+pub async fn finish(
+    executions: &Executions<Store>,
+    id: &ExecutionId,
+    clerk: &DurableLoop<Clerk>,
+    effects: &CountingFile,
+) -> Result<Stop, Failure> {
     loop {
+        let run = match begin(executions, id).await {
+            Err(Error::Ended) => return Ok(Stop::Completed(json!("before"))),
+            run => run?,
+        };
         let stop = clerk.run(&run).await?;
         let waiting = match stop {
-            Stop::Paused(_) => executions.waiting(&id).await?,
+            Stop::Paused(_) => executions.waiting(id).await?,
             Stop::Completed(_) | Stop::Failed(_) => Vec::new(),
         };
         if waiting.is_empty() {
-            store.close().await?;
             return Ok(stop);
         }
         for step in waiting {
-            decide(&executions, &id, step, &effects).await?;
+            decide(executions, id, step, effects).await?;
         }
-        run = executions.resume(&id, Resume::default()).await?;
     }
 }
 

@@ -110,6 +110,21 @@ pub const MAX_READ_BYTES: usize = 4 * 1024 * 1024;
 /// Most tickets waiting in one lane.
 pub const MAX_LANE_TICKETS: usize = 1024;
 
+/// How long an action waits for its turn in a lane.
+pub const LANE_WAIT: Duration = Duration::from_secs(60);
+
+/// Longest name of a tool in bytes.
+pub const MAX_TOOL_BYTES: usize = 128;
+
+/// How many begun actions a lane keeps of each tool.
+pub const RECENT_TIMES: usize = 64;
+
+/// Of how many tools a lane keeps begun actions.
+pub const RECENT_TOOLS: usize = 64;
+
+/// How long a lane keeps begun actions, and so how far back a rule can count.
+pub const RECENT_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// Most records in one page of a listing.
 pub const MAX_PAGE: usize = 1000;
 

@@ -17,7 +17,7 @@ use crate::fingerprint::{Fingerprint, LazyLeaves, Leaves};
 use crate::id::{AttemptId, Epoch, OperationId, SessionId};
 use crate::identity::{ClaimId, Identity};
 use crate::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
-use crate::lane::{LaneAnswer, LaneId};
+use crate::lane::{LaneAnswer, LaneId, LaneView};
 use crate::outcome::{Outcome, Retention};
 use crate::registry::{Document, DocumentId};
 use crate::scope::Scope;
@@ -208,25 +208,46 @@ pub trait Watch: Send + 'static {
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// The lanes (X3).
+/// The lanes (X3). What a command does is decided by [`lane::step`](crate::lane::step). Each looks at the claim that closes the lane
+/// after it has read the lane, and keeps what was decided only if the lane is still what it read.
 pub trait Lanes: Clone + Send + Sync + 'static {
-    /// Takes a place, or asks how far it has moved. Repeating it with the same ticket keeps the place.
+    /// Wakes when a lane may have changed.
+    type LaneWatch: Watch;
+
+    /// Takes a place for an action with this claim (a read has none), or asks how far it has moved. Repeating it with the same ticket
+    /// keeps the place.
     fn enter(
         &self,
         lane: &LaneId,
         ticket: AttemptId,
+        claim: Option<ClaimId>,
     ) -> impl Future<Output = Result<LaneAnswer, Error>> + Send;
 
-    /// Gives a place up; with a claim whose doubt must keep others out.
+    /// Tells that the action of this ticket begins: it invokes this tool, and may run this long. It may, where the answer is
+    /// [`Served`](LaneAnswer::Served); any other answer means that it must not. Takes no place, and said again changes nothing.
+    fn begin(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+        tool: &str,
+        max_run: Duration,
+    ) -> impl Future<Output = Result<LaneAnswer, Error>> + Send;
+
+    /// Gives a place up. `confirmed` tells that the ledger has confirmed a settle or a release of its claim; otherwise that claim
+    /// closes the lane until it is over.
     fn leave(
         &self,
         lane: &LaneId,
         ticket: AttemptId,
-        doubt: Option<ClaimId>,
+        confirmed: bool,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Opens a lane that this claim's doubt had closed.
-    fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Reads a lane as it stands now, and writes nothing.
+    fn look(&self, lane: &LaneId) -> impl Future<Output = Result<LaneView, Error>> + Send;
+
+    /// Starts to watch a lane. Subscribe, then look, then wait: a command after this call that changed the lane wakes the watch. What
+    /// time makes of it does not, nor what becomes of the claim that closes it: that one has a watch of its own.
+    fn watch_lane(&self, lane: &LaneId) -> Self::LaneWatch;
 }
 
 /// The journals (J2). What a write does is decided by [`journal::append`](crate::journal::append).

@@ -5,12 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
-use hapax_core::lane::{LaneAnswer, LaneId};
+use hapax_core::lane::{LaneAnswer, LaneId, LaneView};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Identity, Inspect,
     Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome, Page, Record, Registry,
-    Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
+    Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Timestamp, Verdict, View,
 };
 
 #[cfg(feature = "embedded")]
@@ -164,6 +164,10 @@ impl Lifecycle for Store {
         each!(self, store => store.is_shared().await)
     }
 
+    async fn time(&self) -> Result<Timestamp, Error> {
+        each!(self, store => store.time().await)
+    }
+
     async fn close(&self) -> Result<(), Error> {
         each!(self, store => store.close().await)
     }
@@ -188,16 +192,37 @@ impl Leases for Store {
 }
 
 impl Lanes for Store {
-    async fn enter(&self, lane: &LaneId, ticket: AttemptId) -> Result<LaneAnswer, Error> {
-        each!(self, store => store.enter(lane, ticket).await)
+    type LaneWatch = Watch;
+
+    async fn enter(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+        claim: Option<ClaimId>,
+    ) -> Result<LaneAnswer, Error> {
+        each!(self, store => store.enter(lane, ticket, claim).await)
     }
 
-    async fn leave(&self, lane: &LaneId, ticket: AttemptId, doubt: Option<ClaimId>) -> Result<(), Error> {
-        each!(self, store => store.leave(lane, ticket, doubt).await)
+    async fn begin(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+        tool: &str,
+        max_run: Duration,
+    ) -> Result<LaneAnswer, Error> {
+        each!(self, store => store.begin(lane, ticket, tool, max_run).await)
     }
 
-    async fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> Result<(), Error> {
-        each!(self, store => store.open_lane(lane, claim).await)
+    async fn leave(&self, lane: &LaneId, ticket: AttemptId, confirmed: bool) -> Result<(), Error> {
+        each!(self, store => store.leave(lane, ticket, confirmed).await)
+    }
+
+    async fn look(&self, lane: &LaneId) -> Result<LaneView, Error> {
+        each!(self, store => store.look(lane).await)
+    }
+
+    fn watch_lane(&self, lane: &LaneId) -> Watch {
+        each!(self, store => store.watch_lane(lane))
     }
 }
 

@@ -9,6 +9,7 @@ pub mod differential;
 pub mod inspecting;
 pub mod journals;
 pub mod keeping;
+pub mod lanes;
 pub mod linearizable;
 pub mod random;
 pub mod sessions;
@@ -119,10 +120,17 @@ macro_rules! conformance_tests {
             sessions::a_lease_is_absent_to_every_scope_but_its_own,
             sessions::an_attempt_that_asks_again_under_its_lease_gets_the_grant_that_stands,
             sessions::a_renewal_of_a_claim_renews_the_lease_that_it_hangs_on,
-            sessions::lanes_are_served_in_order_and_skip_the_dead,
             sessions::a_settle_wakes_whoever_watches,
             sessions::a_sweep_wakes_whoever_watches,
             sessions::a_claim_whose_time_to_run_is_over_is_swept_although_its_session_lives,
+            lanes::lanes_are_served_in_order_and_skip_the_dead,
+            lanes::a_lane_is_closed_while_the_claim_that_closed_it_is_held_or_in_doubt,
+            lanes::a_leave_whose_claim_is_over_leaves_the_lane_open,
+            lanes::a_lapsed_run_closes_its_lane_until_it_is_resolved,
+            lanes::a_lane_tells_which_actions_began_lately,
+            lanes::a_lane_refuses_names_that_are_none,
+            lanes::a_leave_wakes_a_watch_of_the_lane,
+            lanes::every_answer_and_state_of_a_lane_is_what_the_rules_say,
             inspecting::claims_are_listed_in_pages_and_counted,
             inspecting::the_newest_claims_of_an_operation_are_listed_first,
             inspecting::a_listing_looks_at_every_part_of_its_filter,
@@ -160,6 +168,8 @@ macro_rules! conformance_tests_of_sharing {
             sessions::a_lease_is_renewed_and_its_claims_are_settled_at_another_instance,
             sessions::a_settle_elsewhere_wakes_by_notification_alone,
             sessions::a_settle_elsewhere_wakes_by_polling_alone,
+            lanes::a_leave_elsewhere_wakes_a_watch_by_notification_alone,
+            lanes::a_leave_elsewhere_wakes_a_watch_by_polling_alone,
         );
     };
 }

@@ -21,6 +21,7 @@ mod finder;
 mod folder;
 mod job;
 mod keeper;
+mod lanes;
 mod list;
 mod log;
 mod merge;
@@ -308,6 +309,10 @@ impl Lifecycle for Embedded {
     /// A second opener is refused (B8).
     async fn is_shared(&self) -> Result<bool, Error> {
         Ok(false)
+    }
+
+    async fn time(&self) -> Result<Timestamp, Error> {
+        Ok(self.core.state.clock.now())
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -14,13 +14,13 @@ use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::claim::{is_lapsed_repeat, view};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
-use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
+use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, LaneView, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error,
     Filter, Identity, Inspect, Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome,
-    Page, Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict,
-    View, step,
+    Page, Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Timestamp,
+    Verdict, View, step,
 };
 
 use crate::clock::SystemClock;
@@ -230,6 +230,10 @@ impl Lifecycle for Memory {
         Ok(false)
     }
 
+    async fn time(&self) -> Result<Timestamp, Error> {
+        Ok(self.clock.now())
+    }
+
     async fn close(&self) -> Result<(), Error> {
         self.lock().end_session(self.session, self.clock.now());
         Ok(())
@@ -237,28 +241,52 @@ impl Lifecycle for Memory {
 }
 
 impl Memory {
-    fn lane(&self, id: &LaneId, command: &LaneCommand) -> Result<LaneAnswer, Error> {
+    fn lane(&self, id: &LaneId, command: impl FnOnce(Timestamp) -> LaneCommand) -> Result<LaneAnswer, Error> {
         lane::check(id)?;
         let now = self.clock.now();
-        let mut world = self.lock();
-        let lane = world.lanes.get(id).cloned().unwrap_or_default();
-        let (after, answer) = lane::step(&lane, command, |session| now < world.sign(session, now).until);
-        world.lanes.insert(id.clone(), after);
+        let (answer, changed) = self.lock().lane(id, &command(now), now);
+        if changed {
+            self.hub.wake(&id.digest());
+        }
         Ok(answer)
     }
 }
 
 impl Lanes for Memory {
-    async fn enter(&self, lane: &LaneId, ticket: AttemptId) -> Result<LaneAnswer, Error> {
-        self.lane(lane, &LaneCommand::Enter(Ticket { id: ticket, session: self.session }))
+    type LaneWatch = Watch;
+
+    async fn enter(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+        claim: Option<ClaimId>,
+    ) -> Result<LaneAnswer, Error> {
+        let place = |now| Ticket::new(ticket, self.session, claim, now, self.options.term);
+        self.lane(lane, |now| LaneCommand::Enter(place(now)))
     }
 
-    async fn leave(&self, lane: &LaneId, ticket: AttemptId, doubt: Option<ClaimId>) -> Result<(), Error> {
-        self.lane(lane, &LaneCommand::Leave { ticket, doubt }).map(|_| ())
+    async fn begin(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+        tool: &str,
+        max_run: Duration,
+    ) -> Result<LaneAnswer, Error> {
+        lane::check_tool(tool)?;
+        self.lane(lane, |_| LaneCommand::Begin { ticket, tool: tool.to_owned(), max_run })
     }
 
-    async fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> Result<(), Error> {
-        self.lane(lane, &LaneCommand::Open(claim)).map(|_| ())
+    async fn leave(&self, lane: &LaneId, ticket: AttemptId, confirmed: bool) -> Result<(), Error> {
+        self.lane(lane, |_| LaneCommand::Leave { ticket, confirmed }).map(|_| ())
+    }
+
+    async fn look(&self, lane: &LaneId) -> Result<LaneView, Error> {
+        lane::check(lane)?;
+        Ok(self.lock().look_at_lane(lane, self.clock.now()))
+    }
+
+    fn watch_lane(&self, lane: &LaneId) -> Watch {
+        self.hub.watch(lane.digest())
     }
 }
 

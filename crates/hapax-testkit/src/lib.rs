@@ -10,6 +10,7 @@
 //! - [`upstream`]: a count of effects that survives the crash of everybody who causes them.
 //! - [`scenario`]: behaviour as text; the same file drives the rules alone, every store and everything above them.
 //! - [`model`]: the protocol, checked exhaustively in a small world.
+//! - [`model_lane`]: a lane beside the claims of its actions, checked in the same way.
 //! - [`simulation`]: the protocol in long random runs that a seed repeats.
 //!
 //! All of it knows `hapax-core` only, so that every other crate's tests can use it.
@@ -19,6 +20,7 @@ pub mod faulty;
 pub mod kv;
 pub mod lines;
 pub mod model;
+pub mod model_lane;
 pub mod port;
 pub mod raw;
 pub mod restate;

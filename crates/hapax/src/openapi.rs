@@ -37,8 +37,8 @@ pub struct Source {
     pub prefix: String,
 }
 
-/// What an extension cannot say, because the document says it elsewhere.
-const NAMED_ELSEWHERE: [&str; 4] = ["method", "path", "operation", "upstream"];
+/// What an extension cannot say: the document says it elsewhere, or callers who read the document are not to know it (H8).
+const NAMED_ELSEWHERE: [&str; 5] = ["method", "path", "operation", "upstream", "restate"];
 
 /// The field of a route that an extension says; `None` for other names.
 fn field_of(extension: &str) -> Option<&'static str> {

@@ -15,6 +15,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use hapax_core::registry::{DocumentId, keep_recipe};
 use hapax_core::{Error, Filter, Inspect, Kind, Operation, Recipe, RecipeId, Registry, Source, Width};
 use hapax_gateway::settings::Level;
@@ -223,11 +224,15 @@ impl Written {
     /// Writes all that can be written, also where some were written by others meanwhile: so a second round finds less to do.
     async fn put<R: Registry>(registry: &R, writes: Vec<Write>) -> Result<Written, Error> {
         let mut written = Written { done: Vec::with_capacity(writes.len()), complete: true };
-        for write in writes {
-            match registry.put(&write.id, write.expect, write.body).await {
-                Ok(version) => written.done.push((write.id, version, write.before)),
-                Err(error) if error.kind() == Kind::Conflict => written.complete = false,
-                Err(error) => return Err(error),
+        // One after the other, each would wait for a commit of its own.
+        for some in writes.chunks(limits::DOCUMENTS_AT_A_TIME) {
+            let puts = some.iter().map(|write| registry.put(&write.id, write.expect, write.body.clone()));
+            for (write, put) in some.iter().zip(join_all(puts).await) {
+                match put {
+                    Ok(version) => written.done.push((write.id.clone(), version, write.before.clone())),
+                    Err(error) if error.kind() == Kind::Conflict => written.complete = false,
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(written)

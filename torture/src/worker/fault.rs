@@ -67,12 +67,12 @@ tokio::task_local! {
 static ARMED: AtomicBool = AtomicBool::new(false);
 
 /// From here on faults count.
-pub(super) fn begin() {
+pub(crate) fn begin() {
     ARMED.store(true, Ordering::SeqCst);
 }
 
 /// Arms a fault.
-pub(super) fn arm(fault: Fault, drowsy: Duration) -> Result<()> {
+pub(crate) fn arm(fault: Fault, drowsy: Duration) -> Result<()> {
     let (point, passed) = (fault.point.clone(), AtomicUsize::new(0));
     let strike = move || {
         if ARMED.load(Ordering::SeqCst) && passed.fetch_add(1, Ordering::SeqCst) + 1 == fault.nth {

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "the table of a run is part of its result")]
 
 mod embedded;
+mod executions;
 mod postgres;
 
 use std::path::Path;

@@ -8,9 +8,9 @@ use anyhow::{Result, ensure};
 use crate::{debian, process, workspace};
 
 /// Where tests find those from npm.
-pub(super) const NPM_VAR: &str = "HAPAX_TEST_NPM";
+pub(crate) const NPM_VAR: &str = "HAPAX_TEST_NPM";
 /// Where they find the program with the handlers of `examples/restate`.
-pub(super) const HANDLERS_VAR: &str = "HAPAX_TEST_RESTATE_HANDLERS";
+pub(crate) const HANDLERS_VAR: &str = "HAPAX_TEST_RESTATE_HANDLERS";
 /// Where they find the virtual environment of Python.
 pub(super) const PYTHON_VAR: &str = "HAPAX_TEST_PYTHON";
 /// What every test that needs some of them has in its path, by convention; `--quick` leaves those out.
@@ -40,7 +40,7 @@ const FOR_PYTHON: [&str; 7] = [
 ];
 
 /// The folder with all those from npm, installed if need be.
-pub(super) fn npm() -> Result<PathBuf> {
+pub(crate) fn npm() -> Result<PathBuf> {
     let folder = workspace::target_dir().join("npm-peers");
     once(&folder, &FROM_NPM, || {
         let by_hand = "install Node.js 18 or later with npm 9 or later (Debian: apt-get install npm)";

@@ -109,6 +109,9 @@ impl Control {
     }
 }
 
+/// How a call ended: with a result, or with a reason to stop.
+type CallEnd = Result<Result<StepResult, Stop>, Error>;
+
 /// An agent with its tools.
 #[derive(Clone, Debug)]
 pub struct DurableLoop<A> {
@@ -193,22 +196,23 @@ impl<A: Agent> DurableLoop<A> {
         parallel: bool,
     ) -> Result<Result<Vec<Observation>, Stop>, Error> {
         let mut observations = Vec::with_capacity(calls.len());
-        let numbered = || (0..).zip(calls);
-        let ends: Vec<Result<Result<StepResult, Stop>, Error>> = match parallel {
-            true => join_all(numbered().map(|(place, call)| self.call(run, place, call))).await,
-            false => {
-                let mut ends = Vec::new();
-                for (place, call) in numbered() {
-                    let end = Box::pin(self.call(run, place, call)).await;
-                    let goes_on = matches!(end, Ok(Ok(_)));
-                    ends.push(end);
-                    if !goes_on {
-                        break;
-                    }
-                }
-                ends
+        let mut ends = Vec::with_capacity(calls.len());
+        if parallel {
+            let mut calling = Vec::with_capacity(calls.len());
+            for (place, call) in (0..).zip(calls) {
+                calling.push(Box::pin(self.call(run, place, call)));
             }
-        };
+            ends = join_all(calling).await;
+        } else {
+            for (place, call) in (0..).zip(calls) {
+                let end = Box::pin(self.call(run, place, call)).await;
+                let goes_on = matches!(end, Ok(Ok(_)));
+                ends.push(end);
+                if !goes_on {
+                    break;
+                }
+            }
+        }
         for (call, end) in calls.iter().zip(ends) {
             match end? {
                 Ok(result) => observations.push(Observation { call: call.clone(), result }),
@@ -219,12 +223,7 @@ impl<A: Agent> DurableLoop<A> {
     }
 
     /// Makes one call, more than once only where it failed without effect.
-    async fn call<S: Journal + Ledger>(
-        &self,
-        run: &Run<S>,
-        place: u32,
-        planned: &PlannedCall,
-    ) -> Result<Result<StepResult, Stop>, Error> {
+    async fn call<S: Journal + Ledger>(&self, run: &Run<S>, place: u32, planned: &PlannedCall) -> CallEnd {
         let at = Coordinates { iteration: run.iteration(), call: place };
         let Some(tool) = self.tools.get(&planned.tool) else {
             return Ok(Err(Stop::Paused(format!("{at}: there is no tool {:?} here", planned.tool))));

@@ -3,7 +3,7 @@
 //! The chain is checked from its beginning to its end before anything is written: an execution that was tampered with stays as it was
 //! found. The new runner is let in only at the version that was checked, so that nothing comes in between.
 
-use hapax_core::journal::{Append, Author, Head, Runner, Status, StreamFilter, Walk};
+use hapax_core::journal::{Append, Author, Head, Runner, Status, StreamFilter};
 use hapax_core::{Error as CoreError, Journal, Ledger, SessionId};
 
 use super::error::Error;
@@ -12,6 +12,7 @@ use super::execution::{ExecutionId, Listing, PREFIX};
 use super::progress::Progress;
 use super::run::{Run, send};
 use super::stream::{self, Executions, Reading, state_of};
+use super::verify::ends;
 use crate::limits;
 
 /// How an execution is resumed.
@@ -30,8 +31,7 @@ impl<S: Journal + Ledger> Executions<S> {
         let (stream, mut head) = self.head(id).await?;
         let runner = Runner::fresh(how.lease.unwrap_or_else(|| self.store().session().id));
         let mut progress = Progress::default();
-        let walk = Some(Walk::new(&stream, head.chain));
-        let mut reading = Reading { executions: self, stream: &stream, walk, next: 0 };
+        let mut reading = Reading { executions: self, stream: &stream, next: 0, last: None };
         self.may_be_taken(&stream, &head, &how).await?;
         for _ in 0..limits::APPEND_TRIES {
             reading.fold(&mut progress).await?;
@@ -170,13 +170,10 @@ pub async fn lapsed<S: Journal>(
 impl<S: Journal + Ledger> Reading<'_, S> {
     /// The chain ends as the head says, which was read after the last event.
     fn finish(&self, head: &Head) -> Result<(), Error> {
-        match &self.walk {
-            Some(walk) if walk.next() > head.length => {
-                let what = "the head does not know of the event";
-                Err(CoreError::broken_chain(self.stream.as_str(), head.length, what).into())
-            }
-            Some(walk) => Ok(walk.finish(head)?),
-            None => Ok(()),
+        if self.next > head.length {
+            let what = "the head does not know of the event";
+            return Err(CoreError::broken_chain(self.stream.as_str(), head.length, what).into());
         }
+        Ok(ends(self.stream, head, self.next, self.last)?)
     }
 }

@@ -3,6 +3,8 @@
 //! [`Run::step`] takes the steps of `once`: enter, begin with a look at the execution, run, conclude. A step whose intent was written by
 //! a process that has died takes the same way: the ledger knows what became of it.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
 use hapax_core::journal::{Append, Author, Stream};
 use hapax_core::{
@@ -226,17 +228,26 @@ impl<S: Journal + Ledger> Run<S> {
 
     /// Calls the tool under its claim.
     async fn carry_out(&self, step: &Step, held: Held<S>, tool: &dyn Tool) -> Result<StepEnd, Error> {
-        let mut stands = Ok(());
-        let look = async || {
-            stands = self.stands().await;
-            stands.is_ok()
+        let refused = Arc::new(Mutex::new(None));
+        let (run, told) = (self.clone(), refused.clone());
+        let look = move || {
+            let (run, refused) = (run.clone(), told.clone());
+            async move {
+                let stands = run.stands().await;
+                let is_ok = stands.is_ok();
+                *refused.lock().unwrap_or_else(PoisonError::into_inner) = stands.err();
+                is_ok
+            }
         };
         // An earlier attempt is never asked about: a step may run again, or it may not.
         let begun = held.begin_if(|_| std::future::ready(Reconciled::Unknown), look).await;
         let running = match begun {
             Ok(Some(Begun::Running(running))) => running,
             Ok(Some(Begun::Done(done))) => return self.settled(step, &done).await,
-            Ok(None) => return Err(stands.err().unwrap_or(Error::Fenced)),
+            Ok(None) => {
+                let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+                return Err(refused.unwrap_or(Error::Fenced));
+            }
             Err(error) => return ended(error),
         };
         let attempt = running.attempt();

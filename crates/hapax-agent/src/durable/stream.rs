@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_core::journal::{
-    Append, Author, Birth, Chain, Event, Head, NewEvent, Runner, Status, Stream, StreamFilter, Walk,
+    Append, Author, Birth, Chain, Event, Hash, Head, NewEvent, Runner, Status, Stream, StreamFilter,
 };
 use hapax_core::{Journal, Ledger, Project, Scope, SessionId};
 use hapax_exec::{Executor, Seal};
@@ -218,7 +218,7 @@ impl<S: Journal + Ledger> Executions<S> {
                 (progress.iteration, from) = (completed.iteration + 1, seq + 1);
             }
         }
-        let mut walk = Reading { executions: self, stream: &stream, walk: None, next: from };
+        let mut walk = Reading { executions: self, stream: &stream, next: from, last: None };
         walk.fold(&mut progress).await?;
         let state = match self.checkpoint_bytes(&stream).await? {
             Some(Some(bytes)) => Some(state_of(&bytes)?),
@@ -257,14 +257,14 @@ pub(crate) async fn list<S: Journal>(
 pub(crate) struct Reading<'a, S: Ledger> {
     pub(crate) executions: &'a Executions<S>,
     pub(crate) stream: &'a Stream,
-    /// Checks the chain on the way, where it is read from its beginning.
-    pub(crate) walk: Option<Walk>,
     /// The place of the next event.
     pub(crate) next: u64,
+    /// The hash of the last one.
+    pub(crate) last: Option<Hash>,
 }
 
 impl<S: Journal + Ledger> Reading<'_, S> {
-    /// Up to the present end.
+    /// Up to the present end. The store checks that each event follows the one before it.
     pub(crate) async fn fold(&mut self, progress: &mut Progress) -> Result<(), Error> {
         loop {
             let events = self.executions.store().read(self.stream, self.next, limits::READ_PAGE).await?;
@@ -272,12 +272,9 @@ impl<S: Journal + Ledger> Reading<'_, S> {
                 return Ok(());
             }
             for event in &events {
-                if let Some(walk) = &mut self.walk {
-                    walk.step(event)?;
-                }
                 let payload = self.executions.opened(self.stream, event)?;
                 progress.fold(&event.kind, payload.as_deref())?;
-                self.next = event.seq + 1;
+                (self.next, self.last) = (event.seq + 1, Some(event.hash));
             }
         }
     }

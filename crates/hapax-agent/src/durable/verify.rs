@@ -1,14 +1,14 @@
 //! Checking a chain of events from its beginning to its end, in memory that does not grow with it (J3, J7).
 
-use hapax_core::journal::{Head, Payload, Status, Stream, Walk};
-use hapax_core::{Error as CoreError, Journal, Particular};
+use hapax_core::journal::{Hash, Head, Payload, Status, Stream, Walk};
+use hapax_core::{Error as CoreError, Journal, Kind, Particular};
 use serde::Serialize;
 
 use super::error::Error;
 use crate::limits;
 
 /// What checking a stream has found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The stream.
@@ -47,7 +47,15 @@ impl Report {
 /// Checks a stream: every event, that it ends as its head says, and its checkpoint. A stream that is written to meanwhile is checked as
 /// far as it was at the beginning.
 pub async fn verify<S: Journal>(store: &S, stream: &Stream) -> Result<Report, Error> {
-    let head = store.head(stream).await?.ok_or(Error::NotFound)?;
+    let head = match store.head(stream).await {
+        Ok(head) => head.ok_or(Error::NotFound)?,
+        // Where not even the head is what was written, nothing after it can be trusted.
+        Err(error) => {
+            let broken = Some(broken(error, 0)?);
+            let stream = stream.as_str().to_owned();
+            return Ok(Report { stream, broken, ..Report::default() });
+        }
+    };
     let mut report = Report {
         stream: stream.as_str().to_owned(),
         events: 0,
@@ -64,7 +72,7 @@ pub async fn verify<S: Journal>(store: &S, stream: &Stream) -> Result<Report, Er
     match checked.await {
         Ok(()) => Ok(report),
         Err(error) => {
-            report.broken = Some(broken(error)?);
+            report.broken = Some(broken(error, report.events)?);
             Ok(report)
         }
     }
@@ -76,22 +84,29 @@ async fn walk<S: Journal>(
     head: &Head,
     report: &mut Report,
 ) -> Result<(), CoreError> {
-    let mut walk = Walk::new(stream, head.chain);
-    while walk.next() < head.length {
-        let left = usize::try_from(head.length - walk.next()).unwrap_or(usize::MAX);
-        let events = store.read(stream, walk.next(), left.min(limits::READ_PAGE)).await?;
-        if events.is_empty() {
-            break;
-        }
-        for event in &events {
-            walk.step(event)?;
-            report.events += 1;
-            report.erased += u64::from(matches!(event.payload, Payload::Erased { .. }));
-            report.hash = Some(event.hash.to_hex());
-        }
+    let (mut next, mut last) = (0, None);
+    while next < head.length {
+        let left = usize::try_from(head.length - next).unwrap_or(usize::MAX);
+        // The store checks that each event follows the one before it: to hash all of it once more would tell nothing new.
+        let events = store.read(stream, next, left.min(limits::READ_PAGE)).await?;
+        let Some(end) = events.last() else { break };
+        (next, last) = (end.seq + 1, Some(end.hash));
+        report.events += events.len() as u64;
+        let erased = events.iter().filter(|event| matches!(event.payload, Payload::Erased { .. }));
+        report.erased += erased.count() as u64;
+        report.hash = last.map(Hash::to_hex);
     }
-    walk.finish(head)?;
+    ends(stream, head, next, last)?;
     nothing_beyond(store, stream, head.length).await
+}
+
+/// The chain, of which so many events were read, ends as the head says.
+pub(crate) fn ends(stream: &Stream, head: &Head, next: u64, last: Option<Hash>) -> Result<(), CoreError> {
+    let walk = match (next.checked_sub(1), last) {
+        (Some(seq), Some(hash)) => Walk::after(stream, head.chain, seq, hash),
+        _ => Walk::new(stream, head.chain),
+    };
+    walk.finish(head)
 }
 
 /// There is no event that the head does not know of.
@@ -109,12 +124,39 @@ pub(crate) async fn nothing_beyond<S: Journal>(
     }
 }
 
-/// The place of a broken chain; any other error stays one.
-pub(crate) fn broken(error: CoreError) -> Result<Broken, Error> {
-    match error.particular() {
-        Some(Particular::BrokenChain { position, .. }) => {
-            Ok(Broken { position: *position, what: error.detail().unwrap_or(error.message()).to_owned() })
+/// The place of a broken chain, or of what cannot be read because it was damaged; any other error stays one.
+fn broken(error: CoreError, after: u64) -> Result<Broken, Error> {
+    let what = || error.detail().unwrap_or(error.message()).to_owned();
+    match (error.particular(), error.kind()) {
+        (Some(Particular::BrokenChain { position, .. }), _) => {
+            Ok(Broken { position: *position, what: what() })
         }
+        (None, Kind::Corrupt) => Ok(Broken { position: after, what: what() }),
         _ => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_core::journal::{Append, Author, NewEvent};
+    use hapax_store::Options;
+    use hapax_store::memory::Memory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_chain_that_ends_otherwise_than_its_head_says_is_broken_at_its_end_j3() {
+        let store = Memory::open(Options::default());
+        let stream = Stream::new("receipts/acme").unwrap();
+        let events = ["A", "B"].map(|kind| NewEvent::new(kind, "{}")).to_vec();
+        let author = Author::Anyone { version: None };
+        let head = store.append(Append::new(stream.clone(), author).with(events)).await.unwrap();
+        let place = |next, last| {
+            ends(&stream, &head, next, last).err().map(|error| broken(error, 9).unwrap().position)
+        };
+        assert_eq!(place(2, head.hash), None);
+        assert_eq!(place(2, Some(Hash([0; 32]))), Some(1));
+        assert_eq!(place(1, head.hash), Some(1), "one is missing");
+        assert_eq!(place(0, None), Some(0), "all are");
     }
 }

@@ -22,7 +22,7 @@ const EFFECTS: &str = "HAPAX_TEST_AGENT_EFFECTS";
 
 fn args(store: &str, effects: &std::path::Path) -> agent::Args {
     let (store, effects) = (store.to_owned(), effects.to_owned());
-    agent::Args { store, effects, execution: "orders".into(), orders: ORDERS }
+    agent::Args { store, effects, execution: "orders".into(), orders: ORDERS, term_ms: 30_000 }
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -167,6 +167,34 @@ async fn the_recorded_plan_is_replayed_whatever_the_planner_says_now_j4(world: W
     assert_eq!(world.calls.count(), 2);
 }
 
+/// What runs executions can be given to any runtime.
+#[test]
+fn what_runs_an_execution_can_be_spawned() {
+    fn spawned<T: Send>(_: impl FnOnce() -> T) {}
+    fn of<T>() -> T {
+        unreachable!("it is compiled, and never called")
+    }
+    type Of = Executions<hapax_store::Store>;
+    spawned(|| async {
+        of::<DurableLoop<Script>>().run(&of::<hapax_agent::durable::Run<hapax_store::Store>>()).await
+    });
+    spawned(|| async {
+        of::<hapax_agent::durable::Run<hapax_store::Store>>()
+            .step(of(), of::<std::sync::Arc<dyn hapax_agent::durable::Tool>>().as_ref())
+            .await
+    });
+    spawned(|| async { of::<Of>().resume(&id("e"), Resume::default()).await });
+    spawned(|| async { of::<Of>().create(creation("e")).await });
+    spawned(|| async { of::<Of>().decide(&id("e"), of()).await });
+    spawned(|| async { of::<Of>().waiting(&id("e")).await });
+    spawned(|| async { of::<Of>().archive(&id("e"), "", "").await });
+    spawned(|| async { of::<Of>().import(&mut std::io::Cursor::new(Vec::<u8>::new())).await });
+    spawned(|| async {
+        of::<hapax_agent::durable::Run<hapax_store::Store>>().begin_step(of(), of(), of()).await
+    });
+    spawned(|| async { verify(&of::<hapax_store::Store>(), &of()).await });
+}
+
 /// An execution whose intent is written, and whose process is gone; and how its claim stands.
 async fn an_open_intent_asks_the_ledger_j5(world: World) {
     let executions = world.executions();

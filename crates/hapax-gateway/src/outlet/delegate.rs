@@ -193,8 +193,7 @@ pub(crate) async fn run<L: Ledger, R: Registry>(
     answered
 }
 
-/// Which handler of which route a public id leads to.
-fn sealed_target(route: &Route, handler: &Handler, operation: &str) -> SealedTarget {
-    let _ = route;
+/// Which handler of which operation a public id leads to.
+fn sealed_target(handler: &Handler, operation: &str) -> SealedTarget {
     SealedTarget::of(operation, &handler.service, &handler.name)
 }

@@ -139,6 +139,11 @@ struct Standing {
 }
 
 #[derive(Deserialize)]
+struct Id {
+    id: String,
+}
+
+#[derive(Deserialize)]
 struct Services {
     services: Vec<Registered>,
 }
@@ -184,6 +189,13 @@ impl Admin {
         let id = known_id(invocation)?;
         let query = format!("SELECT {COLUMNS} FROM sys_invocation WHERE id = '{id}'");
         Ok(self.query::<Invocation>(&query).await?.into_iter().next())
+    }
+
+    /// Some call whose outcome is kept under a key.
+    pub(crate) async fn any_kept(&self) -> Result<Option<String>, Away> {
+        let query = "SELECT id FROM sys_invocation WHERE status = 'completed' AND idempotency_key IS NOT NULL LIMIT 1";
+        let rows: Vec<Id> = self.query(query).await?;
+        Ok(rows.into_iter().next().map(|row| row.id).filter(|id| is_invocation_id(id)))
     }
 
     /// Calls whose key begins like this, after an id, in the order of their ids.

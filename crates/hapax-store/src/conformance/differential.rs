@@ -125,7 +125,7 @@ async fn compare_audit<S: AllPorts>(world: &World<S>) {
     assert!(stored.is_empty(), "the audit tells of what did not happen: {stored:?}");
 }
 
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     std::env::var("HAPAX_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_115)
 }
 

@@ -1,13 +1,12 @@
-//! Sessions, and what hangs on them: leases, lanes and waiting.
+//! Sessions, and what hangs on them: leases and waiting.
 
 use std::time::Duration;
 
 use hapax_core::claim::Terms;
-use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::{
-    AttemptId, ClaimId, ClaimRequest, Ending, Epoch, Fingerprint, Identity, Inspect as _, Key, Kind, Lanes,
-    Lease, Leases, Ledger, Operation, Project, Report, Rerun, Scope, SessionId, Source, Subject, Tenant,
-    Verdict, View, Watch, Width,
+    ClaimId, ClaimRequest, Ending, Epoch, Fingerprint, Identity, Inspect as _, Key, Kind, Lease, Leases,
+    Ledger, Operation, Project, Report, Rerun, Scope, SessionId, Source, Subject, Verdict, View, Watch,
+    Width,
 };
 use tokio::time::timeout;
 
@@ -236,34 +235,6 @@ pub async fn a_lease_is_renewed_and_its_claims_are_settled_at_another_instance<H
     assert!(matches!(done, Ending::Settled(_)), "{done:?}");
     harness.advance(MINUTE);
     assert!(matches!(view(&other, second).await, Some(View::InDoubt { .. })));
-}
-
-/// X3.
-pub async fn lanes_are_served_in_order_and_skip_the_dead<H: Harness>(harness: &H) {
-    let store = harness.fresh(harness.options()).await;
-    let lane = LaneId {
-        tenant: Tenant::new("acme").expect("a good name"),
-        project: Project::new("prod").expect("a good name"),
-        entity: "order:7".into(),
-    };
-    let ticket = |number: u8| AttemptId::from_bytes([number; 16]);
-    assert_eq!(store.enter(&lane, ticket(1)).await.expect("enter"), LaneAnswer::Served);
-    assert_eq!(store.enter(&lane, ticket(2)).await.expect("enter"), LaneAnswer::Waiting { ahead: 1 });
-    assert_eq!(store.enter(&lane, ticket(2)).await.expect("enter"), LaneAnswer::Waiting { ahead: 1 });
-    store.leave(&lane, ticket(1), None).await.expect("leave");
-    assert_eq!(store.enter(&lane, ticket(2)).await.expect("enter"), LaneAnswer::Served);
-    let claim = ClaimId::from_bytes([5; 32]);
-    store.leave(&lane, ticket(2), Some(claim)).await.expect("leave");
-    assert_eq!(store.enter(&lane, ticket(3)).await.expect("enter"), LaneAnswer::Closed(claim));
-    store.open_lane(&lane, claim).await.expect("open");
-    assert_eq!(store.enter(&lane, ticket(3)).await.expect("enter"), LaneAnswer::Served);
-    if let Some(other) = harness.join(harness.options()).await {
-        assert_eq!(other.enter(&lane, ticket(4)).await.expect("enter"), LaneAnswer::Waiting { ahead: 1 });
-        harness.advance(store.session().term * 2 / 3);
-        other.renew_session().await.expect("renew");
-        harness.advance(store.session().term * 2 / 3);
-        assert_eq!(other.enter(&lane, ticket(4)).await.expect("enter"), LaneAnswer::Served);
-    }
 }
 
 /// L9, within one process.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hapax_core::claim::audit::{audit, forgotten};
 use hapax_core::claim::is_lapsed_repeat;
 use hapax_core::journal::{Append, Erasure, Head, Stream};
+use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Standing, Ticket};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, Change, Claim, ClaimId, Command, Decision, Epoch, Error, Identity, Lease, Now, OperationId,
@@ -15,19 +16,18 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::finder;
-use super::job::{Done, What};
+use super::job::{Done, LaneTold, What};
 use super::merge::Merge;
 use super::rows::Stored;
 use super::schema::Meta;
 use super::session::{Moment, Sessions};
-use super::shared::LanePlan;
 use super::shelf::Shelves;
 use super::space::Room;
-use super::{audit as notes, claims, shared, streams};
+use super::{audit as notes, claims, lanes, shared, streams};
 use crate::limits;
 use crate::plan::{tells_of_before, written_without};
 
-/// What became of a claim, for the table and for those who watch it.
+/// What became of a claim, for the table and for those who watch it; or of a lane, by its digest, for those who watch that.
 #[derive(Debug)]
 pub(super) struct Changed {
     pub(super) id: ClaimId,
@@ -109,16 +109,7 @@ impl Batch<'_> {
                 self.step(claim, command, identity.as_ref(), events).map(Done::Step)
             }
             What::Sweep(due) => self.sweep(due).map(Done::Swept),
-            What::Lane(id, command) => {
-                let (time, sessions) = (self.moment.time, self.sessions);
-                let plan =
-                    LanePlan::new(self.conn, id, command, |session| time < sessions.sign(session).until)?;
-                if plan.changes() {
-                    self.write();
-                    plan.write(self.conn, id)?;
-                }
-                Ok(Done::Lane(plan.answer))
-            }
+            What::Lane(id, told) => self.lane(id, told).map(Done::Lane),
             What::Append(write) => self.append(write).map(Box::new).map(Done::Appended),
             What::Erase { stream, subject, from, limit } => {
                 self.erase(stream, subject, *from, *limit).map(Done::Erased)
@@ -310,6 +301,33 @@ impl Batch<'_> {
     /// get the same answer: who cannot claim must not be told that all is well (M2).
     fn check_room(&self) -> Result<(), Fault> {
         self.room.check(self.memory.shelves.held() + 1).map_err(Fault::from)
+    }
+
+    fn lane(&mut self, id: &LaneId, told: &LaneTold) -> Result<LaneAnswer, Fault> {
+        let (time, sessions) = (self.moment.time, self.sessions);
+        let command = match told {
+            LaneTold::Enter(ticket, claim) => {
+                LaneCommand::Enter(Ticket::new(*ticket, sessions.own(), *claim, time, sessions.term()))
+            }
+            LaneTold::Command(command) => command.clone(),
+        };
+        let before = lanes::read(self.conn, id)?.unwrap_or_default();
+        let lives = |session| time < sessions.sign(session).until;
+        let asked = lane::asked_about(&before, Some(&command), &lane::Moment { time, lives, standing: () });
+        let mut standing = HashMap::new();
+        for claim in asked {
+            let stored = self.load(&claim)?;
+            let now = self.now(stored.as_deref())?;
+            standing.insert(claim, Standing::of(stored.as_ref().map(|stored| &stored.claim), &now));
+        }
+        let standing = |claim: &ClaimId| standing.get(claim).copied().unwrap_or(Standing::InDoubt);
+        let (after, answer) = lane::step(&before, &command, &lane::Moment { time, lives, standing });
+        if after != before {
+            self.write();
+            lanes::write(self.conn, id, &after)?;
+            self.changed.push(Changed { id: id.digest(), claim: None, written: true, was_settled: false });
+        }
+        Ok(answer)
     }
 
     /// A claim as it is stored; what was granted lately is still in memory.

@@ -8,7 +8,8 @@ use hapax_core::journal::{Append, Erasure, Head, Stream};
 use hapax_core::lane::{LaneAnswer, LaneCommand, LaneId};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
-    Answer, ClaimId, Command, Epoch, Error, Identity, Lease, Outcome, Report, Scope, SessionId, SweepReport,
+    Answer, AttemptId, ClaimId, Command, Epoch, Error, Identity, Lease, Outcome, Report, Scope, SessionId,
+    SweepReport,
 };
 
 use super::reply::Reply;
@@ -29,7 +30,7 @@ pub(super) enum What {
     /// The sweeper's visits.
     Sweep(Vec<(ClaimId, Epoch)>),
     /// A command to a lane.
-    Lane(LaneId, LaneCommand),
+    Lane(LaneId, LaneTold),
     /// A write to a journal.
     Append(Append),
     /// The end of the payloads that have a subject's data.
@@ -52,6 +53,13 @@ pub(super) enum What {
     Beat,
     /// End the session.
     End,
+}
+
+/// A command to a lane. The writer knows the session and the time that a ticket begins with.
+#[derive(Clone, Debug)]
+pub(super) enum LaneTold {
+    Enter(AttemptId, Option<ClaimId>),
+    Command(LaneCommand),
 }
 
 impl What {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
-use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
+use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, LaneView};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, ClaimId, ClaimRequest, Command, Counts, Decision, Ending, Epoch, Error, Filter,
@@ -13,8 +13,8 @@ use hapax_core::{
     Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
 };
 
-use super::job::{Done, What};
-use super::{Embedded, audit, events, list, shared, streams};
+use super::job::{Done, LaneTold, What};
+use super::{Embedded, audit, events, lanes, list, shared, streams};
 use crate::hub::Watch;
 use crate::{filter, limits};
 
@@ -37,9 +37,9 @@ impl Embedded {
         }
     }
 
-    async fn lane(&self, id: &LaneId, command: LaneCommand) -> Result<LaneAnswer, Error> {
+    async fn lane(&self, id: &LaneId, told: LaneTold) -> Result<LaneAnswer, Error> {
         lane::check(id)?;
-        match self.send(What::Lane(id.clone(), command)).await? {
+        match self.send(What::Lane(id.clone(), told)).await? {
             Done::Lane(answer) => Ok(answer),
             _ => Err(confused()),
         }
@@ -159,17 +159,42 @@ impl Leases for Embedded {
 }
 
 impl Lanes for Embedded {
-    async fn enter(&self, lane: &LaneId, ticket: AttemptId) -> Result<LaneAnswer, Error> {
-        let session = self.core.state.sessions.own();
-        self.lane(lane, LaneCommand::Enter(Ticket { id: ticket, session })).await
+    type LaneWatch = Watch;
+
+    async fn enter(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+        claim: Option<ClaimId>,
+    ) -> Result<LaneAnswer, Error> {
+        self.lane(lane, LaneTold::Enter(ticket, claim)).await
     }
 
-    async fn leave(&self, lane: &LaneId, ticket: AttemptId, doubt: Option<ClaimId>) -> Result<(), Error> {
-        self.lane(lane, LaneCommand::Leave { ticket, doubt }).await.map(|_| ())
+    async fn begin(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+        tool: &str,
+        max_run: Duration,
+    ) -> Result<LaneAnswer, Error> {
+        lane::check_tool(tool)?;
+        let begin = LaneCommand::Begin { ticket, tool: tool.to_owned(), max_run };
+        self.lane(lane, LaneTold::Command(begin)).await
     }
 
-    async fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> Result<(), Error> {
-        self.lane(lane, LaneCommand::Open(claim)).await.map(|_| ())
+    async fn leave(&self, lane: &LaneId, ticket: AttemptId, confirmed: bool) -> Result<(), Error> {
+        self.lane(lane, LaneTold::Command(LaneCommand::Leave { ticket, confirmed })).await.map(|_| ())
+    }
+
+    async fn look(&self, lane: &LaneId) -> Result<LaneView, Error> {
+        lane::check(lane)?;
+        self.core.state.check()?;
+        let lane = lane.clone();
+        self.core.desk.read(move |reader| lanes::look(reader, &lane)).await
+    }
+
+    fn watch_lane(&self, lane: &LaneId) -> Watch {
+        self.core.state.hub.watch(lane.digest())
     }
 }
 

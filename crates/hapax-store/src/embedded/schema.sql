@@ -212,8 +212,7 @@ CREATE TABLE lanes (
     tenant TEXT NOT NULL,
     project TEXT NOT NULL,
     entity TEXT NOT NULL,
-    tickets BLOB NOT NULL,
-    closed_by BLOB,
+    lane BLOB NOT NULL,
     crc INTEGER NOT NULL,
     PRIMARY KEY (tenant, project, entity)
 ) STRICT, WITHOUT ROWID;

@@ -112,6 +112,11 @@ impl Sessions {
         self.own
     }
 
+    /// How long one renewal of it lasts.
+    pub(super) fn term(&self) -> Duration {
+        self.term
+    }
+
     /// What the process may count on.
     pub(super) fn session(&self) -> Session {
         // No other process can have opened the store meanwhile (B8).

@@ -14,7 +14,7 @@ use super::recent::Recent;
 use super::rows::{Columns, state_of, unsigned};
 use super::schema::{self, Meta};
 use super::shelf;
-use super::{audit, claims, session, shared, streams};
+use super::{audit, claims, lanes, session, shared, streams};
 use crate::{filter, limits};
 
 /// What a verification found.
@@ -70,9 +70,7 @@ pub(super) fn verify(reader: &Reader) -> Result<Verification, Fault> {
     each(conn, &mut found, "SELECT kind, id, version, updated_at, body, crc FROM documents", |row| {
         shared::read_document(row).map(|_| ())
     })?;
-    each(conn, &mut found, "SELECT tenant, project, entity, tickets, closed_by, crc FROM lanes", |row| {
-        shared::read_lane_row(row).map(|_| ())
-    })?;
+    each(conn, &mut found, lanes::SELECT, |row| lanes::read_row(row).map(|_| ()))?;
     found.note(reader.view_with(&mut recent, |recent| verify_counts(conn, recent)))?;
     Ok(found)
 }

@@ -8,7 +8,7 @@ use foldhash::HashMap;
 use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::{Append, Head, Stream};
-use hapax_core::lane::{Lane, LaneId};
+use hapax_core::lane::{self, Lane, LaneAnswer, LaneCommand, LaneId, LaneView, Standing};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Lease, Now, OperationId,
@@ -56,7 +56,7 @@ pub(super) struct World {
     set_aside: HashMap<OperationId, Vec<usize>>,
     pub(super) journals: BTreeMap<Stream, Journaled>,
     pub(super) documents: BTreeMap<DocumentId, Document>,
-    pub(super) lanes: HashMap<LaneId, Lane>,
+    lanes: HashMap<LaneId, Lane>,
 }
 
 impl World {
@@ -229,6 +229,39 @@ impl World {
         let head = plan.append(write, time)?;
         self.keep_events(plan);
         Ok(head)
+    }
+
+    /// Applies one command to a lane.
+    pub(super) fn lane(
+        &mut self,
+        id: &LaneId,
+        command: &LaneCommand,
+        time: Timestamp,
+    ) -> (LaneAnswer, Changed) {
+        let before = self.lanes.get(id).cloned().unwrap_or_default();
+        let (after, answer) = lane::step(&before, command, &self.lane_moment(time));
+        let changed = after != before;
+        match after == Lane::default() {
+            true => _ = self.lanes.remove(id),
+            false => _ = self.lanes.insert(id.clone(), after),
+        }
+        (answer, changed)
+    }
+
+    pub(super) fn look_at_lane(&self, id: &LaneId, time: Timestamp) -> LaneView {
+        let empty = Lane::default();
+        lane::view(self.lanes.get(id).unwrap_or(&empty), &self.lane_moment(time))
+    }
+
+    fn lane_moment(
+        &self,
+        time: Timestamp,
+    ) -> lane::Moment<impl Fn(SessionId) -> bool, impl Fn(&ClaimId) -> Standing> {
+        let standing = move |id: &ClaimId| {
+            let claim = self.claim(id);
+            Standing::of(claim, &self.moment(claim, time))
+        };
+        lane::Moment { time, lives: move |session| time < self.sign(session, time).until, standing }
     }
 
     fn has_written(&self, write: &Append) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Setting};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
-use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, Ticket};
+use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, LaneView};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, Claim, ClaimId, Command, Counts, Decision, Epoch, Error, Filter, Inspect,
@@ -17,37 +17,61 @@ use super::change::Order;
 use super::clock::Quiet;
 use super::desk::Resend;
 use super::failure::Failure;
+use super::lanes::Told;
 use super::link::Link;
 use super::row::{get, packed};
 use super::watchers::tell_forget;
 use super::{Postgres, confused, journal, lanes, list, registry, sweep};
 use crate::clock::boot_time;
+use crate::hub::Watch;
 use crate::{filter, limits};
 
 impl Postgres {
-    async fn lane(&self, id: &LaneId, command: LaneCommand) -> Result<LaneAnswer, Error> {
+    async fn lane(&self, id: &LaneId, told: Told) -> Result<LaneAnswer, Error> {
         lane::check(id)?;
         let (shared, id) = (self.shared.clone(), id.clone());
-        self.shared
-            .ask(Resend::Always, async move |link: &mut Link| {
-                lanes::carry_out(link, &id, &command, &shared.session).await
-            })
-            .await
+        let work = async move |link: &mut Link| lanes::carry_out(&shared, link, &id, &told).await;
+        self.shared.ask(Resend::Always, work).await
     }
 }
 
 impl Lanes for Postgres {
-    async fn enter(&self, lane: &LaneId, ticket: AttemptId) -> Result<LaneAnswer, Error> {
-        let session = self.shared.session.known().id;
-        self.lane(lane, LaneCommand::Enter(Ticket { id: ticket, session })).await
+    type LaneWatch = Watch;
+
+    async fn enter(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+        claim: Option<ClaimId>,
+    ) -> Result<LaneAnswer, Error> {
+        self.lane(lane, Told::Enter(ticket, claim)).await
     }
 
-    async fn leave(&self, lane: &LaneId, ticket: AttemptId, doubt: Option<ClaimId>) -> Result<(), Error> {
-        self.lane(lane, LaneCommand::Leave { ticket, doubt }).await.map(|_| ())
+    async fn begin(
+        &self,
+        lane: &LaneId,
+        ticket: AttemptId,
+        tool: &str,
+        max_run: Duration,
+    ) -> Result<LaneAnswer, Error> {
+        lane::check_tool(tool)?;
+        let begin = LaneCommand::Begin { ticket, tool: tool.to_owned(), max_run };
+        self.lane(lane, Told::Command(begin)).await
     }
 
-    async fn open_lane(&self, lane: &LaneId, claim: ClaimId) -> Result<(), Error> {
-        self.lane(lane, LaneCommand::Open(claim)).await.map(|_| ())
+    async fn leave(&self, lane: &LaneId, ticket: AttemptId, confirmed: bool) -> Result<(), Error> {
+        self.lane(lane, Told::Command(LaneCommand::Leave { ticket, confirmed })).await.map(|_| ())
+    }
+
+    async fn look(&self, lane: &LaneId) -> Result<LaneView, Error> {
+        lane::check(lane)?;
+        let (shared, lane) = (self.shared.clone(), lane.clone());
+        let work = async move |link: &mut Link| lanes::look(&shared, link, &lane).await;
+        self.shared.ask(Resend::Always, work).await
+    }
+
+    fn watch_lane(&self, lane: &LaneId) -> Watch {
+        self.shared.watchers.watch_lane(lane.digest())
     }
 }
 

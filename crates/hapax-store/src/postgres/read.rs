@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hapax_core::lane::Standing;
 use hapax_core::{Claim, ClaimId, Epoch, Error, Now, Sign, Timestamp};
 use tokio::sync::oneshot;
 
@@ -114,6 +115,31 @@ async fn read(shared: &Shared, link: &mut Link, reads: &[Read]) -> Result<(Times
         found.insert(id, stored);
     }
     Ok((time, found))
+}
+
+/// How claims stand now, on any connection. One that cannot be read counts as in doubt.
+pub(super) async fn standing(
+    shared: &Shared,
+    link: &mut Link,
+    claims: &[ClaimId],
+) -> Result<HashMap<ClaimId, Standing>, Failure> {
+    let rows = link.query(READ, &[&shared.session.given_time(), &digests(claims)]).await?;
+    let mut standing: HashMap<_, _> = claims.iter().map(|claim| (*claim, Standing::Over)).collect();
+    for row in &rows {
+        let time = Timestamp::from_micros(get(row, 0)?);
+        let Some(digest) = get::<Option<&[u8]>>(row, 1)? else { continue };
+        let Ok(digest) = digest.try_into() else { continue };
+        let is = match Stored::read(row, 1) {
+            Ok(Some(mut stored)) => {
+                stored.holder = shared.session.judge(time, stored.holder);
+                let seen = Seen { stored: Some(stored), time };
+                Standing::of(seen.claim(), &seen.now())
+            }
+            _ => Standing::InDoubt,
+        };
+        standing.insert(ClaimId::from_bytes(digest), is);
+    }
+    Ok(standing)
 }
 
 fn answer(shared: &Shared, reads: Vec<Read>, result: Result<(Timestamp, Found), Error>) {

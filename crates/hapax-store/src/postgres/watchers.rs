@@ -10,7 +10,9 @@ use hapax_core::{ClaimId, Epoch, StateName};
 use tokio::sync::{Notify, mpsc};
 use tokio_postgres::Notification;
 
+use super::desk::Resend;
 use super::failure::Failure;
+use super::lanes;
 use super::link::{CARELESS, Link};
 use super::read::Seen;
 use super::session::Beat;
@@ -28,6 +30,8 @@ const BACKLOG: usize = 4_096;
 /// The waiters of this process, and what of theirs the database knows.
 pub(super) struct Watchers {
     hub: Hub,
+    /// The waiters of lanes, by the digests of their names.
+    lanes: Hub,
     notify: bool,
     state: Mutex<State>,
     fresh: Notify,
@@ -49,6 +53,7 @@ impl Watchers {
     pub(super) fn new(notify: bool) -> Watchers {
         Watchers {
             hub: Hub::default(),
+            lanes: Hub::default(),
             notify,
             state: Mutex::default(),
             fresh: Notify::new(),
@@ -83,10 +88,27 @@ impl Watchers {
             return;
         }
         self.hub.wake(claim);
+        self.tell(claim, watched);
+    }
+
+    /// Starts to watch a lane.
+    pub(super) fn watch_lane(&self, lane: ClaimId) -> Watch {
+        self.lanes.watch(lane)
+    }
+
+    /// A lane was changed by this process: wakes the waiters here and, where tickets of other processes are in it, those elsewhere.
+    pub(super) fn lane_changed(&self, lane: &ClaimId, elsewhere: bool) {
+        if self.notify {
+            self.lanes.wake(lane);
+            self.tell(lane, elsewhere);
+        }
+    }
+
+    fn tell(&self, changed: &ClaimId, watched: bool) {
         if watched {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             if told.len() < BACKLOG {
-                told.push(*claim);
+                told.push(*changed);
             }
             self.telling.notify_one();
         }
@@ -199,6 +221,32 @@ pub(super) async fn poll(shared: Arc<Shared>) {
     }
 }
 
+/// The same for lanes, all of them in one query.
+pub(super) async fn poll_lanes(shared: Arc<Shared>) {
+    let mut before: HashMap<ClaimId, i64> = HashMap::new();
+    loop {
+        tokio::time::sleep(limits::POLL_EVERY).await;
+        let watched = shared.watchers.lanes.watched();
+        if !shared.options.poll || watched.is_empty() {
+            before.clear();
+            continue;
+        }
+        let asked = watched.clone();
+        let versions = shared
+            .ask(Resend::Always, async move |link: &mut Link| lanes::versions(link, &asked).await)
+            .await;
+        // While the database is away, nothing that it has can have changed.
+        let Ok(versions) = versions else { continue };
+        for lane in watched {
+            let version = versions.get(&lane).copied().unwrap_or_default();
+            if before.insert(lane, version) != Some(version) {
+                shared.watchers.lanes.wake(&lane);
+            }
+        }
+        before.retain(|lane, _| shared.watchers.lanes.watches(lane));
+    }
+}
+
 /// Listens to what others changed, and tells them what was changed here.
 pub(super) async fn listen(shared: Arc<Shared>) {
     if !shared.watchers.notify {
@@ -211,7 +259,9 @@ pub(super) async fn listen(shared: Arc<Shared>) {
             Ok(mut link) => {
                 pause = limits::RECONNECT_PAUSE.0;
                 // What was told while nobody listened is lost.
-                shared.watchers.hub.watched().iter().for_each(|claim| shared.watchers.hub.wake(claim));
+                for hub in [&shared.watchers.hub, &shared.watchers.lanes] {
+                    hub.watched().iter().for_each(|watched| hub.wake(watched));
+                }
                 // It ends when the connection does; then there is another one.
                 let _ = converse(&shared, &mut link, &mut notifications).await;
             }
@@ -251,6 +301,7 @@ fn hear(shared: &Shared, notification: &Notification) {
         CHANGED => {
             for claim in notification.payload().split(' ').filter_map(from_hex) {
                 shared.watchers.hub.wake(&claim);
+                shared.watchers.lanes.wake(&claim);
             }
         }
         FORGET => {

@@ -84,7 +84,7 @@ async fn opening_for_writing_ends_what_former_processes_held() {
     granted(&store, &ask("unsafe")).await;
     granted(&store, &request("safe", "body", safe.clone())).await;
     granted(&store, &request("quiet", "body", quiet.clone())).await;
-    store.enter(&lane(), AttemptId::from_bytes([1; 16])).await.unwrap();
+    store.enter(&lane(), AttemptId::from_bytes([1; 16]), None).await.unwrap();
     let former = store.session().id;
     drop(store);
 
@@ -96,7 +96,7 @@ async fn opening_for_writing_ends_what_former_processes_held() {
     assert!(matches!(again, Verdict::Granted(_)), "{again:?}");
     let soon = store.claim(request("quiet", "body", quiet.clone())).await.unwrap();
     assert!(matches!(soon, Verdict::Held { .. }), "{soon:?}");
-    let served = store.enter(&lane(), AttemptId::from_bytes([2; 16])).await.unwrap();
+    let served = store.enter(&lane(), AttemptId::from_bytes([2; 16]), None).await.unwrap();
     assert_eq!(served, LaneAnswer::Served, "a ticket of a former session is skipped");
     clock.advance(Duration::from_secs(30));
     let later = store.claim(request("quiet", "body", quiet)).await.unwrap();

@@ -60,7 +60,10 @@ async fn a_clock_that_is_set_forward_takes_nothing_from_a_living_holder_l12() {
         project: Project::new("shop").unwrap(),
         entity: "account 1".into(),
     };
-    holder.enter(&lane, AttemptId::random()).await.unwrap();
+    let ticket = AttemptId::random();
+    holder.enter(&lane, ticket, None).await.unwrap();
+    // A place in which nothing has begun ends by the clock; one in which something runs lasts as long as that may.
+    assert_eq!(holder.begin(&lane, ticket, "hold", 3_600 * SECOND).await.unwrap(), LaneAnswer::Served);
     clock.advance(SECOND);
     clock.set(clock.now().after(4 * term));
     // One hears of it when it judges, the other when it renews itself.
@@ -72,7 +75,7 @@ async fn a_clock_that_is_set_forward_takes_nothing_from_a_living_holder_l12() {
             let told = store.claim(again).await.unwrap();
             assert!(matches!(told, Verdict::Held { .. }), "{told:?}");
         }
-        let entered = store.enter(&lane, AttemptId::random()).await.unwrap();
+        let entered = store.enter(&lane, AttemptId::random(), None).await.unwrap();
         assert!(matches!(entered, LaneAnswer::Waiting { .. }), "{entered:?}");
         let seen = store.peek(lapsed).await.unwrap();
         assert!(matches!(seen, Some(View::InDoubt { .. })), "what had lapsed is not revived: {seen:?}");

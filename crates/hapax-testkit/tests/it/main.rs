@@ -2,6 +2,7 @@
 
 mod edges;
 mod model;
+mod model_lane;
 mod rules;
 mod scenarios;
 mod simulation;

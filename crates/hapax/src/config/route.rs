@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hapax_core::{Operation, Policy};
-use hapax_gateway::settings::{Fixed, Handler, Level, Route};
+use hapax_gateway::settings::{Fixed, Handler, Level, ObjectKey, Route};
 use http::Method;
 
 use super::Pattern;
@@ -125,6 +125,10 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>) -> Found {
     }
     let rule = if found.keyed { Some(rule::read(section, context, behind)) } else { None };
     let handler = handler::of_route(section, behind, policy);
+    // Only a body names the object, and a recall has none.
+    let is_named_by_body =
+        handler.as_ref().is_some_and(|handler| matches!(handler.key, Some(ObjectKey::Body(_))));
+    found.recall &= !is_named_by_body;
     let demands = Demands { policy, lenient, public, level };
     found.meant = meant(section, &found, &demands, behind, rule, handler);
     found

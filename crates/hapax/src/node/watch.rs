@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use hapax_core::{Filter, Inspect as _, StateName, Tenant};
 use hapax_gateway::Gateway;
-use hapax_gateway::settings::Settings;
+use hapax_gateway::restate::marks_kept_answers;
+use hapax_gateway::settings::{Settings, Upstream};
 use hapax_store::Store;
 use tokio::sync::watch;
 
@@ -72,4 +73,21 @@ async fn by_tenant(store: &Store) -> Option<HashMap<Tenant, u64>> {
         }
     }
     Some(counted)
+}
+
+/// Looks once whether each cluster marks the answers that it kept: nothing documents it, and what replays are rests on it (D3).
+pub(super) async fn look_at_clusters(upstreams: impl Iterator<Item = Arc<Upstream>>) {
+    for upstream in upstreams {
+        match marks_kept_answers(&upstream).await {
+            Ok(Some(false)) => tracing::error!(
+                upstream = upstream.name,
+                "kept answers of this cluster do not say until when: replays are taken for executions"
+            ),
+            Ok(_) => {}
+            // Each request says so, too, and a cluster that is away is no fault of a start (P5).
+            Err(away) => {
+                tracing::warn!(upstream = upstream.name, cause = %away, "this cluster cannot be looked at")
+            }
+        }
+    }
 }

@@ -54,8 +54,9 @@ const RECALL: [Code; 12] = [
     Code::Overloaded,
 ];
 
-/// Those that have a name and a page, and that nothing answers yet.
-pub(super) const NOT_YET: [Code; 1] = [Code::UpstreamSuspended];
+/// Those that only an operation can meet whose claims a cluster keeps.
+pub(super) const DELEGATED: [Code; 3] =
+    [Code::UpstreamSuspended, Code::OperationKilled, Code::OperationCancelled];
 
 /// The media type of a problem (H1).
 const MEDIA: &str = "application/problem+json";
@@ -77,12 +78,16 @@ pub(super) fn of_route(route: &Route, problem: &str) -> BTreeMap<String, Json> {
         codes.extend(KEYED.map(with_status));
         codes.push((rule.mismatch_status, Code::KeyReused));
     }
+    if route.handler.is_some() {
+        codes.extend(DELEGATED.map(with_status));
+    }
     grouped(codes, problem)
 }
 
-/// The problem responses of a recall route, by status.
-pub(super) fn of_recall(problem: &str) -> BTreeMap<String, Json> {
-    grouped(RECALL.map(with_status).to_vec(), problem)
+/// The problem responses of a recall route, by status; and of one that may lead to what a cluster keeps.
+pub(super) fn of_recall(problem: &str, delegated: bool) -> BTreeMap<String, Json> {
+    let more = DELEGATED.into_iter().filter(|_| delegated);
+    grouped(RECALL.into_iter().chain(more).map(with_status).collect(), problem)
 }
 
 /// The one form of such a response's content, by its media type.
@@ -123,9 +128,9 @@ fn response(status: u16, codes: &[Code], problem: &str) -> Json {
     response
 }
 
-/// The schema of every problem (H1).
-pub(super) fn schema() -> Json {
-    let used = Code::ALL.iter().filter(|code| !NOT_YET.contains(code));
+/// The schema of every problem (H1), with those of clusters where there is one.
+pub(super) fn schema(delegated: bool) -> Json {
+    let used = Code::ALL.iter().filter(|code| delegated || !DELEGATED.contains(code));
     let words: Vec<_> = used.map(|code| code.as_str()).collect();
     json!({
         OURS: "problem",

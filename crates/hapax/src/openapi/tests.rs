@@ -272,7 +272,7 @@ fn a_written_document_tells_callers_about_keys_recall_and_problems_p4() {
     }
     let all =
         document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"].as_array().unwrap().len();
-    assert_eq!(all, hapax_tower::Code::ALL.len() - super::responses::NOT_YET.len());
+    assert_eq!(all, hapax_tower::Code::ALL.len() - super::responses::DELEGATED.len());
 }
 
 #[test]
@@ -308,10 +308,18 @@ fn a_written_document_tells_senders_where_their_identifier_goes_p4() {
 #[test]
 fn a_written_document_leaves_out_what_is_never_answered_h2() {
     let written = write::document(&loaded(&sample()), "").unwrap().to_string();
-    for code in super::responses::NOT_YET {
+    let cluster = "[upstreams.engine]\nkind = \"restate\"\ningress = \"http://h\"\nadmin = \"http://h\"\n\
+                   [[routes]]\nmethod = \"POST\"\npath = \"/a\"\noperation = \"a\"\npolicy = \"REQUIRED_A\"\nupstream = \"engine\"\n\
+                   restate = { service = \"Secret\", handler = \"hidden\" }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let delegated = load_in(folder.path(), cluster).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let delegated = write::document(&delegated, "").unwrap().to_string();
+    for code in super::responses::DELEGATED {
         assert!(!written.contains(code.as_str()), "{}", code.as_str());
-        let page = hapax_gateway::pages::text(code);
-        assert!(page.contains("**Not used yet:**"), "{page}");
+        assert!(delegated.contains(code.as_str()), "{}", code.as_str());
+    }
+    for word in ["Secret", "hidden", "restate"] {
+        assert!(!delegated.contains(word), "callers do not learn what stands behind: {word}");
     }
     assert!(written.contains("outcome-unknown"), "the control: what is answered is there");
 }

@@ -52,7 +52,9 @@ fn add(document: &mut Json, config: &Config, target: &Target<'_>) -> Result<(), 
         |path: &str| path.strip_prefix(prefix).filter(|rest| rest.starts_with('/')).map(str::to_owned);
     let parameters = document.pointer(PARAMETERS).cloned().unwrap_or_default();
     let mut root = Object::at(document, String::new())?;
-    let common = Common { problem: problem(&mut root)?, parameters };
+    // Whether a cluster keeps some of the claims.
+    let delegated = config.settings.routes.iter().any(|route| route.handler.is_some());
+    let common = Common { problem: problem(&mut root, delegated)?, parameters };
     let mut paths = root.object("paths")?;
     let mut written = Written::of(&paths);
     let routes = config.settings.routes.iter().zip(&config.declared);
@@ -71,7 +73,7 @@ fn add(document: &mut Json, config: &Config, target: &Target<'_>) -> Result<(), 
             let item = paths.object(&path)?;
             item.is_no_reference()?;
             if item.members.get("get").is_none_or(is_ours) {
-                item.members.insert("get".into(), recall(&path, &name, problem));
+                item.members.insert("get".into(), recall(&path, &name, problem, delegated));
             }
         }
     }
@@ -159,13 +161,13 @@ fn is_ours(value: &Json) -> bool {
 }
 
 /// Writes the schema of problems, and says under which name: one that the document's author has taken stays as it is.
-fn problem(root: &mut Object<'_>) -> Result<&'static str, String> {
+fn problem(root: &mut Object<'_>, delegated: bool) -> Result<&'static str, String> {
     let mut components = root.object("components")?;
     let schemas = components.object("schemas")?;
     let free = |name: &&str| schemas.members.get(*name).is_none_or(is_ours);
     let name = ["Problem", "HapaxProblem"].into_iter().find(free);
     let name = name.ok_or_else(|| format!("#{} has a HapaxProblem that is not ours", schemas.pointer))?;
-    schemas.members.insert(name.into(), responses::schema());
+    schemas.members.insert(name.into(), responses::schema(delegated));
     Ok(name)
 }
 
@@ -363,12 +365,12 @@ fn recalls(config: &Config) -> BTreeMap<String, String> {
     paths
 }
 
-fn recall(path: &str, name: &str, problem: &str) -> Json {
+fn recall(path: &str, name: &str, problem: &str, delegated: bool) -> Json {
     let at_once = path.ends_with("/output");
     let pattern = Pattern::parse(path).ok();
     let parameter =
         |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}});
-    let mut responses: Map<String, Json> = responses::of_recall(problem).into_iter().collect();
+    let mut responses: Map<String, Json> = responses::of_recall(problem, delegated).into_iter().collect();
     responses.insert("default".into(), json!({"description": "The outcome, as it was first answered"}));
     json!({
         OURS: "recall",

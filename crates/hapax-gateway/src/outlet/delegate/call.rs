@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use hapax_core::{AttemptId, Ledger, Recipe, Registry};
 use hapax_exec::{Attach, Executor, How};
-use hapax_tower::answer::{EXPIRES, IDEMPOTENCY_KEY, REPLAYED};
-use hapax_tower::problem::OPERATION_ID;
-use hapax_tower::{Answered as Told, Body, Code, Event, KeyedRequest, Problem, PublicId, Room as _};
+use hapax_tower::answer::IDEMPOTENCY_KEY;
+use hapax_tower::{Body, Code, Event, KeyedRequest, Problem, PublicId, Room as _};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
-use httpdate::HttpDate;
 
-use super::answer::{from_handler, not_the_handlers};
+use super::answer::{from_handler, is_kept, may_be_absent, not_the_handlers, stamped};
 use super::ask::{Asking, Patience, Unanswered};
 use super::compare::{Asked, Compared, compare};
 use super::{ClusterPool, Confirmed, Delegate, Delegation, sealed_target};
@@ -22,9 +20,7 @@ use crate::auth::remembered::Digest;
 use crate::clock;
 use crate::limits;
 use crate::restate::nodes::{JSON, Question, Reply};
-use crate::restate::{
-    ATTEMPT, Answered, Away, ErrorBody, FINGERPRINT, Sent, by_id, expires_at, is_invocation_id,
-};
+use crate::restate::{ATTEMPT, Answered, Away, FINGERPRINT, Sent, by_id, expires_at, is_invocation_id};
 use crate::sealed::OperationSeal;
 use crate::settings::{Classify, Cluster};
 use crate::stack::{Answer, Plan, Shared};
@@ -223,8 +219,9 @@ impl<'a, L: Ledger> Call<'a, L> {
                 self.remember(expires, fingerprint);
             }
         }
-        // Another round may have found what the first one began.
-        let is_ours = accepted.attempt.as_deref() == Some(&*self.attempt);
+        // Another round may have found what the first one began. Of those that were under way together the first one counts as the one
+        // that ran it, whichever the cluster took.
+        let is_ours = self.is_resent() && accepted.attempt.as_deref() == Some(&*self.attempt);
         let how = if is_ours { How::Executed } else { how };
         found.map(|found| self.stamped(found.response, expires.as_deref(), how))
     }
@@ -426,9 +423,9 @@ impl<'a, L: Ledger> Call<'a, L> {
     }
 
     fn public_id(&self) -> Option<PublicId> {
-        let (identity, route) = (&self.request.identity, &self.delegate.route);
+        let identity = &self.request.identity;
         let scope = identity.scope().narrowed(identity.width());
-        let target = sealed_target(route, &self.delegate.handler, identity.operation().as_str());
+        let target = sealed_target(&self.delegate.handler, identity.operation().as_str());
         self.seal.seal(&scope, target, self.invocation.get()?).map(PublicId::from)
     }
 
@@ -473,36 +470,4 @@ fn slot(upstream: &str, delegate: &Delegate) -> Digest {
         address.handler.as_bytes(),
         delegate.key.as_bytes(),
     ])
-}
-
-/// Whether an answer was kept when it was asked for, and so is an earlier request's. Nothing documents it: a test pins it, and so does
-/// a look at the start.
-pub(super) fn is_kept(reply: &Reply) -> bool {
-    reply.headers.contains_key("idempotency-expires")
-}
-
-/// Whether a failure may be how `attach` says that there is no such call.
-pub(super) fn may_be_absent(reply: &Reply) -> bool {
-    reply.status == StatusCode::NOT_FOUND && !is_kept(reply) && ErrorBody::read(reply).message == "not found"
-}
-
-/// The receipt (H3, H8).
-pub(super) fn stamped(
-    mut response: Response<Body<crate::upstream::Incoming>>,
-    expires: Option<&str>,
-    how: How,
-    id: Option<PublicId>,
-) -> Answer {
-    let headers = response.headers_mut();
-    if how != How::Executed {
-        headers.insert(REPLAYED, HeaderValue::from_static("true"));
-    }
-    if let Some(Ok(id)) = id.as_ref().map(|id| HeaderValue::from_str(&id.to_string())) {
-        headers.insert(OPERATION_ID, id);
-    }
-    let until = expires.and_then(expires_at).map(|until| HttpDate::from(until).to_string());
-    if let Some(Ok(until)) = until.map(HeaderValue::try_from) {
-        headers.insert(EXPIRES, until);
-    }
-    Told { response, event: Event::Outcome(how), operation_id: id, cause: None }
 }

@@ -9,9 +9,8 @@ use hapax_core::{Identity, Ledger, Registry, Scope, Width};
 use hapax_exec::How;
 use hapax_tower::{Code, OpaqueId, Problem, PublicId};
 
-use super::answer::{from_handler, not_the_handlers};
+use super::answer::{from_handler, is_kept, may_be_absent, not_the_handlers, stamped};
 use super::ask::{Asking, Patience};
-use super::call::{is_kept, may_be_absent, stamped};
 use super::compare::Asked;
 use super::{cluster_of, namespaced, object_in_path, sealed_target};
 use crate::auth::Principal;
@@ -84,9 +83,7 @@ pub(crate) async fn by_id_of<L: Ledger, R: Registry>(
             let Some((target, invocation)) = seal.open(&scope.narrowed(width), id) else { continue };
             let found = plan.table.delegated().find(|(route, handler, operation)| {
                 let present = route.rule.as_ref().map(|rule| rule.width);
-                route.level == level
-                    && present == Some(width)
-                    && sealed_target(route, handler, operation) == target
+                route.level == level && present == Some(width) && sealed_target(handler, operation) == target
             });
             let Some((route, handler, operation)) = found else { return Ok(None) };
             let address =
@@ -152,7 +149,7 @@ async fn find<L: Ledger, R: Registry>(
         return Ok(None);
     }
     let (scope, width, operation) = sought.identity;
-    let target = sealed_target(sought.route, sought.handler, operation);
+    let target = sealed_target(sought.handler, operation);
     let public = plan.seal.as_deref().zip(id.as_deref());
     let public = public.and_then(|(seal, id)| seal.seal(&scope.narrowed(width), target, id));
     hand_out(reply, sought.handler, public.map(PublicId::from)).map(Some)

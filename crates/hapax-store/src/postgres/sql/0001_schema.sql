@@ -238,14 +238,17 @@ SELECT s.id || '.' || e.seq AS event_id, split_part(s.name, '/', 4) AS execution
     split_part(s.name, '/', 2) AS tenant, split_part(s.name, '/', 3) AS project
 FROM hapax.streams s JOIN hapax.events e ON e.stream = s.id WHERE s.name >= 'execution/' AND s.name < 'execution0';
 
+CREATE SEQUENCE hapax.lane_versions;
+
+-- A lane by the digest of its name. `lane` has everything that is decided by; `sessions` are those of its tickets.
 CREATE TABLE hapax.lanes (
+    digest    bytea PRIMARY KEY,
+    version   bigint NOT NULL,
     tenant    text NOT NULL,
     project   text NOT NULL,
     entity    bytea NOT NULL,
-    tickets   uuid[] NOT NULL DEFAULT '{}',
-    sessions  bigint[] NOT NULL DEFAULT '{}',
-    closed_by bytea,
-    PRIMARY KEY (tenant, project, entity)
+    sessions  bigint[] NOT NULL,
+    lane      bytea NOT NULL
 );
 
 CREATE TABLE hapax.documents (

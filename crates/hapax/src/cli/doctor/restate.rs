@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use hapax_core::Retention;
-use hapax_gateway::restate::{Admin, OLDEST_SERVER, Registered, span};
+use hapax_gateway::restate::{Admin, OLDEST_SERVER, Registered, marks_kept_answers, span};
 use hapax_gateway::settings::{Handler, Node, Upstream};
 
 use super::Check;
@@ -46,6 +46,7 @@ async fn cluster(config: &Config, upstream: &Upstream, admin: &Admin, checks: &m
             checks.extend(exposed(config, name, node));
         }
     }
+    checks.push(marks(upstream).await);
     let services = match admin.services().await {
         Ok(services) => services,
         Err(away) => {
@@ -89,6 +90,23 @@ fn of_version(name: &str, version: &str) -> Check {
             format!("{name}: version {version} does not say where an error comes from"),
             format!("use {major}.{minor}.{patch} or later"),
         ),
+    }
+}
+
+/// What tells replays apart is not documented anywhere: here it is looked at.
+async fn marks(upstream: &Upstream) -> Check {
+    let name = &upstream.name;
+    match marks_kept_answers(upstream).await {
+        Ok(Some(true)) => Check::ok(WHAT, format!("{name}: kept answers say until when")),
+        Ok(Some(false)) => Check::fail(
+            WHAT,
+            format!(
+                "{name}: kept answers do not say until when, so that replays would be taken for executions"
+            ),
+            "use a server that this hapax was tested with",
+        ),
+        Ok(None) => Check::ok(WHAT, format!("{name}: no outcome is kept yet that could be looked at")),
+        Err(away) => Check::fail(WHAT, format!("{name}: {away}"), "ask it again"),
     }
 }
 

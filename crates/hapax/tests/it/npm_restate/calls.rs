@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::rig::caller::ALICE;
+use crate::rig::cutter::{Cut, Cutter};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_runs_once_and_its_retry_gets_the_same_answer_d1_d2_d3() {
@@ -261,4 +262,45 @@ async fn when_its_retention_is_over_a_key_runs_again_with_whatever_body_d4() {
     };
     assert!(!fresh.is_replay() && fresh.body != first.body, "{fresh:?}");
     assert_eq!(ground.count("echo"), 2);
+}
+
+/// An edge that reaches the server over a network which cuts connections.
+async fn behind(ground: &Ground, cutter: &Cutter) -> Hapax {
+    let ingress = format!("ingress = [\"http://{}\"]", ground.restate.ingress()[0]);
+    let text = ground.configuration();
+    assert!(text.contains(&ingress), "{text}");
+    let path = ground.folder.path().join("cut.toml");
+    std::fs::write(&path, text.replace(&ingress, &format!("ingress = [\"{}\"]", cutter.url()))).unwrap();
+    Hapax::start(&path, &[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_edge_sends_again_by_itself_is_no_replay_to_its_caller_d3() {
+    for classify in ["exact", "marker"] {
+        let upstream =
+            format!("classify = \"{classify}\"\nretry = {{ max_attempts = 3, backoff = \"10ms\" }}");
+        let ground = Ground::new(1, "").await.with(&upstream);
+        let cutter = Cutter::before(ground.restate.ingress()[0]).await;
+        let edge = behind(&ground, &cutter).await;
+        for (number, cuts) in [
+            &[Cut::Request][..],
+            &[Cut::Answer],
+            &[Cut::After(40)],
+            &[Cut::ShortOf(2)],
+            &[Cut::Answer, Cut::Answer],
+        ]
+        .iter()
+        .enumerate()
+        {
+            cutter.plan(cuts);
+            let key = format!("cut-{number}");
+            let got = post(&edge, ALICE, "/echo", &key, r#"{"a": 1}"#).await;
+            assert_eq!((got.status, got.is_replay()), (200, false), "{classify} {cuts:?} {got:?}");
+            assert_eq!((cutter.left().len(), ground.count("echo")), (0, number + 1), "{classify} {cuts:?}");
+            assert!(
+                post(&edge, ALICE, "/echo", &key, r#"{"a": 1}"#).await.is_replay(),
+                "{classify} {cuts:?}"
+            );
+        }
+    }
 }

@@ -114,6 +114,7 @@ async fn doctor_looks_at_the_cluster_m6() {
     let mut ground = Ground::new(1, "").await;
     let path = ground.folder.path().join("doctor.toml");
     std::fs::write(&path, ground.configuration()).unwrap();
+    assert_eq!(ground.restate.call("/Payments/charge", "k", r#"{"amount": 1}"#).0, 200);
     let doctor = async |path: &std::path::Path| {
         let mut command = hapax(&["doctor", "--config", &path.display().to_string()]);
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
@@ -121,6 +122,7 @@ async fn doctor_looks_at_the_cluster_m6() {
     let told = out(&doctor(&path).await);
     for part in [
         "version 1.7.12",
+        "kept answers say until when",
         "can be reached",
         "no service Nowhere is registered",
         "on_max_attempts = Pause",
