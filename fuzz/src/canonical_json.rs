@@ -1,7 +1,9 @@
 //! Canonical JSON: what has a canonical form keeps its meaning in it, and the form of that form is itself.
 
-use hapax_core::json::{canonical_value, canonicalize};
+use hapax_core::json::canonical_value;
 use serde_json::Value;
+
+use crate::subject::canonical as canonicalize;
 
 /// JSON text, or anything else.
 pub fn canonical_json(input: &[u8]) {

@@ -7,6 +7,7 @@ use hapax_http::http1::{request, response};
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 
 use crate::cut::{pieces, split};
+use crate::subject;
 
 /// What is read of a stream of requests.
 #[derive(Debug, PartialEq)]
@@ -33,7 +34,7 @@ fn requests<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Requests {
         come.extend_from_slice(piece);
         loop {
             let Some(present) = &mut framing else {
-                match reader.read(&mut come) {
+                match subject::request(&mut reader, &mut come) {
                     Ok(Some(head)) => {
                         let text = format!("{:?} {}", head.request, head.keeps());
                         check_request(&head);
@@ -48,7 +49,7 @@ fn requests<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Requests {
                     }
                 }
             };
-            match Framing::next(present, &mut come) {
+            match subject::piece(present, &mut come) {
                 Ok(Step::Data(data)) => {
                     if let Some((_, body)) = all.read.last_mut() {
                         body.extend_from_slice(&data);
@@ -133,7 +134,7 @@ fn answer<'a>(pieces: impl Iterator<Item = &'a [u8]>, bodiless: bool) -> Answer 
     let (mut come, mut reader) = (BytesMut::new(), response::Reader::new(bodiless));
     for piece in pieces {
         come.extend_from_slice(piece);
-        match reader.read(&mut come) {
+        match subject::response(&mut reader, &mut come) {
             Err(_) => return Answer::Refused,
             Ok(None) => {}
             Ok(Some(head)) => {
@@ -181,7 +182,7 @@ fn chunks<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Chunks {
         }
         come.extend_from_slice(piece);
         loop {
-            match framing.next(&mut come) {
+            match subject::piece(&mut framing, &mut come) {
                 Ok(Step::Data(data)) => all.data.extend_from_slice(&data),
                 Ok(Step::Trailers(fields)) => {
                     check_trailers(&fields);

@@ -4,8 +4,10 @@ use hapax_core::key::from_header;
 use hapax_core::scope::{namespaced, parse_namespaced};
 use hapax_core::{Key, Policy, Scope, Width};
 use hapax_tower::answer::IDEMPOTENCY_KEY;
-use hapax_tower::key::{Found, Keys, find};
+use hapax_tower::key::Found;
 use http::{HeaderMap, HeaderValue};
+
+use crate::subject;
 
 /// One field line for each line of the input.
 pub fn key_header(input: &[u8]) {
@@ -24,7 +26,7 @@ pub fn key_header(input: &[u8]) {
     ];
     for policy in policies {
         for (lenient, trusted) in [(false, false), (true, false), (false, true)] {
-            match find(&headers, policy, lenient, Keys::plain(), trusted) {
+            match subject::key(&headers, policy, lenient, trusted) {
                 Ok(Found::Key(key)) => check_key(&key.key),
                 Ok(Found::Namespaced(scope, width, key)) => {
                     assert!(trusted, "only a trusted peer speaks for others");

@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::cut::{pieces, split};
+use crate::subject;
 
 /// More than any input is long.
 const PIPE: usize = 1 << 16;
@@ -45,14 +46,14 @@ fn ours<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<Asked> {
         come.extend_from_slice(piece);
         loop {
             let Some((head, body)) = &mut present else {
-                match reader.read(&mut come) {
+                match subject::request(&mut reader, &mut come) {
                     Ok(Some(head)) => present = Some((head, Vec::new())),
                     Ok(None) => break,
                     Err(_) => return all,
                 }
                 continue;
             };
-            match head.framing.next(&mut come) {
+            match subject::piece(&mut head.framing, &mut come) {
                 Ok(Step::Data(data)) => body.extend_from_slice(&data),
                 Ok(Step::Trailers(_)) => {}
                 Ok(Step::More) => break,

@@ -4,7 +4,7 @@
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use hapax_fuzz::{TARGETS, Target};
+use hapax_fuzz::{TARGETS, Target, broken};
 
 /// Mutations of each target: enough to run into every branch again, and a few seconds in all.
 const MUTATIONS: usize = 4_000;
@@ -93,21 +93,25 @@ fn run(name: &str, target: Target, input: &[u8], origin: &str) {
     }
 }
 
+/// The inputs of a short run: the seeds, and mutations of them.
+fn inputs(name: &str) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let seeds = seeds_of(name);
+    assert!(!seeds.is_empty(), "{name} has seeds");
+    let as_they_are: Vec<_> =
+        seeds.iter().map(|(path, seed)| (path.display().to_string(), seed.clone())).collect();
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let mutations = (0..MUTATIONS).map(move |number| (format!("mutation {number}"), dice.mutate(&seeds)));
+    as_they_are.into_iter().chain(mutations)
+}
+
 /// One test for each target, so that they run beside each other.
 macro_rules! short_runs {
     ($($name:ident),* $(,)?) => {
         $(#[test]
         fn $name() {
             let name = stringify!($name);
-            let seeds = seeds_of(name);
-            assert!(!seeds.is_empty(), "{name} has seeds");
-            for (path, seed) in &seeds {
-                run(name, hapax_fuzz::$name, seed, &path.display().to_string());
-            }
-            let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
-            for number in 0..MUTATIONS {
-                let input = dice.mutate(&seeds);
-                run(name, hapax_fuzz::$name, &input, &format!("mutation {number}"));
+            for (origin, input) in inputs(name) {
+                run(name, hapax_fuzz::$name, &input, &origin);
             }
         })*
 
@@ -124,6 +128,17 @@ short_runs!(
     canonical_json,
     configuration,
 );
+
+#[test]
+fn every_target_fails_when_its_subject_is_broken() {
+    for (name, target) in TARGETS {
+        let fails = |input: &[u8]| catch_unwind(|| broken(|| target(input))).is_err();
+        let found = inputs(name).find(|(_, input)| fails(input));
+        let (origin, input) = found.unwrap_or_else(|| panic!("{name} does not find what is broken"));
+        println!("{name} fails on {origin}");
+        target(&input);
+    }
+}
 
 #[test]
 fn every_target_has_a_short_run_and_a_program() {

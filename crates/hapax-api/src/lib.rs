@@ -21,6 +21,7 @@ mod node;
 pub mod operations;
 mod problem;
 mod retention;
+mod schedules;
 mod text;
 mod webhooks;
 mod words;
@@ -41,7 +42,13 @@ pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
 pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
 pub use problem::{Conflict, Problem};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
-pub use text::{ClassName, Epoch, InvocationId, KeyId, OperationId, ProblemCode, Time, WebhookId};
+pub use schedules::{
+    DecideSchedule, MissedTicks, OpenTick, RunSchedule, Schedule, ScheduleHere, ScheduleOverlap,
+    SchedulePaused, ScheduleRun, ScheduleState, Schedules,
+};
+pub use text::{
+    ClassName, Epoch, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, Time, WebhookId,
+};
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
     NewWebhook, On4xx, RefusedFor, ReopenDeliveries, RevokeWebhook, RotateWebhook, SecretsFrom, Webhook,

@@ -16,7 +16,10 @@ use crate::problem::{Conflict, Problem};
 use crate::retention::{
     RetentionClass, RetentionClasses, SetRetention as Setting, UnsetRetention as Unsetting,
 };
-use crate::text::{ClassName, InvocationId, KeyId, OperationId, ProblemCode, WebhookId};
+use crate::schedules::{
+    DecideSchedule, RunSchedule as Running, Schedule, ScheduleRun, Schedules as ScheduleList,
+};
+use crate::text::{ClassName, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, WebhookId};
 use crate::webhooks::{
     Deliveries, DeliveriesQuery, DeliveriesReopened, NewWebhook, ReopenDeliveries as Reopening,
     RevokeWebhook as Revoking, RotateWebhook as Rotating, Webhook, WebhookMade, WebhookRotated, WebhookShown,
@@ -34,6 +37,7 @@ const NO_CLAIM: Refusal = problem(404, "There is no such claim.");
 const NO_CLASS: Refusal = problem(404, "There is no such class.");
 const NO_WEBHOOKS: Refusal = problem(404, "This server takes no webhooks.");
 const NO_WEBHOOK: Refusal = problem(404, "There is no such webhook, or this server takes none.");
+const NO_SCHEDULE: Refusal = problem(404, "There is no such schedule.");
 const NO_CALL: Refusal =
     problem(404, "There is no such call in this scope, or no cluster that keeps claims.");
 const CLUSTER: Refusal = problem(503, "The cluster or the store cannot be asked; try again.");
@@ -229,6 +233,30 @@ operations! {
         needs: OPERATE, query: Revoking, body: Nothing, answer: Webhook,
         answers: (200, "Revoked."), refuses: [BAD_QUERY, NO_WEBHOOK, STORE],
     }
+    ListSchedules Get "/v1/schedules" "listSchedules" {
+        "List schedules, with their next, open and missed ticks.",
+        needs: READ, query: Nothing, body: Nothing, answer: ScheduleList,
+        answers: (200, "All of them."), refuses: [STORE],
+    }
+    ShowSchedule Get "/v1/schedules/{schedule_id}" "showSchedule" {
+        "Show one schedule.", needs: READ, query: Nothing, body: Nothing, answer: Schedule,
+        answers: (200, "The schedule."), refuses: [NO_SCHEDULE, STORE],
+    }
+    PauseSchedule Post "/v1/schedules/{schedule_id}/pause" "pauseSchedule" {
+        "Dispatch no ticks of a schedule, in all servers on the store, until it is resumed.",
+        needs: OPERATE, query: Nothing, body: DecideSchedule, answer: Schedule,
+        answers: (200, "The schedule as it is now."), refuses: [BAD_BODY, NO_SCHEDULE, STORE],
+    }
+    ResumeSchedule Post "/v1/schedules/{schedule_id}/resume" "resumeSchedule" {
+        "Dispatch ticks of a schedule again, from now on.",
+        needs: OPERATE, query: Nothing, body: DecideSchedule, answer: Schedule,
+        answers: (200, "The schedule as it is now."), refuses: [BAD_BODY, NO_SCHEDULE, STORE],
+    }
+    RunSchedule Post "/v1/schedules/{schedule_id}/run" "runSchedule" {
+        "Run a schedule once now, also while it is paused. The same run asked for again is one run.",
+        needs: OPERATE, query: Nothing, body: Running, answer: ScheduleRun,
+        answers: (200, "It is sent within seconds."), refuses: [BAD_BODY, NO_SCHEDULE, STORE],
+    }
     ListRetention Get "/v1/retention" "listRetention" {
         "List the classes of retention, with what is configured and what was set.",
         needs: READ, query: Nothing, body: Nothing, answer: RetentionClasses,
@@ -275,6 +303,7 @@ pub(crate) const TABLE: Table<Role> = Table {
         ),
         Parameter::of::<KeyId>("key_id", "The id of the key."),
         Parameter::of::<WebhookId>("webhook_id", "The id of the webhook, `wh_` and 32 hexadecimal digits."),
+        Parameter::of::<ScheduleId>("schedule_id", "The id of the schedule, as `[[schedules]]` has it."),
         Parameter::of::<ClassName>(
             "class",
             "The name of the class, as `[retention]` in the configuration has it.",

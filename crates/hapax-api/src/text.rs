@@ -63,6 +63,8 @@ texts! {
     InvocationId { "pattern": "^(inv|op)_[A-Za-z0-9_-]{1,512}$", inline: true }
     /// The name of a class of retention.
     ClassName { "pattern": "^[a-z][a-z0-9_-]{0,62}$", inline: true }
+    /// The id of a schedule.
+    ScheduleId { "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$", inline: true }
     /// The fencing number: the store's incarnation and a counter, with a dot between them.
     Epoch { "pattern": "^[0-9]+\\.[0-9]+$", inline: false }
     /// A time in UTC, to the microsecond.

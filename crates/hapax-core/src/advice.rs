@@ -2,8 +2,9 @@
 //!
 //! [`advice`] is one total function over three small words: what this call's own work came to, what the call has learned of
 //! earlier attempts, and the last word it heard. It answers **for the key, not for the attempt**: "no" only where the ledger has
-//! vouched that no attempt since the key was last absent can have run. The library, the edge and the client all read it. The table
-//! as text is `advice/table.txt`; a test holds the function against it, word for word.
+//! vouched that no attempt since the key was last absent can have run. What it vouched for at the grant holds as long as no other
+//! attempt is granted, and whether one was, only the ledger knows: so "no" takes its word at the end, too (ADR 50). The library, the
+//! edge and the client all read it. The table as text is `advice/table.txt`; a test holds the function against it, word for word.
 
 use std::time::Duration;
 
@@ -124,6 +125,28 @@ pub enum LastWord {
     GivenBackByAnother,
 }
 
+impl LastWord {
+    /// Whether the ledger has said it, about the claim as it stood then. Any other word was said without it.
+    pub fn is_the_ledgers(self) -> bool {
+        match self {
+            LastWord::Kept(_)
+            | LastWord::Differs
+            | LastWord::OtherRecipe
+            | LastWord::Gone
+            | LastWord::Held
+            | LastWord::InDoubt
+            | LastWord::GivenBack
+            | LastWord::GivenBackByAnother => true,
+            LastWord::Invalid
+            | LastWord::Damaged
+            | LastWord::Broken
+            | LastWord::Spooled
+            | LastWord::NotYet
+            | LastWord::Away => false,
+        }
+    }
+}
+
 /// Why the time of a call was over before its work began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Delay {
@@ -216,34 +239,31 @@ pub fn advice(work: Work, history: History, last: LastWord, delay: Delay, safe: 
         (Work::Untouched, _, LastWord::Differs) => never(Why::KeyReused, Executed::No),
         (Work::Untouched, _, LastWord::OtherRecipe) => never(Why::KeyReused, Executed::Unknown),
         (Work::Untouched, History::Unasked, LastWord::Invalid) => never(Why::Malformed, Executed::No),
-        (Work::Untouched, _, LastWord::Invalid) => never(Why::Malformed, unless_clean(history)),
+        (Work::Untouched, _, LastWord::Invalid) => never(Why::Malformed, Executed::Unknown),
         (_, _, LastWord::Damaged) => never(Why::Damaged, at_least(work)),
         (_, _, LastWord::Broken) => never(Why::Broken, at_least(work)),
         (_, _, LastWord::Gone) => never(Why::NotKept, at_least(work)),
         (_, _, LastWord::Held) => soon(Why::InProgress, at_least(work)),
         (_, _, LastWord::InDoubt) => later(at_least(work)),
-        (Work::Ended(effect), _, LastWord::Spooled) => soon(Why::OutcomePending, effect.executed(history)),
-        (Work::Ended(effect), _, LastWord::NotYet) => soon(Why::InProgress, effect.executed(history)),
-        (Work::NotRun, _, LastWord::NotYet) => soon(Why::InProgress, unless_clean(history)),
+        (Work::Ended(_), _, LastWord::Spooled) => soon(Why::OutcomePending, at_least(work)),
+        (Work::Ended(_), _, LastWord::NotYet) => soon(Why::InProgress, at_least(work)),
+        (Work::NotRun, _, LastWord::NotYet) => soon(Why::InProgress, Executed::Unknown),
         (Work::MayHaveRun, _, LastWord::NotYet) => soon(Why::UpstreamTimeout, Executed::Unknown),
         (_, History::Taken, LastWord::Away) => later(at_least(work)),
         (Work::Untouched, History::Doubted, LastWord::Away) => later(Executed::Unknown),
-        (Work::Untouched, _, LastWord::Away) => soon(Why::LedgerAway, unless_clean(history)),
+        (Work::Untouched, _, LastWord::Away) => soon(Why::LedgerAway, Executed::Unknown),
         (Work::Untouched, _, LastWord::GivenBack) => match delay {
             Delay::Service => soon(Why::AttemptFailed, unless_clean(history)),
             Delay::None | Delay::Ledger => soon(Why::LedgerLate, unless_clean(history)),
         },
-        (Work::NotRun, History::Clean, LastWord::GivenBack | LastWord::Away) => {
-            soon(Why::NotReached, Executed::No)
-        }
+        (Work::NotRun, History::Clean, LastWord::GivenBack) => soon(Why::NotReached, Executed::No),
         (Work::NotRun, _, LastWord::GivenBack | LastWord::Away) => {
             soon(Why::AttemptFailed, Executed::Unknown)
         }
         (Work::MayHaveRun, _, LastWord::GivenBack) => soon(Why::AttemptFailed, Executed::Unknown),
         (Work::MayHaveRun, _, LastWord::Away) if safe => soon(Why::AttemptFailed, Executed::Unknown),
         (Work::MayHaveRun, _, LastWord::Away) => later(Executed::Unknown),
-        (Work::Ended(effect), _, LastWord::Away) => later(effect.executed(history)),
-        (Work::Ended(_), _, LastWord::GivenBackByAnother) => later(at_least(work)),
+        (Work::Ended(_), _, LastWord::Away | LastWord::GivenBackByAnother) => later(at_least(work)),
         (_, _, LastWord::GivenBackByAnother) => soon(Why::AttemptFailed, Executed::Unknown),
         _ => never(Why::Broken, Executed::Unknown),
     }

@@ -5,6 +5,7 @@
 //! speaks HTTP needs the same ones. Whose key it is belongs to [`scope`](crate::scope), what it identifies
 //! to [`identity`](crate::identity), and which places are looked at to the rule of a route.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +13,9 @@ use crate::Error;
 use crate::limits::{MAX_HEADER_KEY_CHARS, MAX_KEY_BYTES};
 
 mod sf;
+mod tick;
+
+pub use tick::{is_tick, of_tick};
 
 /// Header keys may not start like a namespaced key: a caller could otherwise name another tenant (K3).
 const RESERVED_PREFIX: &[u8] = b"t-";
@@ -107,26 +111,18 @@ impl Grammar {
     ///
     /// `"abc"`, `"abc";v=1` and `abc` are the same key.
     pub fn from_header(self, value: &[u8]) -> Result<Key, HeaderKeyError> {
-        let start = value.iter().position(|b| !is_padding(*b)).ok_or(HeaderKeyError::Empty)?;
-        let end = value.iter().rposition(|b| !is_padding(*b)).map_or(start, |last| last + 1);
-        let trimmed = &value[start..end];
-        if trimmed[0] == b'"' {
-            let text = sf::string_item(trimmed).map_err(|at| Malformation::BadString { at: start + at })?;
-            self.from_text(&text)
-        } else {
-            self.from_text(trimmed)
-        }
+        self.from_text(&text_of_line(value)?)
     }
 
     /// Reads the key from a text that is nothing but the key, such as a member of a JSON body.
     ///
-    /// The reserved prefix is looked at first, because a namespaced key also has colons in it and "reserved" is the answer
+    /// The reserved prefixes are looked at first, because a namespaced key also has colons in it and "reserved" is the answer
     /// that helps a caller who sent one.
     pub fn from_text(self, text: &[u8]) -> Result<Key, HeaderKeyError> {
         if text.is_empty() {
             return Err(HeaderKeyError::Empty);
         }
-        if text.starts_with(RESERVED_PREFIX) {
+        if text.starts_with(RESERVED_PREFIX) || is_tick(text) {
             return Err(HeaderKeyError::Reserved);
         }
         match self {
@@ -175,7 +171,8 @@ pub enum HeaderKeyError {
     Empty,
     /// The place holds something that is not a key.
     Malformed(Malformation),
-    /// The key starts with `t-`, which is kept for namespaced keys (K3).
+    /// The key starts with `t-`, which is kept for namespaced keys (K3), or with `sched.` or `sched:`, which is kept for the ticks of
+    /// schedules (K9).
     Reserved,
     /// The header has more than one line.
     Duplicated,
@@ -230,7 +227,9 @@ impl HeaderKeyError {
                 "{place} starts with a quote but cannot be read at position {at}: \
                  send \"value\" with both quotes, or the value alone"
             ),
-            Self::Reserved => format!("{place} starts with the reserved prefix t-: choose another value"),
+            Self::Reserved => {
+                format!("{place} starts with a reserved prefix (t-, sched. or sched:): choose another value")
+            }
             Self::Duplicated => format!("there is more than one {place} header: send exactly one"),
         }
     }
@@ -259,6 +258,24 @@ impl From<Malformation> for HeaderKeyError {
 /// Reads a plain key from the value of one `Idempotency-Key` line (K1, K2, K3).
 pub fn from_header(value: &[u8]) -> Result<Key, HeaderKeyError> {
     Grammar::Plain.from_header(value)
+}
+
+/// The text of one header line's key, without the quotes that may stand around it (K1): what a signature is over.
+pub fn header_text(value: &[u8]) -> Result<String, HeaderKeyError> {
+    let text = text_of_line(value)?.into_owned();
+    String::from_utf8(text)
+        .map_err(|error| Malformation::BadCharacter { at: error.utf8_error().valid_up_to() }.into())
+}
+
+fn text_of_line(value: &[u8]) -> Result<Cow<'_, [u8]>, HeaderKeyError> {
+    let start = value.iter().position(|b| !is_padding(*b)).ok_or(HeaderKeyError::Empty)?;
+    let end = value.iter().rposition(|b| !is_padding(*b)).map_or(start, |last| last + 1);
+    let trimmed = &value[start..end];
+    if trimmed[0] != b'"' {
+        return Ok(Cow::Borrowed(trimmed));
+    }
+    let text = sf::string_item(trimmed).map_err(|at| Malformation::BadString { at: start + at })?;
+    Ok(Cow::Owned(text))
 }
 
 fn is_padding(byte: u8) -> bool {
@@ -341,6 +358,10 @@ mod tests {
             (b"t-abc", Reserved),
             (b"\"t-abc\"", Reserved),
             (b"t-acme:web:user:alice:abc", Reserved),
+            (b"sched.nightly.1700000000000", Reserved),
+            (b"\"sched.nightly.1\"", Reserved),
+            (b"sched:nightly:1", Reserved),
+            (b"sched.", Reserved),
         ];
         for (value, error) in table {
             assert_eq!(read(value), Err(*error), "{}", String::from_utf8_lossy(value));

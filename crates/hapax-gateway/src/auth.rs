@@ -12,6 +12,7 @@ mod jwks;
 mod jwt;
 pub(crate) mod outside;
 pub(crate) mod remembered;
+pub mod scheduled;
 pub mod trusted;
 pub(crate) mod verify;
 
@@ -164,6 +165,7 @@ pub struct Authenticator<R> {
     api_keys: Option<ApiKeys<R>>,
     tokens: Option<Tokens>,
     verifier: Option<Verifier>,
+    schedules: Option<scheduled::Secrets>,
     registry: R,
     remembered: Remembered<Principal>,
     /// Whoever looks a credential up holds the turn of its digest, so that many requests with one credential ask once,
@@ -203,6 +205,7 @@ impl<R: Registry> Authenticator<R> {
             api_keys: settings.api_keys.then(|| ApiKeys::new(registry.clone())),
             tokens,
             verifier: settings.verify.as_ref().map(Verifier::new).transpose()?,
+            schedules: settings.schedules.clone(),
             registry,
             remembered: Remembered::new(limits::REMEMBERED),
             turns: (0..limits::LOOK_UPS).map(|_| Mutex::default()).collect(),

@@ -12,6 +12,7 @@ use hapax_http::listener::{self, Drained, Handler, Peer, Running};
 use hapax_http::tls::Certificates;
 use hapax_tower::{Body, OpaqueId, Protect};
 use http::{Request, Response};
+use rustls::ClientConfig;
 
 use crate::admit::Admission;
 use crate::auth::api_key::ApiKey;
@@ -67,6 +68,11 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How the process itself calls it where it speaks TLS; `None` where it speaks plain HTTP.
+    pub fn own_tls(&self) -> Result<Option<Arc<ClientConfig>>, Error> {
+        self.certificates.as_ref().map(Certificates::own_client).transpose().map_err(engine::error)
     }
 
     /// What it counts, and what its executor and its listener have counted until now.

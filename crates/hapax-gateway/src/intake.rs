@@ -4,21 +4,24 @@
 //! a request is one of two things, and what becomes of it does not depend on where it came from.
 
 pub(crate) mod caller;
+pub(crate) mod schedule;
 pub(crate) mod webhook;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::Scope;
+use hapax_core::{Ledger, Registry, Scope, Width};
 use hapax_http::listener;
-use hapax_tower::KeyedRequest;
+use hapax_tower::{Claimant, KeyedRequest, Message, Problem, Rule, Wait, WireKey};
 use http::{HeaderValue, request};
 
 use crate::admit::Admitted;
 use crate::outlet::Outlet;
+use crate::outlet::delegate::Delegate;
+use crate::outlet::forward::Forward;
 use crate::settings::Route;
-use crate::stack::Answer;
+use crate::stack::{Answer, Plan, Shared};
 
 /// A request that was taken in.
 #[expect(
@@ -59,6 +62,50 @@ pub(crate) enum PlainBody {
     Unread(listener::Incoming),
     /// It was read to see that there is no key in it (K1), and takes this room.
     Read(Bytes, Admitted),
+}
+
+/// A request with its body and whose it is; what is left is what it is claimed under.
+pub(crate) struct WholeRequest {
+    pub(crate) route: Arc<Route>,
+    pub(crate) rule: Arc<Rule>,
+    pub(crate) scope: Scope,
+    pub(crate) width: Width,
+    pub(crate) wire_key: Option<WireKey>,
+    pub(crate) message: Message,
+    pub(crate) room: Admitted,
+    pub(crate) hop: Hop,
+}
+
+impl WholeRequest {
+    /// What makes this request the same as another one.
+    pub(crate) async fn keyed<L: Ledger, R: Registry>(
+        self,
+        shared: &Shared<L, R>,
+        plan: &Plan<R>,
+    ) -> Result<Arrival, Problem> {
+        let WholeRequest { route, rule, scope, width, wire_key, message, mut room, hop } = self;
+        // An outcome is fetched by its own caller, and a public route knows none.
+        let fetched_at = Some(&plan.settings.edge.operations_prefix).filter(|_| !route.public);
+        let wait = Wait::preferred(&message.headers, fetched_at);
+        let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
+        // What an encoded body stands for takes room, too.
+        room.reserve(message.decoded_bytes())?;
+        let claimant = Claimant::new(scope, width, rule.source(), wire_key.as_ref(), &fingerprint);
+        let identity = claimant.under(&rule);
+        let outlet = match &route.handler {
+            Some(handler) => {
+                let Message { uri, body, .. } = &message;
+                Outlet::Delegate(Delegate::of(&route, handler, &identity, uri, body)?)
+            }
+            None => {
+                // Only now is it known what would be a new claim of this tenant.
+                room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
+                Outlet::Forward(Forward { route, hop })
+            }
+        };
+        let request = Arc::new(KeyedRequest { identity, wire_key, fingerprint, rule, message, wait });
+        Ok(Arrival::Keyed(Keyed { request, outlet, room }))
+    }
 }
 
 /// The last hop of a request on its way here.

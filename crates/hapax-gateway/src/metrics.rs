@@ -3,6 +3,8 @@
 //! Tenants and projects are told apart up to a bound; the rest is counted as `_other`, so that no caller can make the set of
 //! labels grow without end. A request finds its `Counters` once, whatever is counted about it then.
 
+mod ticks;
+
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -19,6 +21,9 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::limits;
+
+pub use ticks::Tick;
+use ticks::Ticks;
 
 /// A label's value, cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -151,6 +156,7 @@ pub struct Metrics {
     contradicted: Counter,
     connections_refused: Family<Refused, Counter>,
     log_lines_dropped: Counter,
+    ticks: Ticks,
 }
 
 impl Default for Metrics {
@@ -176,6 +182,7 @@ impl Default for Metrics {
             contradicted: Counter::default(),
             connections_refused: Family::default(),
             log_lines_dropped: Counter::default(),
+            ticks: Ticks::default(),
         };
         registry.register("idempotency_key_present", "Requests that carried a key", metrics.present.clone());
         registry.register(
@@ -251,6 +258,7 @@ impl Default for Metrics {
             "Lines of the log that nobody read in time, or that could not be written",
             metrics.log_lines_dropped.clone(),
         );
+        metrics.ticks.register(&mut registry);
         *metrics.registry.write().unwrap_or_else(PoisonError::into_inner) = registry;
         metrics
     }

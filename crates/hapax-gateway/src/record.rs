@@ -189,6 +189,12 @@ impl<L: Ledger, R> Shared<L, R> {
         Problem::new(code).owing_to(why)
     }
 
+    /// What the sender of a request is told whose signature as a schedule's does not hold: the same, whatever is wrong (S2).
+    pub(crate) fn refuse_tick(&self, why: &'static str) -> Problem {
+        self.metrics.schedule_signature_refused();
+        Problem::new(Code::SignatureInvalid).owing_to(why)
+    }
+
     /// Notices signed content that comes again under another identifier: the sender's own, or a captured delivery (W5).
     pub(crate) fn count_repeated_content(&self, seen: &Seen, webhook: &Webhook, content: &[u8], key: &Key) {
         if webhook.provider.signs_identifier() {

@@ -15,6 +15,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Uri};
 use ipnet::IpNet;
 
+use crate::auth::scheduled::Secrets;
 use crate::limits;
 use crate::webhooks::provider::{self, Generic, Traits};
 
@@ -332,6 +333,8 @@ pub struct Auth {
     pub trusted_level: bool,
     /// An outside service that knows keys (A7).
     pub verify: Option<VerifyService>,
+    /// What schedules sign their requests with (A4).
+    pub schedules: Option<Secrets>,
     /// What holds where a credential says nothing.
     pub fixed: Fixed,
 }

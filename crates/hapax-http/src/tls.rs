@@ -9,12 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+};
 
 use crate::limits;
 use crate::settings::Tls;
@@ -57,6 +60,19 @@ impl Certificates {
         &self.files
     }
 
+    /// How the process itself calls this listener: it believes the certificate that is shown, and no other. Who has signed it and
+    /// which name is in it does not matter. It stays good over reloads.
+    pub fn own_client(&self) -> Result<Arc<ClientConfig>, SetupError> {
+        let believed = Arc::new(OwnCertificate { current: Arc::clone(&self.current), provider: provider() });
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| SetupError::internal("TLS cannot be set up").with_detail(error))?
+            .dangerous()
+            .with_custom_certificate_verifier(believed)
+            .with_no_client_auth();
+        Ok(Arc::new(config))
+    }
+
     /// What a listener needs. It stays good over reloads.
     pub fn server_config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
@@ -70,6 +86,53 @@ struct Current(ArcSwap<CertifiedKey>);
 impl ResolvesServerCert for Current {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.load_full())
+    }
+}
+
+/// Believes the certificate that the listener shows now.
+#[derive(Debug)]
+struct OwnCertificate {
+    current: Arc<Current>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for OwnCertificate {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.current.0.load().cert.first() {
+            Some(own) if own == end_entity => Ok(ServerCertVerified::assertion()),
+            _ => Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -10,7 +10,7 @@ use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Identity, Inspect,
     Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome, Page, Record, Registry,
-    Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
+    Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Timestamp, Verdict, View,
 };
 
 #[cfg(feature = "embedded")]
@@ -162,6 +162,10 @@ impl Lifecycle for Store {
 
     async fn is_shared(&self) -> Result<bool, Error> {
         each!(self, store => store.is_shared().await)
+    }
+
+    async fn time(&self) -> Result<Timestamp, Error> {
+        each!(self, store => store.time().await)
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -311,6 +311,10 @@ impl Lifecycle for Embedded {
         Ok(false)
     }
 
+    async fn time(&self) -> Result<Timestamp, Error> {
+        Ok(self.core.state.clock.now())
+    }
+
     async fn close(&self) -> Result<(), Error> {
         let ends = self.core.stop();
         let ended = self.send_end().await;

@@ -31,7 +31,7 @@ pub use options::Options;
 
 use std::future::Future;
 
-use hapax_core::Error;
+use hapax_core::{Error, Timestamp};
 
 /// What a store can be told besides what the ports say: the life of its session.
 pub trait Lifecycle {
@@ -40,6 +40,9 @@ pub trait Lifecycle {
 
     /// Whether another process has this store open, as far as can be told: one that has died counts until its term ends.
     fn is_shared(&self) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// What the store's clock shows (L12): every process on the store has the same.
+    fn time(&self) -> impl Future<Output = Result<Timestamp, Error>> + Send;
 
     /// Ends the session and closes the store. What the session still held has lapsed at once.
     fn close(&self) -> impl Future<Output = Result<(), Error>> + Send;

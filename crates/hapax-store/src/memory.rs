@@ -230,6 +230,10 @@ impl Lifecycle for Memory {
         Ok(false)
     }
 
+    async fn time(&self) -> Result<Timestamp, Error> {
+        Ok(self.clock.now())
+    }
+
     async fn close(&self) -> Result<(), Error> {
         self.lock().end_session(self.session, self.clock.now());
         Ok(())

@@ -56,7 +56,8 @@ use hapax_core::claim::view;
 use hapax_core::journal::Append;
 use hapax_core::{
     Answer, Change, ClaimId, ClaimRequest, Command, Ending, Epoch, Error, Identity, Inspect as _, Leaves,
-    Ledger, OperationId, Outcome, Report, Retention, Scope, Session, SetAnswer, Verdict, View, step,
+    Ledger, OperationId, Outcome, Report, Retention, Scope, Session, SetAnswer, Timestamp, Verdict, View,
+    step,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
@@ -415,6 +416,12 @@ impl Lifecycle for Postgres {
     async fn is_shared(&self) -> Result<bool, Error> {
         let shared = self.shared.clone();
         let asked = async move |link: &mut Link| session::is_one_of_several(&shared, link).await;
+        self.shared.ask(Resend::Always, asked).await
+    }
+
+    async fn time(&self) -> Result<Timestamp, Error> {
+        let shared = self.shared.clone();
+        let asked = async move |link: &mut Link| session::time(&shared, link).await;
         self.shared.ask(Resend::Always, asked).await
     }
 

@@ -1,20 +1,27 @@
 //! The protocol, checked exhaustively: up to three processes, crashes, lost commands, lapsing sessions,
 //! operators, time.
 //!
-//! Every transition of the ledger is the product's own [`hapax_core::step`]; modelled are the processes
-//! around it, as L and B have them. Time is coarse: a session lapses whenever the checker likes, and
-//! a day is longer than every other term. What must always hold is a [`Rule`]; what must be seen at least
-//! once is a [`Sighting`], so that a model in which too little happens does not pass. A [`Flaw`] can be
+//! Every transition of the ledger is the product's own [`hapax_core::step`], every call is driven by the product's own
+//! [`hapax_core::turn`], and what its caller is told comes from there, too. Modelled is what is around them: what reaches whom and
+//! when, what the work does, and time. Time is coarse: a session lapses whenever the checker likes, and a day is longer than every
+//! other term; the arithmetic of [`Deadline`](hapax_core::turn::Deadline) is the simulation's. What must always hold is a [`Rule`];
+//! what must be seen at least once is a [`Sighting`], so that a model in which too little happens does not pass. A [`Flaw`] can be
 //! planted: a checker that does not find it proves nothing.
 //!
-//! `world` is the state, `ledger` calls the rules, `process` is what a process does, `actions` what can happen next.
+//! `world` is the state, `ledger` calls the rules, `process` carries out the commands of a call, `work` is what is done in between,
+//! `debts` what is left when a call is over, `told` holds against the history what callers are told, `possible` is what can happen
+//! next and `actions` how it changes the world.
 
 mod actions;
 mod config;
+mod debts;
 pub(crate) mod flaw;
 mod ledger;
+mod possible;
 mod process;
 mod properties;
+mod told;
+mod work;
 mod world;
 
 use std::collections::BTreeSet;
@@ -26,17 +33,23 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 pub use actions::{Action, Decides};
 pub use config::{Config, Switch, Switches, Work};
 pub use flaw::Flaw;
-pub use process::{End, Reply};
 pub use properties::{Broken, Rule, Sighting, Sightings};
+pub use work::{End, Reply};
 pub use world::World;
 
-use ledger::Turn;
+use ledger::Step;
 
 /// The protocol under one configuration.
 #[derive(Clone, Debug)]
 pub struct Protocol {
     config: Config,
     seen: Arc<Sightings>,
+}
+
+impl Protocol {
+    fn step(&self, world: &World) -> Step<'_> {
+        Step { config: &self.config, seen: &self.seen, world: world.clone() }
+    }
 }
 
 impl Model for Protocol {
@@ -48,12 +61,12 @@ impl Model for Protocol {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        actions::possible(&self.config, world, actions);
+        possible::possible(&self.step(world), actions);
     }
 
     fn next_state(&self, world: &World, action: Action) -> Option<World> {
-        let mut turn = Turn { config: &self.config, seen: &self.seen, world: world.clone() };
-        turn.act(action).then_some(turn.world)
+        let mut step = self.step(world);
+        step.act(action).then_some(step.world)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
@@ -63,7 +76,7 @@ impl Model for Protocol {
             };
         }
         always!(
-            OneEffect OneOutcome AcknowledgedIsRecorded NothingInvented OneHolder EpochsIncrease ReleasedIsOver
+            OneEffect OneOutcome AcknowledgedIsRecorded NothingInvented OneHolder BegunUnderLease EpochsIncrease ReleasedIsOver
             TrueOutcomeIsKept ReturnedIsSeen SetAsideStays OneOperatorWins NoMeansNone YesMeansOne
         )
     }

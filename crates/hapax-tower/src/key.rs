@@ -7,8 +7,9 @@
 use std::borrow::Cow;
 
 use hapax_core::json::{NotOneText, Pointer, text_at};
+use hapax_core::key::is_tick;
 use hapax_core::scope::parse_namespaced;
-use hapax_core::{Grammar, HeaderKeyError, Key, Policy, Scope, Width};
+use hapax_core::{Grammar, HeaderKeyError, Key, Policy, Scope, Subject, Width};
 use http::{HeaderMap, HeaderName};
 
 use crate::answer::IDEMPOTENCY_KEY;
@@ -240,6 +241,12 @@ fn in_header(
     {
         let (scope, width, key) = parse_namespaced(found)
             .map_err(|error| Problem::new(Code::KeyMalformed).detail(error.message()))?;
+        // The edge in front lets none but the scheduler have the key of a tick; where the subject is dropped, that cannot be seen (K9).
+        if is_tick(key.as_str().as_bytes())
+            && scope.subject().is_some_and(|subject| *subject != Subject::scheduler())
+        {
+            return Err(KeyPlace::Header(name.clone()).refuse(HeaderKeyError::Reserved));
+        }
         return Ok(Found::Namespaced(scope, width, WireKey::in_header(name.clone(), key)));
     }
     let lines = headers.get_all(name).iter().map(|line| line.as_bytes());
@@ -364,6 +371,21 @@ mod tests {
         assert!(find(&headers(&[text]), Policy::RequiredA, false, Keys::plain(), false).is_err());
         assert!(find(&headers(&[text, text]), Policy::RequiredA, false, Keys::plain(), true).is_err());
         assert!(find(&headers(&["t-acme"]), Policy::RequiredA, false, Keys::plain(), true).is_err());
+    }
+
+    #[test]
+    fn only_the_scheduler_has_keys_of_ticks_behind_an_edge_k9() {
+        let read =
+            |text: &str, trusted| find(&headers(&[text]), Policy::RequiredA, false, Keys::plain(), trusted);
+        let code = |text: &str, trusted| read(text, trusted).err().map(|problem| problem.code());
+        for text in ["sched.a.1", "\"sched.a.1\"", "sched:a:1", "t-acme:web:user:alice:sched.a.1"] {
+            for trusted in [false, true] {
+                assert_eq!(code(text, trusted), Some(Code::KeyReserved), "{text} {trusted}");
+            }
+        }
+        for text in ["t-acme:web:service:scheduler:sched.a.1", "t-acme:web:_any:sched.a.1"] {
+            assert!(matches!(read(text, true), Ok(Found::Namespaced(..))), "{text}");
+        }
     }
 
     const OTHER: HeaderName = HeaderName::from_static("x-idempotency-key");

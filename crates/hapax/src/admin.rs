@@ -13,6 +13,7 @@ mod erase;
 mod keys;
 mod node;
 mod retention;
+mod schedules;
 pub(crate) mod view;
 mod webhooks;
 
@@ -27,6 +28,7 @@ use hapax_store::Store;
 use crate::listen::host::Hosts;
 use crate::listen::mount::Mount;
 use crate::node::{Health, Keeping, KeptAnswers};
+use crate::schedules::Dispatcher;
 
 pub use access::AdminTokens;
 pub(crate) use claims::{count, list, show};
@@ -45,6 +47,7 @@ pub(crate) struct AdminState {
     pub(crate) health: Arc<Health>,
     pub(crate) answers: KeptAnswers,
     pub(crate) webhooks: Desk<Store>,
+    pub(crate) schedules: Arc<Dispatcher>,
 }
 
 /// The listener's service.
@@ -78,6 +81,11 @@ pub(crate) fn router(state: AdminState, tokens: AdminTokens, hosts: Hosts) -> Re
         .on(deliveries::reopen)
         .on(webhooks::rotate)
         .on(webhooks::delete)
+        .on(schedules::get_list)
+        .on(schedules::show)
+        .on(schedules::pause)
+        .on(schedules::resume)
+        .on(schedules::run)
         .on(retention::get_list)
         .on(retention::set)
         .on(retention::unset)

@@ -12,6 +12,7 @@ pub(crate) mod probe;
 mod remote;
 pub(crate) mod retention;
 pub(crate) mod say;
+pub(crate) mod schedules;
 pub(crate) mod serve;
 pub(crate) mod store;
 pub(crate) mod webhooks;
@@ -49,6 +50,9 @@ enum Command {
     /// Make, list, rotate and revoke webhooks.
     #[command(subcommand)]
     Webhooks(webhooks::Command),
+    /// Look at schedules, pause, resume and run them.
+    #[command(subcommand)]
+    Schedules(schedules::Command),
     /// Look at how long outcomes are kept, and change it while servers run.
     #[command(subcommand)]
     Retention(retention::Command),
@@ -125,6 +129,7 @@ pub fn main() -> ExitCode {
         Command::Delegated(command) => runtime.block_on(delegated::run(command)),
         Command::Keys(command) => runtime.block_on(keys::run(command)),
         Command::Webhooks(command) => runtime.block_on(webhooks::run(command)),
+        Command::Schedules(command) => runtime.block_on(schedules::run(command)),
         Command::Retention(command) => runtime.block_on(retention::run(command)),
         Command::Doctor(args) => runtime.block_on(doctor::run(args)),
         Command::Serve(args) => runtime.block_on(serve::run(args)),

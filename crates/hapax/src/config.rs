@@ -18,6 +18,7 @@ mod overlaps;
 mod reader;
 mod route;
 mod rule;
+mod schedules;
 mod section;
 mod show;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub(crate) use section::Section;
 pub(crate) use show::{retention_text, route_members};
 pub(crate) use tree::{Entry, Node, Table, Value};
 
+use crate::schedules::Schedule;
 use crate::{limits, openapi};
 use edge::RouteDefaults;
 use route::{Context, Found};
@@ -78,6 +80,8 @@ pub struct Config {
     pub seal: Vec<SealKey>,
     /// The classes of retention.
     pub retention: RetentionClasses,
+    /// What is dispatched at planned times (S).
+    pub schedules: Vec<Schedule>,
     /// The class by which deliveries are kept.
     pub webhook_retention: Option<String>,
     /// How the process tells what it does.
@@ -151,6 +155,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     overlaps::check(reader, &found, &edge);
     handler::check(reader, &found);
     auth::lets_in(&auth_section, &auth, &found);
+    let schedules = schedules::schedules(&root, &auth_section, &auth, &found);
     let webhooks_section = root.section("webhooks", &fields::WEBHOOKS);
     let webhooks = webhooks::webhooks(&webhooks_section, &context);
     if webhooks_section.exists() {
@@ -176,6 +181,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         api,
         seal,
         retention,
+        schedules,
         webhook_retention,
         log,
         notices: Vec::new(),

@@ -66,6 +66,7 @@ pub async fn run(args: Args) -> Result<(), Failed> {
         installation: None,
         settings: settings(args.listen, service)?,
         classes: Classes::default(),
+        schedules: Vec::new(),
         admin: (args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?),
         admin_hosts: Vec::new(),
     };

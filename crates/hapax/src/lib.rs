@@ -14,5 +14,6 @@ pub mod node;
 pub mod openapi;
 pub mod operations;
 mod probe;
+pub mod schedules;
 mod signals;
 pub mod when;

@@ -60,6 +60,55 @@ pub(crate) const LOG_PAUSE: Duration = Duration::from_millis(10);
 /// How often the log is told which of its lines are missing.
 pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
 
+// Schedules.
+
+/// Most schedules of a configuration.
+pub(crate) const SCHEDULES: usize = 1_000;
+/// The longest id of a schedule, in bytes: it stands in keys.
+pub(crate) const SCHEDULE_ID_BYTES: usize = 63;
+/// The longest cron expression, in bytes.
+pub(crate) const CRON_BYTES: usize = 256;
+/// The longest body of a tick, in bytes: the registry keeps it.
+pub(crate) const TICK_BODY_BYTES: usize = 64 * 1024;
+/// Ticks of an expression that are looked at in one step.
+pub(crate) const TICKS_WALKED: usize = 10_000;
+/// Definitions that were in force before and have ticks that are yet to be walked.
+pub(crate) const FORMER_DEFINITIONS: usize = 8;
+/// For how long the latest tick that is due counts as dispatched in its time: as long as a restart may take.
+pub(crate) const TICK_GRACE: Duration = Duration::from_secs(60);
+/// A tick that is dispatched longer after its time is counted as late.
+pub(crate) const TICK_LATE: Duration = Duration::from_secs(5);
+/// Ticks of a schedule that were dispatched and have not ended (S1).
+pub(crate) const OPEN_TICKS: usize = 64;
+/// Missed ticks of a schedule that are shown, spans of them as one.
+pub(crate) const MISSED_SHOWN: usize = 20;
+/// The pause before an open tick is sent again for the first time; doubled each time, up to the longest.
+pub(crate) const TICK_AGAIN: Duration = Duration::from_secs(1);
+/// The longest such pause.
+pub(crate) const TICK_AGAIN_MOST: Duration = Duration::from_secs(60);
+/// How often a schedule is looked at for what others have made of it.
+pub(crate) const SCHEDULE_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The pause after a step of a schedule failed; doubled each time, up to the longest.
+pub(crate) const SCHEDULE_PAUSE: Duration = Duration::from_millis(200);
+/// The longest such pause.
+pub(crate) const SCHEDULE_PAUSE_MOST: Duration = Duration::from_secs(30);
+/// The pauses between two looks at whether a tick's claim exists, from the first to the longest.
+pub(crate) const CLAIM_LOOK: RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_millis(100);
+/// How long a tick's claim is waited for before the tick is sent again.
+pub(crate) const CLAIM_WAIT: Duration = Duration::from_secs(10);
+/// How long the answer to a tick is waited for. The call goes on without.
+pub(crate) const TICK_ANSWER: Duration = Duration::from_secs(60);
+/// Bytes of that answer that are read, so that its connection can be used again.
+pub(crate) const TICK_ANSWER_BYTES: usize = 64 * 1024;
+/// Ticks of all schedules of this process that are under way.
+pub(crate) const TICKS_UNDER_WAY: usize = 256;
+/// How often a schedule is changed anew because another process changed it meanwhile.
+pub(crate) const SCHEDULE_ATTEMPTS: u32 = 16;
+/// The longest id of a run that an operator asks for, in bytes.
+pub(crate) const RUN_ID_BYTES: usize = 64;
+/// Ticks to come that are shown.
+pub(crate) const TICKS_SHOWN: usize = 3;
+
 // The command line.
 
 /// How long a server may take to accept a connection.
@@ -174,6 +223,8 @@ pub(crate) const DOCUMENTS_AT_A_TIME: usize = 64;
 pub(crate) const FORMER_NAMES: usize = 32;
 /// A shared secret of tokens should not be shorter, in bytes (RFC 7518, 3.2).
 pub(crate) const JWT_SECRET_BYTES: usize = 32;
+/// The secret of schedules should not be shorter, in bytes.
+pub(crate) const SCHEDULE_SECRET_BYTES: usize = 16;
 /// The size of a seal key, in bytes (B9).
 pub(crate) const SEAL_BYTES: usize = 32;
 
@@ -226,6 +277,9 @@ pub(crate) mod range {
     pub(crate) const SUSPEND_FOR: RangeInclusive<Duration> = Duration::from_millis(100)..=HOUR;
     pub(crate) const DETACHED: RangeInclusive<i64> = 1..=1_000_000;
     pub(crate) const ATTEMPTS: RangeInclusive<i64> = 1..=10;
+    pub(crate) const EVERY: RangeInclusive<Duration> =
+        Duration::from_millis(10)..=Duration::from_secs(366 * 86_400);
+    pub(crate) const CATCH_UP: RangeInclusive<i64> = 0..=5_000;
     pub(crate) const TENANT: RangeInclusive<i64> = 0..=u32::MAX as i64;
 }
 
@@ -287,6 +341,12 @@ const _: () = assert!(SEAL_BYTES as u64 * 2 <= SECRET_BYTES, "a key in hex fits 
 const _: () =
     assert!(LOG_GAPS_EVERY.as_millis() > LOG_PAUSE.as_millis(), "a log is tried before its gaps are told");
 
+const _: () = assert!(
+    *range::CATCH_UP.end() + 1 < TICKS_WALKED as i64,
+    "what may be caught up is found in one step, and something beyond it"
+);
+const _: () = assert!(TICK_LATE.as_millis() <= TICK_GRACE.as_millis(), "what is missed is late");
+const _: () = assert!(TICKS_UNDER_WAY >= OPEN_TICKS, "one schedule can have all of its open ticks under way");
 const _: () = assert!(within(LEASE, range::LEASE), "the default lease may be configured");
 const _: () = assert!(
     LEASE.as_millis() == hapax_store::limits::SESSION_TERM.as_millis(),

@@ -27,6 +27,7 @@ use crate::cli::Failed;
 use crate::listen::connections;
 use crate::listen::host::Hosts;
 use crate::log;
+use crate::schedules::{Dispatcher, Schedule};
 
 pub(crate) use answers::KeptAnswers;
 pub use keeping::Classes;
@@ -48,6 +49,8 @@ pub struct Parts {
     pub settings: Settings,
     /// For how long classes of outcomes are kept.
     pub classes: Classes,
+    /// What is dispatched at planned times.
+    pub schedules: Vec<Schedule>,
     /// The admin listener and who may use it.
     pub admin: (SocketAddr, AdminTokens),
     /// Names that the admin listener answers to, beside addresses and `localhost`.
@@ -61,6 +64,7 @@ pub struct Node {
     admin_address: SocketAddr,
     tasks: Supervisor,
     keeping: Arc<Keeping>,
+    dispatcher: Arc<Dispatcher>,
     tokens: AdminTokens,
 }
 
@@ -85,6 +89,9 @@ impl Node {
         let known = Known::read(&store, parts.settings, parts.classes).await?;
         let gateway = Arc::new(Gateway::start(known.settings(), protect, store.clone()).await?);
         let keeping = Arc::new(Keeping::new(store.clone(), gateway.clone(), known));
+        let (store_here, follows) = (store.clone(), keeping.settings().subscribe());
+        let dispatcher = Dispatcher::new(store_here, gateway.clone(), follows, &parts.schedules)?;
+        let dispatcher = Arc::new(dispatcher);
         let health = Arc::new(Health::default());
         let state = AdminState {
             store: store.clone(),
@@ -93,6 +100,7 @@ impl Node {
             health: health.clone(),
             webhooks: Desk::new(store.clone(), parts.seal.clone()),
             answers: KeptAnswers::new(parts.seal),
+            schedules: dispatcher.clone(),
         };
         let router = admin::router(state, tokens.clone(), Hosts::new(&parts.admin_hosts))?;
         let clusters = keeping.settings().borrow().upstreams.clone();
@@ -114,7 +122,9 @@ impl Node {
             async move { follows.watch().await }
         });
         tasks.keep("log watch", log::tell_gaps);
-        Ok(Node { store, gateway, admin_address, tasks, keeping, tokens })
+        let walking = dispatcher.clone();
+        tasks.keep("schedules", move || walking.clone().run());
+        Ok(Node { store, gateway, admin_address, tasks, keeping, dispatcher, tokens })
     }
 
     /// Where the edge listens.
@@ -132,9 +142,11 @@ impl Node {
         &self,
         settings: Settings,
         classes: Classes,
+        schedules: &[Schedule],
         tokens: &AdminTokens,
     ) -> Result<(), hapax_core::Error> {
         self.keeping.reload(settings, classes).await?;
+        self.dispatcher.reload(schedules);
         self.tokens.replace(tokens);
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! Checking a chain of events from its beginning to its end, in memory that does not grow with it (J3, J7).
 
 use hapax_core::journal::{Hash, Head, Payload, Status, Stream, Walk};
-use hapax_core::{Error as CoreError, Journal, Particular};
+use hapax_core::{Error as CoreError, Journal, Kind, Particular};
 use serde::Serialize;
 
 use super::error::Error;
 use crate::limits;
 
 /// What checking a stream has found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The stream.
@@ -47,7 +47,15 @@ impl Report {
 /// Checks a stream: every event, that it ends as its head says, and its checkpoint. A stream that is written to meanwhile is checked as
 /// far as it was at the beginning.
 pub async fn verify<S: Journal>(store: &S, stream: &Stream) -> Result<Report, Error> {
-    let head = store.head(stream).await?.ok_or(Error::NotFound)?;
+    let head = match store.head(stream).await {
+        Ok(head) => head.ok_or(Error::NotFound)?,
+        // Where not even the head is what was written, nothing after it can be trusted.
+        Err(error) => {
+            let broken = Some(broken(error, 0)?);
+            let stream = stream.as_str().to_owned();
+            return Ok(Report { stream, broken, ..Report::default() });
+        }
+    };
     let mut report = Report {
         stream: stream.as_str().to_owned(),
         events: 0,
@@ -64,7 +72,7 @@ pub async fn verify<S: Journal>(store: &S, stream: &Stream) -> Result<Report, Er
     match checked.await {
         Ok(()) => Ok(report),
         Err(error) => {
-            report.broken = Some(broken(error)?);
+            report.broken = Some(broken(error, report.events)?);
             Ok(report)
         }
     }
@@ -116,12 +124,39 @@ pub(crate) async fn nothing_beyond<S: Journal>(
     }
 }
 
-/// The place of a broken chain; any other error stays one.
-pub(crate) fn broken(error: CoreError) -> Result<Broken, Error> {
-    match error.particular() {
-        Some(Particular::BrokenChain { position, .. }) => {
-            Ok(Broken { position: *position, what: error.detail().unwrap_or(error.message()).to_owned() })
+/// The place of a broken chain, or of what cannot be read because it was damaged; any other error stays one.
+fn broken(error: CoreError, after: u64) -> Result<Broken, Error> {
+    let what = || error.detail().unwrap_or(error.message()).to_owned();
+    match (error.particular(), error.kind()) {
+        (Some(Particular::BrokenChain { position, .. }), _) => {
+            Ok(Broken { position: *position, what: what() })
         }
+        (None, Kind::Corrupt) => Ok(Broken { position: after, what: what() }),
         _ => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_core::journal::{Append, Author, NewEvent};
+    use hapax_store::Options;
+    use hapax_store::memory::Memory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_chain_that_ends_otherwise_than_its_head_says_is_broken_at_its_end_j3() {
+        let store = Memory::open(Options::default());
+        let stream = Stream::new("receipts/acme").unwrap();
+        let events = ["A", "B"].map(|kind| NewEvent::new(kind, "{}")).to_vec();
+        let author = Author::Anyone { version: None };
+        let head = store.append(Append::new(stream.clone(), author).with(events)).await.unwrap();
+        let place = |next, last| {
+            ends(&stream, &head, next, last).err().map(|error| broken(error, 9).unwrap().position)
+        };
+        assert_eq!(place(2, head.hash), None);
+        assert_eq!(place(2, Some(Hash([0; 32]))), Some(1));
+        assert_eq!(place(1, head.hash), Some(1), "one is missing");
+        assert_eq!(place(0, None), Some(0), "all are");
     }
 }

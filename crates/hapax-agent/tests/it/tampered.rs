@@ -181,6 +181,25 @@ async fn what_is_dropped_swapped_inserted_transplanted_or_cut_shows_at_its_place
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_was_changed_is_found_and_nothing_runs_j3() {
+    let log = Log::of(3).await;
+    for what in ["hash = zeroblob(32)", "length = length - 1", "status = 'PAUSED'", "version = version + 1"] {
+        let copy = log.copy();
+        let write = format!("UPDATE streams SET {what} WHERE name = 'execution/local/local/e-1'");
+        assert_eq!(copy.sql().execute(&write, []).unwrap(), 1);
+        assert!(copy.verified().await.is_some(), "{what}");
+        let store = Embedded::open(copy.folder.path(), Options::default()).unwrap();
+        let executions = Executions::new(Executor::new(store.clone()), Scope::local());
+        let forced = executions.resume(&id("e-1"), Resume { force: true, ..Resume::default() }).await;
+        assert!(
+            matches!(&forced, Err(Error::Store(error)) if error.kind() == hapax_core::Kind::Corrupt),
+            "{what}: {forced:?}"
+        );
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_harm_to_a_large_log_shows_at_its_place_j3() {
     let log = Log::of(2_000).await;
     let sql = log.sql();

@@ -215,10 +215,11 @@ fn what_may_have_run_is_never_told_no_and_what_was_done_never_less_than_it_was_e
             (Work::Ended(Effect::Done), _) => assert_eq!(told.executed, Executed::Yes, "{turn:?}"),
             _ => {}
         }
-        let vouched = turn.history == History::Clean;
+        let vouched = turn.history == History::Clean && last.is_the_ledgers();
         if told.executed == Executed::No && !vouched {
             // Of another request, or of one that no store could take.
             assert!(matches!(last, LastWord::Differs | LastWord::Invalid), "{turn:?} is told {told:?}");
+            assert!(turn.history != History::Clean, "{turn:?} has lost what was vouched for");
         }
     }
 }

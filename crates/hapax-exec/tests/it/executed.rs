@@ -205,7 +205,11 @@ async fn a_lease_that_cannot_be_renewed_before_the_work_has_run_nothing_and_name
     ledger.set_no_time_left(true);
     ledger.lose_reports(1);
     let error = executor.once(call("stuck"), effects.then(Ended::succeeded("paid"))).await.unwrap_err();
-    assert_eq!((error.code(), error.executed(), effects.count()), ("ledger-unavailable", Executed::No, 0));
+    // Whether another holder has taken the claim meanwhile, only the ledger could say.
+    assert_eq!(
+        (error.code(), error.executed(), effects.count()),
+        ("ledger-unavailable", Executed::Unknown, 0)
+    );
     assert!(error.operation_id().is_some());
 }
 

@@ -94,7 +94,7 @@ async fn a_give_back_that_is_not_heard_is_owed_with_its_events_l13_l18() {
     let held = held(&executor, call("k")).await;
     ledger.set_away(true);
     let error = held.give_back(vec![an_event(None)]).await.unwrap_err();
-    assert_eq!((error.code(), error.executed()), ("ledger-unavailable", Executed::No));
+    assert_eq!((error.code(), error.executed()), ("ledger-unavailable", Executed::Unknown));
     ledger.set_away(false);
     executor.debts_paid().await;
     assert_eq!((events(&ledger).await, is_released(&ledger, "k").await), (1, true));

@@ -36,6 +36,11 @@ pub(super) fn shown(headers: &HeaderMap, places: KeyPlaces) -> Result<Cow<'_, st
     bearer(line).map(Cow::Borrowed)
 }
 
+/// Whether a credential stands in another header than `Authorization`.
+pub(super) fn is_shown_elsewhere(headers: &HeaderMap, places: KeyPlaces) -> bool {
+    places.x_api_key && headers.contains_key(X_API_KEY)
+}
+
 /// The bearer credential: `Bearer`, space, and what can be seen.
 fn bearer(line: &str) -> Result<&str, AuthError> {
     let Some(credential) = behind(line.as_bytes(), b"bearer") else {

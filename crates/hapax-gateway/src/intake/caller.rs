@@ -7,18 +7,16 @@
 use std::mem;
 use std::sync::Arc;
 
+use hapax_core::key::is_tick;
 use hapax_core::{Ledger, Registry, Width};
 use hapax_http::listener;
 use hapax_tower::key::{self, Found, Keys};
-use hapax_tower::{Claimant, Code, KeyedRequest, Message, Problem, Wait};
+use hapax_tower::{Code, Message, Problem};
 use http::request;
 
-use super::{Arrival, Hop, Keyed, PlainBody, PlainRequest};
+use super::{Arrival, Hop, PlainBody, PlainRequest, WholeRequest};
 use crate::auth::caller::Caller;
 use crate::limits;
-use crate::outlet::Outlet;
-use crate::outlet::delegate::Delegate;
-use crate::outlet::forward::Forward;
 use crate::read;
 use crate::record::Seen;
 use crate::settings::Route;
@@ -48,6 +46,11 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
 
     // Whose it is: a trusted peer's key names the scope (K3).
     let (scope, width, mut wire_key) = match found {
+        // Behind another edge a tick is refused, as every subject is that hapax reserves: no peer signs for a schedule (K9).
+        Found::Namespaced(_, _, key) if is_tick(key.key.as_str().as_bytes()) => {
+            shared.count_key_problem(seen, Code::KeyReserved);
+            return Err(Problem::new(Code::KeyReserved));
+        }
         Found::Namespaced(scope, width, key) => {
             let scope = caller.speaks_for(scope, width, &route)?;
             seen.scope = Some(scope.clone());
@@ -105,26 +108,5 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
         shared.count_protected(seen);
     }
 
-    // What makes this request the same as another one.
-    // An outcome is fetched by its own caller, and a public route knows none.
-    let fetched_at = Some(&edge.operations_prefix).filter(|_| !route.public);
-    let wait = Wait::preferred(&message.headers, fetched_at);
-    let fingerprint = message.fingerprint(&rule.recipe, rule.max_request_body);
-    // What an encoded body stands for takes room, too.
-    room.reserve(message.decoded_bytes())?;
-    let claimant = Claimant::new(scope, width, rule.source(), wire_key.as_ref(), &fingerprint);
-    let identity = claimant.under(&rule);
-    let outlet = match &route.handler {
-        Some(handler) => {
-            let Message { uri, body, .. } = &message;
-            Outlet::Delegate(Delegate::of(&route, handler, &identity, uri, body)?)
-        }
-        None => {
-            // Only now is it known what would be a new claim of this tenant.
-            room.count_new(&identity, &plan.settings.tenants, shared.protect.executor().ledger()).await?;
-            Outlet::Forward(Forward { route, hop })
-        }
-    };
-    let request = Arc::new(KeyedRequest { identity, wire_key, fingerprint, rule, message, wait });
-    Ok(Arrival::Keyed(Keyed { request, outlet, room }))
+    WholeRequest { route, rule, scope, width, wire_key, message, room, hop }.keyed(shared, plan).await
 }

@@ -73,6 +73,8 @@ fn is_written_here(text: &str) -> bool {
             | "x-project-id"
             | "x-subject"
             | "x-level"
+            // Good for another five minutes.
+            | "x-schedule-signature"
             | "x-real-ip"
             | "expect"
             | "content-length"

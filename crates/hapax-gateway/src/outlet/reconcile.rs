@@ -1,4 +1,4 @@
-//! Asking a service whether an earlier attempt happened (L6): `GET` of the configured path with the key and the operation.
+//! Asking a service whether an earlier attempt happened (L6): `GET` of the configured path with the key, the operation and the epoch.
 //!
 //! Any answer of status 2xx is the outcome. 404 with `Idempotency-Outcome: never` means that it was not done and will not be.
 //! Everything else means that the service cannot say.
@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use hapax_exec::Attempt;
+use hapax_tower::answer::EPOCH;
 use hapax_tower::judge::{Said, said};
 use hapax_tower::problem::OPERATION_ID;
 use hapax_tower::protect::operation_header;
 use hapax_tower::{EarlierAttempt, KeyedRequest, Question};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt as _;
@@ -46,6 +47,10 @@ fn asking(
     headers.remove(CONTENT_TYPE);
     if let Some(id) = attempt.operation_id.and_then(operation_header) {
         headers.insert(OPERATION_ID, id);
+    }
+    // A service that says "never" must refuse what was sent before under a smaller one (ADR 51).
+    if let Some(epoch) = attempt.epoch {
+        headers.insert(EPOCH, HeaderValue::from(epoch.packed()));
     }
     let mut request = Request::new(Outgoing::Empty);
     *request.uri_mut() = headers::target(&path, upstream);

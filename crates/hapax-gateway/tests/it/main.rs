@@ -22,6 +22,7 @@ mod refusals;
 mod refusals_load;
 mod reload;
 mod retrying;
+mod schedules;
 mod smuggling;
 mod tunnels;
 mod unprotected;

@@ -37,6 +37,9 @@ async fn what_the_service_knows_is_asked_for_below_its_own_path_and_is_the_outco
     for name in ["idempotency-key", "x-operation-id", "x-tenant-id"] {
         assert!(question.header(name).is_some() && question.header(name) == attempt.header(name), "{name}");
     }
+    let epochs =
+        [attempt, question].map(|one| one.header("x-operation-epoch").unwrap().parse::<u64>().unwrap());
+    assert!(epochs[0] < epochs[1], "what was sent before can be told from what comes after: {epochs:?}");
     let third = world.ask("POST /raw", &world.alice, &[("idempotency-key", "k-1")], "x").await;
     assert_eq!((third.without_marks(), world.service.count()), (again.without_marks(), 2));
 }

@@ -286,6 +286,13 @@ pub(super) async fn is_one_of_several(shared: &Shared, link: &mut Link) -> Resul
     Ok(get(&link.query_one(sql, &[&own, &shared.session.given_time()]).await?, 0)?)
 }
 
+/// What the server's clock shows.
+pub(super) async fn time(shared: &Shared, link: &mut Link) -> Result<Timestamp, Failure> {
+    let sql = "SELECT coalesce($1::bigint, hapax.clock())";
+    let micros: i64 = get(&link.query_one(sql, &[&shared.session.given_time()]).await?, 0)?;
+    Ok(Timestamp::from_micros(micros))
+}
+
 /// Ends the session: what it held has lapsed, and where it holds nothing, nobody will ask for it again.
 pub(super) async fn end(shared: &Shared, link: &mut Link) -> Result<(), Failure> {
     shared.session.ended.store(true, Ordering::SeqCst);

@@ -1,33 +1,34 @@
-//! What can happen next, and how it changes the world.
+//! What can happen, and how it changes the world.
 
-use hapax_core::{Answer, Command, Decision, Operated, StateName, Verb};
+use hapax_core::turn::{Command, Debt};
+use hapax_core::{Answer, Decision, Operated, StateName, Verb};
 
-use super::config::{Config, Work};
+use super::config::Work;
 use super::flaw::Flaw;
-use super::ledger::{Turn, number};
-use super::process::{End, Reply, may_begin};
+use super::ledger::{Step, number};
 use super::properties::{Rule, Sighting};
-use super::world::{Epochs, Message, Phase, Tag, Told, World, bit, small};
+use super::work::{End, Reply};
+use super::world::{Call, Epochs, Tag, bit};
 
 /// One thing that can happen. Processes and sessions are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A caller comes to a process, which claims.
-    Claim(usize),
+    /// A caller comes to a process, which claims and is answered.
+    Call(usize),
     /// The same, but the claim goes off without an answer.
-    ClaimLost(usize),
-    /// The same claim is sent again.
-    Resend(usize),
-    /// The caller is sent away while nobody knows what became of its claim.
-    Abandon(usize),
+    CallLost(usize),
+    /// What a call says to the ledger, or still owes it, is answered: the same command again where it went off before.
+    Send(usize),
+    /// It goes off without an answer.
+    Lose(usize),
+    /// The ledger does not answer, and the call ends without it.
+    GiveUp(usize),
+    /// The call is dropped where it is.
+    Stop(usize),
     /// A planted flaw: the claim is taken for granted.
     Guess(usize),
-    /// A lapsed session and its claim are renewed.
-    Renew(usize),
-    /// A grant is given back before anything was begun.
-    GiveBack(usize),
-    /// The work is called.
-    Begin(usize),
+    /// A look at clock and session, and the work begins if they allow it.
+    Check(usize),
     /// The work ends.
     End(usize, End),
     /// The application's transaction commits, with the settle in it.
@@ -36,16 +37,8 @@ pub enum Action {
     GuardLost(usize),
     /// The work is asked whether it ran.
     Ask(usize, Reply),
-    /// The ledger is told that nothing ran.
-    Clear(usize),
-    /// The same, without an answer.
-    ClearLost(usize),
-    /// The ledger is told how it ended.
-    Report(usize),
-    /// The same, without an answer.
-    ReportLost(usize),
     /// The ledger is read after a lost lease.
-    ReadLedger(usize),
+    Read(usize),
     /// A waiter looks again.
     Wake(usize),
     /// A caller is answered from memory.
@@ -89,273 +82,45 @@ pub enum Decides {
     Erase,
 }
 
-/// Everything that can happen in this world.
-pub(super) fn possible(config: &Config, world: &World, actions: &mut Vec<Action>) {
-    if world.broken.any() {
-        return;
-    }
-    let turn = Possible { config, world };
-    for index in 0..config.processes {
-        turn.of_process(index, actions);
-        turn.of_faults(index, actions);
-    }
-    turn.of_surroundings(actions);
-    turn.of_operators(actions);
-}
-
-struct Possible<'a> {
-    config: &'a Config,
-    world: &'a World,
-}
-
-impl Possible<'_> {
-    fn may_lose(&self) -> bool {
-        self.config.switches.loss && self.world.losses < self.config.losses
-    }
-
-    fn of_process(&self, index: usize, actions: &mut Vec<Action>) {
-        match self.world.processes[index].phase {
-            Phase::Idle => self.idle(index, actions),
-            Phase::Down => {}
-            Phase::Unsure => {
-                actions.push(Action::Resend(index));
-                self.push_if(self.config.switches.abandon, Action::Abandon(index), actions);
-                self.push_if(
-                    self.config.flaw == Some(Flaw::GuessUnknownCommit),
-                    Action::Guess(index),
-                    actions,
-                );
-            }
-            Phase::Abandoning => actions.push(Action::Resend(index)),
-            Phase::Waiting => actions.push(Action::Wake(index)),
-            Phase::Holding { must_ask, sure, .. } => self.holding(index, must_ask, sure, actions),
-            Phase::Clearing { .. } => {
-                actions.push(Action::Clear(index));
-                self.push_if(self.may_lose(), Action::ClearLost(index), actions);
-            }
-            Phase::Running { epoch } => self.ends(index, epoch, actions),
-            Phase::Reporting { .. } => {
-                actions.push(Action::Report(index));
-                self.push_if(self.may_lose(), Action::ReportLost(index), actions);
-            }
-            Phase::Lost => actions.push(Action::ReadLedger(index)),
-        }
-    }
-
-    fn idle(&self, index: usize, actions: &mut Vec<Action>) {
-        let process = self.world.processes[index];
-        // Processes are alike: the next one begins only after the one before it has.
-        let in_order = index == 0 || process.callers > 0 || self.world.processes[index - 1].callers > 0;
-        if process.callers >= self.config.callers || !in_order {
-            return;
-        }
-        actions.push(Action::Claim(index));
-        self.push_if(self.may_lose(), Action::ClaimLost(index), actions);
-        let kept = process.copy.is_some_and(|copy| copy.day == self.world.day);
-        self.push_if(kept, Action::TableAnswer(index), actions);
-    }
-
-    fn holding(&self, index: usize, must_ask: bool, sure: bool, actions: &mut Vec<Action>) {
-        self.push_if(!sure && self.config.switches.revive, Action::Renew(index), actions);
-        if must_ask {
-            return self.asking(index, actions);
-        }
-        if self.config.work == Work::Guarded {
-            actions.push(Action::Guard(index));
-            self.push_if(self.may_lose(), Action::GuardLost(index), actions);
-        } else if !may_begin(self.config, self.world, index) {
-            actions.push(Action::GiveBack(index));
-        } else if self.config.work == Work::Remote {
-            actions.push(Action::Begin(index));
-        } else if let Some(epoch) = self.world.processes[index].phase.epoch() {
-            self.ends(index, epoch, actions);
-        }
-    }
-
-    fn asking(&self, index: usize, actions: &mut Vec<Action>) {
-        let switches = self.config.switches;
-        let done = self.world.done.is_some();
-        self.push_if(switches.ask_yes && done, Action::Ask(index, Reply::Yes), actions);
-        self.push_if(switches.ask_no && !done, Action::Ask(index, Reply::No), actions);
-        self.push_if(switches.ask_unknown, Action::Ask(index, Reply::Unknown), actions);
-    }
-
-    fn ends(&self, index: usize, epoch: u8, actions: &mut Vec<Action>) {
-        let switches = self.config.switches;
-        let accepted = epoch >= self.world.refuses_below;
-        let end = |end| Action::End(index, end);
-        self.push_if(accepted, end(End::Succeeded), actions);
-        self.push_if(switches.refused && accepted, end(End::Refused), actions);
-        self.push_if(switches.not_run || !accepted, end(End::NotRun), actions);
-        self.push_if(switches.unknown && accepted, end(End::UnknownDone), actions);
-        self.push_if(switches.unknown, end(End::UnknownNot), actions);
-    }
-
-    fn of_faults(&self, index: usize, actions: &mut Vec<Action>) {
-        let process = self.world.processes[index];
-        let switches = self.config.switches;
-        if process.phase == Phase::Down {
-            // The tasks of an embedded store's one process are started together.
-            self.push_if(!self.config.embedded || index == 0, Action::Restart(index), actions);
-            return;
-        }
-        let crashes = switches.crash && self.world.crashes < self.config.crashes;
-        let begun = process.callers > 0;
-        self.push_if(
-            crashes && begun && (!self.config.embedded || index == 0),
-            Action::Crash(index),
-            actions,
-        );
-        self.push_if(process.copy.is_some(), Action::DropCopy(index), actions);
-    }
-
-    fn of_surroundings(&self, actions: &mut Vec<Action>) {
-        let (world, switches) = (self.world, self.config.switches);
-        for session in 0..world.sessions {
-            let live = world.is_live(session);
-            let owner = world.processes[..self.config.processes]
-                .iter()
-                .find(|process| process.session == session && process.phase != Phase::Down);
-            // The lapse of a session that holds nothing changes nothing.
-            self.push_if(
-                switches.lapse && live && self.world.holds(session),
-                Action::Lapse(session),
-                actions,
-            );
-            self.push_if(switches.revive && !live && owner.is_some(), Action::Revive(session), actions);
-        }
-        self.push_if(world.floating.is_some(), Action::Arrive, actions);
-        for epoch in (0..world.next_epoch).filter(|epoch| world.orphans & bit(*epoch) != 0) {
-            actions.push(Action::OrphanEffect(epoch));
-        }
-        self.push_if(switches.time && world.day < self.config.days, Action::Day, actions);
-        self.push_if(switches.sweep && world.claim.0.is_some(), Action::Sweep, actions);
-    }
-
-    fn of_operators(&self, actions: &mut Vec<Action>) {
-        let (world, switches) = (self.world, self.config.switches);
-        let Some(claim) = &world.claim.0 else { return };
-        if world.decisions >= self.config.decisions {
-            return;
-        }
-        let settled = claim.state.name() == StateName::Settled;
-        self.push_if(switches.release && !settled, Action::Operate(Decides::Release), actions);
-        self.push_if(switches.force && !settled, Action::Operate(Decides::ForceRelease), actions);
-        self.push_if(switches.settle && !settled, Action::Operate(Decides::Settle), actions);
-        self.push_if(switches.reopen && settled, Action::Operate(Decides::Reopen), actions);
-        self.push_if(switches.purge && settled, Action::Operate(Decides::Purge), actions);
-        self.push_if(switches.erase && settled, Action::Operate(Decides::Erase), actions);
-    }
-
-    fn push_if(&self, possible: bool, action: Action, actions: &mut Vec<Action>) {
-        if possible {
-            actions.push(action);
-        }
-    }
-}
-
-impl Turn<'_> {
+impl Step<'_> {
     /// Lets one thing happen. Returns whether it changed anything.
     pub(super) fn act(&mut self, action: Action) -> bool {
-        match action {
-            Action::Crash(_)
-            | Action::Restart(_)
-            | Action::Lapse(_)
-            | Action::Revive(_)
-            | Action::Arrive
-            | Action::OrphanEffect(_)
-            | Action::Day
-            | Action::Sweep
-            | Action::DropCopy(_) => self.happen(action),
-            Action::Operate(decides) => {
-                if !self.operate(decides) {
-                    return false;
-                }
+        let changed = match action {
+            Action::Operate(decides) => self.operate(decides),
+            Action::Wake(index) => self.wake(index),
+            _ => {
+                self.proceed(action);
+                true
             }
-            Action::Wake(index) => {
-                if !self.wake(index) {
-                    return false;
-                }
-            }
-            _ => self.proceed(action),
+        };
+        if changed {
+            self.settle_accounts();
         }
-        self.settle_accounts();
-        true
+        changed
     }
 
-    /// What a process does of its own accord.
     fn proceed(&mut self, action: Action) {
         match action {
-            Action::Claim(index) => self.claim(index),
-            Action::Resend(index) => self.send_claim(index, true),
-            Action::Abandon(index) => self.process(index).phase = Phase::Abandoning,
+            Action::Call(index) => self.call(index),
+            Action::CallLost(index) => self.call_lost(index),
+            Action::Send(index) => self.send(index),
+            Action::Lose(index) => self.lose(index),
+            Action::GiveUp(index) => self.give_up(index),
+            Action::Stop(index) => self.stop(index),
             Action::Guess(index) => self.hold_unclaimed(index),
-            Action::Renew(index) => self.renew(index),
-            Action::ReadLedger(index) => self.read_ledger(index),
-            Action::TableAnswer(index) => {
-                if let Some(copy) = self.process(index).copy {
-                    self.answer_from_table(index, copy);
+            Action::Check(index) => self.check(index),
+            Action::End(index, end) => {
+                if self.world.processes[index].command() == Some(Command::Check) {
+                    self.check(index);
                 }
+                self.end(index, end);
             }
-            Action::ClaimLost(index) => self.lose_claim(index),
-            Action::GiveBack(index)
-            | Action::Begin(index)
-            | Action::End(index, _)
-            | Action::Guard(index)
-            | Action::GuardLost(index)
-            | Action::Ask(index, _)
-            | Action::Clear(index)
-            | Action::ClearLost(index)
-            | Action::Report(index)
-            | Action::ReportLost(index) => {
-                let phase = self.process(index).phase;
-                let epoch = phase.epoch().expect("these are done under an epoch");
-                self.proceed_under(action, index, phase, epoch);
-            }
-            _ => unreachable!("{action:?} is no process's own"),
-        }
-    }
-
-    /// What a process does under its epoch.
-    fn proceed_under(&mut self, action: Action, index: usize, phase: Phase, epoch: u8) {
-        match (action, phase) {
-            (Action::GiveBack(_), _) => {
-                self.process(index).phase = Phase::Reporting { epoch, report: Told::ReleaseNo };
-            }
-            (Action::Begin(_), _) => self.process(index).phase = Phase::Running { epoch },
-            (Action::End(_, end), _) => self.end(index, epoch, end),
-            (Action::Guard(_), _) => self.guard(index, epoch),
-            (Action::GuardLost(_), _) => {
-                self.lose(Message::Guard { epoch });
-                self.process(index).phase = Phase::Unsure;
-            }
-            (Action::Ask(_, reply), _) => self.ask_work(index, epoch, reply),
-            (Action::Clear(_), _) => self.clear(index, epoch),
-            (Action::ClearLost(_), _) => self.lose(Message::Clear { epoch }),
-            (Action::Report(_), Phase::Reporting { report, .. }) => self.report(index, epoch, report),
-            (Action::ReportLost(_), Phase::Reporting { report, .. }) => {
-                self.lose(Message::Report { process: small(index), epoch, report });
-            }
-            other => unreachable!("{other:?} cannot be"),
-        }
-    }
-
-    fn lose(&mut self, message: Message) {
-        self.world.losses += 1;
-        self.world.floating = Some(message);
-    }
-
-    fn lose_claim(&mut self, index: usize) {
-        self.open(index);
-        let process = self.process(index);
-        process.phase = Phase::Unsure;
-        let (caller, session) = (process.callers, process.session);
-        self.lose(Message::Claim { process: small(index), caller, session });
-    }
-
-    /// What happens to the processes.
-    fn happen(&mut self, action: Action) {
-        match action {
+            Action::Guard(index) => self.guard(index),
+            Action::GuardLost(index) => self.guard_lost(index),
+            Action::Ask(index, reply) => self.ask_work(index, reply),
+            Action::Read(index) => self.read_ledger(index),
+            Action::TableAnswer(index) => self.answer_from_table(index),
+            Action::DropCopy(index) => self.drop_copy(index),
             Action::Crash(index) => self.crash(index),
             Action::Restart(index) => self.restart(index),
             Action::Lapse(session) => self.lapse(session),
@@ -365,40 +130,45 @@ impl Turn<'_> {
                     self.arrive(message);
                 }
             }
-            Action::OrphanEffect(epoch) => {
-                self.world.orphans &= !bit(epoch);
-                if epoch >= self.world.refuses_below {
-                    self.seen.add(Sighting::OrphanEffect);
-                    self.effect(epoch);
-                }
-            }
+            Action::OrphanEffect(epoch) => self.orphan_effect(epoch),
             Action::Day => self.pass_day(),
             Action::Sweep => {
                 if let Some(epoch) = self.world.claim.0.as_ref().map(|claim| claim.epoch) {
-                    self.apply(&Command::Sweep(epoch));
+                    self.apply(&hapax_core::Command::Sweep(epoch));
                 }
             }
-            Action::DropCopy(index) => {
-                let old = self.process(index).copy.take();
-                if self.world.history.returning && old.is_some() {
-                    self.seen.add(Sighting::TableInvalidated);
-                }
-            }
-            _ => unreachable!("{action:?} does not happen by itself"),
+            Action::Operate(_) | Action::Wake(_) => unreachable!("these may change nothing"),
         }
     }
 
+    fn orphan_effect(&mut self, epoch: u8) {
+        self.world.orphans &= !bit(epoch);
+        if epoch >= self.world.refuses_below {
+            self.seen.add(Sighting::OrphanEffect);
+            self.effect(epoch);
+        }
+    }
+
+    fn drop_copy(&mut self, index: usize) {
+        let old = self.process(index).copy.take();
+        if self.world.history.returning && old.is_some() {
+            self.seen.add(Sighting::TableInvalidated);
+        }
+    }
+
+    /// A process dies, with its calls and what they owed.
     fn crash(&mut self, index: usize) {
         self.world.crashes += 1;
         let crashed = if self.config.embedded { 0..self.config.processes } else { index..index + 1 };
         for index in crashed {
             let process = self.process(index);
-            let phase = std::mem::replace(&mut process.phase, Phase::Down);
-            process.copy = None;
-            if let Phase::Running { epoch } = phase {
+            let (held, command, epoch) = (process.epoch(), process.command(), process.call.epoch);
+            (process.up, process.turn, process.debt) = (false, None, Debt::Nothing);
+            (process.call, process.copy) = (Call::default(), None);
+            if command == Some(Command::Run) {
                 self.orphan(epoch);
             }
-            if phase.epoch().is_some() {
+            if held.is_some() {
                 self.seen.add(Sighting::Crashed);
             }
         }
@@ -414,8 +184,7 @@ impl Turn<'_> {
         let restarted = if self.config.embedded { 0..self.config.processes } else { index..index + 1 };
         for index in restarted {
             let process = self.process(index);
-            process.session = session;
-            process.phase = Phase::Idle;
+            (process.up, process.session) = (true, session);
         }
     }
 
@@ -432,9 +201,7 @@ impl Turn<'_> {
     fn lapse(&mut self, session: u8) {
         self.world.live &= !(1 << session);
         for process in self.world.processes.iter_mut().filter(|process| process.session == session) {
-            if let Phase::Holding { sure, .. } = &mut process.phase {
-                *sure = false;
-            }
+            process.call.sure = false;
         }
     }
 
@@ -445,10 +212,9 @@ impl Turn<'_> {
             return;
         }
         self.world.orphans = 0;
-        let report = self.unknown();
-        for process in &mut self.world.processes {
-            if let Phase::Running { epoch } = process.phase {
-                process.phase = Phase::Reporting { epoch, report };
+        for index in 0..self.config.processes {
+            if self.world.processes[index].command() == Some(Command::Run) {
+                self.unknown(index);
             }
         }
     }
@@ -465,12 +231,9 @@ impl Turn<'_> {
         let Some(claim) = &self.world.claim.0 else { return false };
         let (seen, settled) = (claim.epoch, claim.kept().is_some());
         let decision = Decision { seen, verb, actor: String::new(), reason: String::new() };
-        let answer = self.apply(&Command::Operate(decision));
+        let answer = self.apply(&hapax_core::Command::Operate(decision));
         let done = matches!(answer, Answer::Operated(Operated::Done(_)));
-        if done {
-            self.world.decisions += 1;
-            self.world.history.stated |= decides == Decides::Settle;
-        }
+        self.world.decisions += u8::from(done);
         if done && settled {
             self.decide_on(bit(number(seen)));
         }
@@ -485,16 +248,14 @@ impl Turn<'_> {
         self.world.history.decided |= settled;
     }
 
-    /// Sessions that neither hold nor may begin anything are alike: a process renews its session before it
-    /// claims.
+    /// Sessions that hold nothing are alike: a process that is up renews its own.
     fn forget_sessions(&mut self) {
         for session in 0..self.world.sessions {
-            let owner = self.world.processes.iter().find(|process| process.session == session);
-            let busy = owner.is_some_and(|owner| owner.phase.epoch().is_some());
-            if busy || self.world.holds(session) {
+            if self.world.holds(session) {
                 continue;
             }
-            let up = owner.is_some_and(|owner| owner.phase != Phase::Down);
+            let mut processes = self.world.processes.iter();
+            let up = processes.any(|process| process.session == session && process.up);
             self.world.live = self.world.live & !(1 << session) | u8::from(up) << session;
         }
     }
@@ -503,12 +264,13 @@ impl Turn<'_> {
     fn settle_accounts(&mut self) {
         self.let_return();
         self.forget_sessions();
+        self.tell_all();
         let world = &mut self.world;
         let answered = world.history.answered[usize::from(world.history.life)];
         if answered.is_some() && answered != world.settled() {
             world.broken.add(Rule::AcknowledgedIsRecorded);
         }
-        let epochs = world.processes.iter().filter_map(|process| process.phase.epoch());
+        let epochs = world.processes.iter().filter_map(super::world::Process::epoch);
         let mut held = 0;
         for epoch in epochs {
             if held & bit(epoch) != 0 {

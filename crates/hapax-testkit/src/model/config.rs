@@ -1,6 +1,7 @@
 //! What a run of the model contains: how many of everything, which actions, and which planted flaw.
 
 use hapax_core::Rerun;
+use hapax_core::turn::Patience;
 
 use super::flaw::Flaw;
 
@@ -65,10 +66,10 @@ impl Config {
     /// Three processes, work elsewhere that must not run twice.
     pub const UNSAFE: Config = Config {
         name: "unsafe",
-        callers: 2,
         work: Work::Remote,
         switches: Switches {
-            abandon: true,
+            unheard: true,
+            stop: true,
             refused: true,
             not_run: true,
             unknown: true,
@@ -77,6 +78,14 @@ impl Config {
         },
         ..BASE
     };
+
+    /// The same with two callers at each process, and no lost commands.
+    pub const UNSAFE_AGAIN: Config =
+        Config { name: "unsafe, two callers", callers: 2, losses: 0, ..Config::UNSAFE };
+
+    /// The same with two callers at each of two processes, and more lost commands.
+    pub const UNSAFE_LOST: Config =
+        Config { name: "unsafe, lost commands", processes: 2, callers: 2, losses: 2, ..Config::UNSAFE };
 
     /// Three processes, work that may run again.
     pub const SAFE: Config = Config {
@@ -102,8 +111,13 @@ impl Config {
         Config { name: "ask", rerun: Rerun::Ask, work: Work::Remote, losses: 0, switches: ASKING, ..BASE };
 
     /// The same with lost commands, and fewer processes.
-    pub const ASK_LOST: Config =
-        Config { name: "ask, lost commands", processes: 2, losses: 2, ..Config::ASK };
+    pub const ASK_LOST: Config = Config {
+        name: "ask, lost commands",
+        processes: 2,
+        losses: 2,
+        switches: Switches { unheard: true, ..ASKING },
+        ..Config::ASK
+    };
 
     /// Operators who resolve doubts that were asked about in vain.
     pub const ASK_OPERATORS: Config = Config {
@@ -168,12 +182,15 @@ impl Config {
     /// Transactions that settle their claim, over work that may otherwise run again.
     pub const GUARD: Config = Config {
         name: "guard",
-        losses: 2,
         rerun: Rerun::Safe,
         work: Work::Guarded,
-        switches: Switches { abandon: true, ..FAULTS },
+        switches: Switches { unheard: true, ..FAULTS },
         ..BASE
     };
+
+    /// The same with fewer processes, and more lost commands.
+    pub const GUARD_LOST: Config =
+        Config { name: "guard, lost commands", processes: 2, losses: 2, ..Config::GUARD };
 
     /// One process with three tasks on an embedded store.
     pub const EMBEDDED: Config = Config {
@@ -183,13 +200,22 @@ impl Config {
         crashes: 2,
         losses: 0,
         work: Work::Remote,
-        switches: Switches { crash: true, sweep: true, unknown: true, not_run: true, ..Switches::NONE },
+        switches: Switches {
+            crash: true,
+            stop: true,
+            sweep: true,
+            unknown: true,
+            not_run: true,
+            ..Switches::NONE
+        },
         ..BASE
     };
 
     /// What is checked every time.
-    pub const ALL: [Config; 11] = [
+    pub const ALL: [Config; 14] = [
         Config::UNSAFE,
+        Config::UNSAFE_AGAIN,
+        Config::UNSAFE_LOST,
         Config::SAFE,
         Config::QUIET,
         Config::ASK,
@@ -199,12 +225,13 @@ impl Config {
         Config::OPERATORS_REMOTE,
         Config::TABLE,
         Config::GUARD,
+        Config::GUARD_LOST,
         Config::EMBEDDED,
     ];
 
     /// What is checked when there is time: minutes, and some gigabytes.
     pub const DEEP: [Config; 5] = [
-        Config { name: "unsafe, deep", losses: 2, ..Config::UNSAFE },
+        Config { name: "unsafe, deep", callers: 2, ..Config::UNSAFE },
         Config { name: "safe, deep", crashes: 2, losses: 2, ..Config::SAFE },
         Config { name: "ask, deep", crashes: 0, losses: 1, ..Config::ASK },
         Config {
@@ -217,6 +244,18 @@ impl Config {
         },
         Config { name: "operators, remote work, deep", crashes: 1, ..Config::OPERATORS_REMOTE },
     ];
+
+    /// What a call may do beyond asking once: few words, so that states stay few. No waiter claims for itself here; in the simulation
+    /// some do.
+    pub(super) fn patience(&self) -> Patience {
+        Patience {
+            rejects: !self.switches.attach,
+            safe: self.rerun == Rerun::Safe,
+            retries: 0,
+            asks: 2,
+            renewals: 1,
+        }
+    }
 
     /// The same with a planted flaw.
     #[must_use]
@@ -297,8 +336,10 @@ switches! {
     sweep = Sweep,
     /// Callers of a held claim wait for its outcome (L9).
     attach = Attach,
-    /// Callers give up on a claim whose answer was lost (L13).
-    abandon = Abandon,
+    /// The ledger does not answer, and calls end without it; what they owe is paid later (L13).
+    unheard = Unheard,
+    /// Calls are dropped where they are.
+    stop = Stop,
     /// Settled outcomes are answered from memory (B7).
     table = Table,
     /// The work ends with a terminal error.

@@ -7,9 +7,22 @@ use hapax_core::Effect;
 use hapax_core::advice::Work;
 use hapax_core::turn::{Command, Due, Event, Patience, Standing, Turn};
 
-/// What can be done wrong on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
+macro_rules! flaws {
+    ($($(#[$doc:meta])* $flaw:ident,)+) => {
+        /// What can be done wrong on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Flaw {
+            $($(#[$doc])* $flaw,)+
+        }
+
+        impl Flaw {
+            /// All of them.
+            pub const ALL: &[Flaw] = &[$(Flaw::$flaw,)+];
+        }
+    };
+}
+
+flaws! {
     /// Every failure releases the key as if nothing had run.
     ReleaseOnAnyError,
     /// Look whether it was done, do it, record it afterwards.
@@ -36,6 +49,11 @@ pub enum Flaw {
     RenewAfterLoss,
     /// A holder forgets that an earlier attempt may have run.
     ForgetEarlierAttempt,
+    /// A holder that has begun nothing and does not hear the ledger takes its claim for given back, and what was vouched for at its
+    /// grant for true.
+    UnheardIsGivenBack,
+    /// The work answers the question about an earlier attempt for the key, and not for the operation that it is asked about.
+    AnswerForTheKey,
     /// Reopen leaves the epoch as it was.
     ReopenKeepsEpoch,
     /// Erase leaves the epoch as it was.
@@ -69,6 +87,9 @@ pub(crate) fn advance(flaw: Option<Flaw>, turn: Turn, event: Event, look: Look, 
             Event::Standing(Standing::Sure)
         }
         (Flaw::RenewAfterLoss, Command::Renew, Event::LostLease) => Event::Renewed,
+        (Flaw::UnheardIsGivenBack, Command::Report { due: Due::NotRun, .. }, Event::Unheard(_)) => {
+            Event::Released
+        }
         (Flaw::ForgetEarlierAttempt, Command::Claim, Event::Granted { must_ask, .. }) => {
             Event::Granted { may_have_run: false, must_ask }
         }

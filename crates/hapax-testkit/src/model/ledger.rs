@@ -26,13 +26,13 @@ const RETENTION: Retention = Retention::For(Duration::from_secs(12 * 60 * 60));
 const STATED: u8 = 0xff;
 
 /// One transition in the making.
-pub(super) struct Turn<'a> {
+pub(super) struct Step<'a> {
     pub(super) config: &'a Config,
     pub(super) seen: &'a Sightings,
     pub(super) world: World,
 }
 
-impl Turn<'_> {
+impl Step<'_> {
     pub(super) fn has_flaw(&self, flaw: Flaw) -> bool {
         self.config.flaw == Some(flaw)
     }
@@ -51,7 +51,9 @@ impl Turn<'_> {
         };
         self.watch(before.as_ref(), command, &answer, &now);
         self.begin_life(before.as_ref(), after.as_ref(), command, &answer);
+        self.open(before.as_ref(), after.as_ref());
         self.number(after.as_ref(), granted);
+        self.state(command, &answer, after.as_ref());
         self.world.claim = Stored(after);
         answer
     }
@@ -59,6 +61,12 @@ impl Turn<'_> {
     /// The view of a reader.
     pub(super) fn view(&self) -> Option<View> {
         view(self.world.claim.0.as_ref(), &self.now())
+    }
+
+    /// Whether the lease under this epoch stands, as the ledger sees it.
+    pub(super) fn stands(&self, number: u8) -> bool {
+        let present = self.world.claim.0.as_ref().is_some_and(|claim| claim.epoch == epoch(number));
+        present && matches!(self.view(), Some(View::Held { .. }))
     }
 
     fn now(&self) -> Now {
@@ -71,17 +79,17 @@ impl Turn<'_> {
         if live { Sign { last: self.world.time(), until: Timestamp::NEVER } } else { Sign::UNKNOWN }
     }
 
-    /// The request of a process's caller.
-    pub(super) fn ask(&self, process: u8, caller: u8, session: u8) -> Ask {
+    /// The request of a process's attempt.
+    pub(super) fn ask(&self, process: u8, attempt_number: u8, session: u8) -> Ask {
         let config = self.config;
         let rerun = if self.has_flaw(Flaw::TakeoverWhenUnsafe) { Rerun::Safe } else { config.rerun };
         let mut attempt = [0; 16];
-        attempt[..2].copy_from_slice(&[process, caller]);
+        attempt[..2].copy_from_slice(&[process, attempt_number]);
         Ask {
             attempt: AttemptId::from_bytes(attempt),
             operation_id: OperationId::for_claim(
                 &ClaimId::from_bytes([1; 32]),
-                [process, caller, 0, 0, 0, 0],
+                [process, attempt_number, 0, 0, 0, 0],
             ),
             fingerprint: Fingerprint { recipe: RecipeId(1), digest: [0; 32] },
             leaves: None,
@@ -153,6 +161,24 @@ impl Turn<'_> {
             && decision.verb == (Verb::Release { force: false })
         {
             history.over = bit(self.world.next_epoch) - 1;
+        }
+    }
+
+    /// Notes that the key was absent: what is granted from there on is another operation.
+    fn open(&mut self, before: Option<&Claim>, after: Option<&Claim>) {
+        let operation = |claim: &Claim| (claim.operation_id, claim.opened_at);
+        if before.is_some() && before.map(operation) != after.map(operation) {
+            self.world.history.opened |= bit(self.world.next_epoch);
+        }
+    }
+
+    /// Notes that an operator stated an outcome.
+    fn state(&mut self, command: &Command, answer: &Answer, after: Option<&Claim>) {
+        if let (Command::Operate(decision), Answer::Operated(Operated::Done(_)), Some(after)) =
+            (command, answer, after)
+            && matches!(decision.verb, Verb::Settle(..))
+        {
+            self.world.history.stated |= bit(number(after.epoch));
         }
     }
 
@@ -277,7 +303,7 @@ impl Turn<'_> {
     }
 
     /// Reports, and sees to it that a true outcome is not refused.
-    pub(super) fn send(&mut self, session: u8, number: u8, report: Report) -> Ending {
+    pub(super) fn send_report(&mut self, session: u8, number: u8, report: Report) -> Ending {
         let settles = matches!(report, Report::Settle(..));
         let owed = settles
             && self

@@ -1,80 +1,105 @@
-//! What a process does: it claims, begins, reports, and answers its caller only with what the ledger
-//! confirmed.
+//! What a process does: it carries out the commands of the product's own [`Turn`] and tells it what happened.
+//!
+//! What a call does next is [`Turn::command`]'s to say. `work` is what is done in between, `debts` what is left when the call is over, and
+//! `told` holds against the history what its caller is told.
 
-use hapax_core::{Answer, Command, Doubt, Ending, Kept, Ran, Report, Verdict, View};
+use hapax_core::advice::{Delay, LastWord};
+use hapax_core::turn::{Command, Debt, Due, Event, Standing, Turn};
+use hapax_core::{Answer, Doubt, Effect, Ending, Kept, Ran, Report, Verdict, View};
 
-use super::config::{Config, Work};
-use super::flaw::Flaw;
-use super::ledger::{Turn, epoch, number};
+use super::config::Work;
+use super::flaw::{Flaw, Look, advance};
+use super::ledger::{Step, number};
 use super::properties::{Rule, Sighting};
-use super::world::{Began, Copy, DAY, Message, Phase, Process, Tag, Told, World, bit, small};
+use super::world::{Call, Copy, DAY, Message, Process, Tag, Told, small};
 
-/// How the work ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
-    /// It was done.
-    Succeeded,
-    /// A terminal error; nothing was done.
-    Refused,
-    /// It certainly did not run.
-    NotRun,
-    /// It was done, and nobody heard of it.
-    UnknownDone,
-    /// Nobody heard of it, and it is not done yet.
-    UnknownNot,
-}
-
-/// What the work says when it is asked whether an earlier attempt ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reply {
-    /// It did; this came of it.
-    Yes,
-    /// It did not, and never will under this key.
-    No,
-    /// Nobody knows.
-    Unknown,
-}
-
-/// Whether a process may begin now (L4): no lapse since the ledger confirmed the claim, and no give-up
-/// either.
-pub(super) fn may_begin(config: &Config, world: &World, index: usize) -> bool {
-    let process = world.processes[index];
-    let Phase::Holding { must_ask: false, sure, .. } = process.phase else { return false };
-    let sure = sure || config.flaw == Some(Flaw::BeginOnRevivedSession);
-    let in_time = config.work != Work::Remote || process.asked_on == world.day;
-    sure && in_time && world.is_live(process.session)
-}
-
-impl Turn<'_> {
+impl Step<'_> {
     pub(super) fn process(&mut self, index: usize) -> &mut Process {
         &mut self.world.processes[index]
     }
 
-    fn go(&mut self, index: usize, phase: Phase) {
-        self.process(index).phase = phase;
+    /// What clock and session say to a call that is about to begin (L4): no lapse since its claim was sent or confirmed, and no give-up.
+    fn standing(&self, index: usize) -> Standing {
+        let Process { session, call, .. } = self.world.processes[index];
+        if self.config.work == Work::Remote && call.asked_on != self.world.day {
+            return Standing::TooLate(Delay::Ledger);
+        }
+        if call.sure && self.world.is_live(session) { Standing::Sure } else { Standing::Unsure }
+    }
+
+    fn look(&self, index: usize) -> Look {
+        let Process { session, call, .. } = self.world.processes[index];
+        Look { lives: self.world.is_live(session), renewed: call.renewed }
+    }
+
+    /// The call of this process after this event.
+    fn after(&self, index: usize, turn: Turn, event: Event) -> Turn {
+        advance(self.config.flaw, turn, event, self.look(index), self.config.patience())
+    }
+
+    /// Whether a look at clock and session now lets the work begin.
+    pub(super) fn begins(&self, index: usize) -> bool {
+        let Some(turn) = self.world.processes[index].turn else { return false };
+        self.after(index, turn, Event::Standing(self.standing(index))).command() == Command::Run
+    }
+
+    /// Something happened to the call that is under way.
+    pub(super) fn on(&mut self, index: usize, event: Event) {
+        self.on_kept(index, event, None);
+    }
+
+    /// The same, where the ledger has this outcome.
+    fn on_kept(&mut self, index: usize, event: Event, kept: Option<&Kept>) {
+        let Some(turn) = self.world.processes[index].turn else { return };
+        let next = self.after(index, turn, event);
+        self.process(index).turn = Some(next);
+        match next.command() {
+            Command::Report { due, .. } => {
+                let call = &mut self.process(index).call;
+                call.report = Some(Told::of(due, call.report));
+            }
+            Command::Claim => self.process(index).call.unanswered = false,
+            Command::End(last) => self.end_call(index, next, last, kept),
+            _ => {}
+        }
     }
 
     /// A new caller comes. Its give-up counts from here, before any grant.
-    pub(super) fn open(&mut self, index: usize) {
-        let day = self.world.day;
+    fn begin_call(&mut self, index: usize) {
+        let patience = self.config.patience();
         let process = self.process(index);
         process.callers += 1;
-        process.asked_on = day;
+        process.turn = Some(Turn::new(patience));
+        self.new_attempt(index);
     }
 
-    /// A new caller asks.
-    pub(super) fn claim(&mut self, index: usize) {
-        self.open(index);
+    fn new_attempt(&mut self, index: usize) {
+        let (day, live) = (self.world.day, self.world.is_live(self.world.processes[index].session));
+        let process = self.process(index);
+        process.attempts += 1;
+        process.call =
+            Call { asked_on: day, sure: live, heard_from: process.call.heard_from, ..Call::default() };
+    }
+
+    /// A caller comes, and its claim is answered.
+    pub(super) fn call(&mut self, index: usize) {
+        self.begin_call(index);
         if self.has_flaw(Flaw::BurnAfterSuccess) {
             return self.look_before(index);
         }
-        self.send_claim(index, false);
+        self.send_claim(index);
     }
 
-    /// The flaw: whoever sees nothing runs.
+    /// A caller comes, and its claim goes off without an answer.
+    pub(super) fn call_lost(&mut self, index: usize) {
+        self.begin_call(index);
+        self.lose(index);
+    }
+
+    /// The flaw: a caller that sees nothing runs.
     fn look_before(&mut self, index: usize) {
         match self.view() {
-            Some(View::Settled(kept)) => self.finish(index, &kept),
+            Some(View::Settled(kept)) => self.on_kept(index, kept_event(&kept), Some(&kept)),
             _ => self.hold_unclaimed(index),
         }
     }
@@ -85,214 +110,204 @@ impl Turn<'_> {
         let epoch = world.next_epoch;
         world.history.life_of[usize::from(epoch)] = world.history.life;
         world.next_epoch += 1;
-        self.go(index, Phase::Holding { epoch, must_ask: false, sure: true });
+        self.process(index).call.epoch = epoch;
+        self.on(index, Event::Granted { may_have_run: false, must_ask: false });
     }
 
-    /// Sends the claim of the present caller, for the first time or again.
-    pub(super) fn send_claim(&mut self, index: usize, again: bool) {
-        let Process { session, callers, phase, .. } = *self.process(index);
-        let ask = self.ask(small(index), callers, session);
-        let Answer::Verdict(verdict) = self.apply(&Command::Claim(ask)) else {
-            unreachable!("a claim is answered with a verdict");
-        };
-        if again && matches!(verdict, Verdict::Granted(_)) {
+    /// The command that is under way reaches the ledger, and its answer comes back.
+    pub(super) fn send(&mut self, index: usize) {
+        match self.world.processes[index].command() {
+            Some(Command::Claim) => self.send_claim(index),
+            Some(Command::Clear) => self.send_held(index, Report::Cleared),
+            Some(Command::Renew) => self.renew(index),
+            Some(Command::Report { .. }) => self.report(index),
+            _ => self.pay(index),
+        }
+    }
+
+    /// Sends the claim of the present attempt, for the first time or again.
+    fn send_claim(&mut self, index: usize) {
+        let verdict = self.claim(index);
+        if self.process(index).call.unanswered && matches!(verdict, Verdict::Granted(_)) {
             self.seen.add(Sighting::Resent);
         }
-        self.hear(index, &verdict, phase == Phase::Abandoning);
-    }
-
-    fn hear(&mut self, index: usize, verdict: &Verdict, abandoning: bool) {
+        self.heard(index);
         match verdict {
-            Verdict::Granted(grant) if abandoning => {
-                self.seen.add(Sighting::Abandoned);
-                self.go(index, Phase::Reporting { epoch: number(grant.epoch), report: Told::ReleaseNo });
-            }
-            _ if abandoning => self.go(index, Phase::Idle),
             Verdict::Granted(grant) => {
-                let sure = self.world.is_live(self.world.processes[index].session);
-                let epoch = number(grant.epoch);
-                self.go(index, Phase::Holding { epoch, must_ask: grant.must_ask, sure });
+                self.process(index).call.epoch = number(grant.epoch);
+                self.process(index).call.unanswered = false;
+                let may_have_run = grant.earlier_may_have_run;
+                self.on(index, Event::Granted { may_have_run, must_ask: grant.must_ask });
             }
-            Verdict::Replay(kept) => self.finish(index, kept),
-            Verdict::Held { .. } if self.has_flaw(Flaw::AnswerPlaceholder) => {
-                self.answer(Tag::Succeeded(0), self.world.history.life);
-                self.go(index, Phase::Idle);
-            }
-            Verdict::Held { .. } if self.config.switches.attach => self.go(index, Phase::Waiting),
-            _ => self.go(index, Phase::Idle),
-        }
-    }
-
-    /// Renews a claim whose session lapsed, before anything is begun.
-    pub(super) fn renew(&mut self, index: usize) {
-        let Process { session, phase: Phase::Holding { epoch, must_ask, .. }, .. } = *self.process(index)
-        else {
-            return;
-        };
-        self.world.live |= 1 << session;
-        match self.send(session, epoch, Report::Renew) {
-            Ending::Renewed { .. } => {
-                self.seen.add(Sighting::Renewed);
-                self.go(index, Phase::Holding { epoch, must_ask, sure: true });
-            }
-            _ => self.go(index, Phase::Reporting { epoch, report: Told::ReleaseNo }),
-        }
-    }
-
-    pub(super) fn end(&mut self, index: usize, epoch: u8, end: End) {
-        let report = match end {
-            End::Succeeded => {
-                self.effect(epoch);
-                if self.has_flaw(Flaw::AnswerBeforeStore) {
-                    self.answer(Tag::Succeeded(epoch), self.world.history.life);
+            Verdict::Replay(kept) => self.on_kept(index, kept_event(&kept), Some(&kept)),
+            Verdict::Held { .. } => self.on(index, Event::Held),
+            Verdict::InDoubt { .. } => self.on(index, Event::InDoubt),
+            Verdict::Mismatch { .. } => self.on(index, Event::Differs),
+            Verdict::Spent => {
+                self.on(index, Event::Spent);
+                if self.world.processes[index].turn.is_some() {
+                    self.new_attempt(index);
                 }
-                Told::Settle(Tag::Succeeded(epoch))
             }
-            End::Refused => {
-                self.world.history.refused |= bit(epoch);
-                Told::Settle(Tag::Refused(epoch))
-            }
-            End::NotRun => Told::ReleaseNo,
-            End::UnknownDone => {
-                self.effect(epoch);
-                self.unknown()
-            }
-            End::UnknownNot => {
-                self.orphan(epoch);
-                self.unknown()
-            }
-        };
-        self.go(index, Phase::Reporting { epoch, report });
-    }
-
-    pub(super) fn unknown(&self) -> Told {
-        if self.has_flaw(Flaw::ReleaseOnAnyError) { Told::ReleaseNo } else { Told::ReleasePerhaps }
-    }
-
-    /// A call that nobody waits for any more. Work in the process itself ends with it.
-    pub(super) fn orphan(&mut self, epoch: u8) {
-        if self.config.work == Work::Remote {
-            self.world.orphans |= bit(epoch);
         }
     }
 
-    /// The work is done, once more or for the first time.
-    pub(super) fn effect(&mut self, epoch: u8) {
-        let life = self.world.history.life_of[usize::from(epoch)];
-        self.watch_rerun(life);
-        let guarded = self.config.work == Work::Guarded;
-        let world = &mut self.world;
-        let effects = &mut world.history.effects[usize::from(life)];
-        *effects = (*effects + 1).min(2);
-        if *effects > 1 && (guarded || self.config.rerun != hapax_core::Rerun::Safe) {
-            world.broken.add(Rule::OneEffect);
-        }
-        if !guarded && world.history.over & bit(epoch) != 0 {
-            world.broken.add(Rule::ReleasedIsOver);
-        }
-        world.history.succeeded |= bit(epoch);
-        world.done = world.done.or(Some(epoch));
-    }
-
-    fn watch_rerun(&self, life: u8) {
-        if life != self.world.history.life {
-            return;
-        }
-        match self.world.history.began {
-            Began::First | Began::Erase => {}
-            Began::Expiry => self.seen.add(Sighting::ExpiryRerun),
-            Began::Release => self.seen.add(Sighting::ReleaseRerun),
-            Began::Reopen => self.seen.add(Sighting::ReopenRerun),
-            Began::Purge => self.seen.add(Sighting::PurgeRerun),
+    pub(super) fn claim(&mut self, index: usize) -> Verdict {
+        let Process { session, attempts, .. } = self.world.processes[index];
+        let ask = self.ask(small(index), attempts, session);
+        match self.apply(&hapax_core::Command::Claim(ask)) {
+            Answer::Verdict(verdict) => verdict,
+            other => unreachable!("a claim was answered with {other:?}"),
         }
     }
 
-    /// The application commits its own write and the settle together: both or neither (L16).
-    pub(super) fn commit_guarded(&mut self, session: u8, epoch: u8) -> bool {
-        let settled = matches!(self.send(session, epoch, Tag::Succeeded(epoch).settle()), Ending::Settled(_));
-        self.seen.add(if settled { Sighting::GuardSettled } else { Sighting::GuardRefused });
-        if settled {
-            self.effect(epoch);
-        }
-        settled
+    /// Renews the session, and the claim with it, before anything is begun.
+    fn renew(&mut self, index: usize) {
+        self.world.live |= 1 << self.world.processes[index].session;
+        self.send_held(index, Report::Renew);
     }
 
-    pub(super) fn guard(&mut self, index: usize, epoch: u8) {
-        let session = self.process(index).session;
-        let phase = if self.commit_guarded(session, epoch) {
-            Phase::Reporting { epoch, report: Told::Settle(Tag::Succeeded(epoch)) }
-        } else {
-            Phase::Lost
-        };
-        self.go(index, phase);
-    }
-
-    pub(super) fn ask_work(&mut self, index: usize, epoch: u8, reply: Reply) {
-        let phase = match (reply, self.world.done) {
-            (Reply::Yes, Some(done)) => {
-                self.seen.add(Sighting::AskedYes);
-                Phase::Reporting { epoch, report: Told::Settle(Tag::Succeeded(done)) }
-            }
-            (Reply::No, _) => {
-                self.world.refuses_below = self.world.refuses_below.max(epoch);
-                Phase::Clearing { epoch }
-            }
-            _ => Phase::Reporting { epoch, report: Told::Doubt },
-        };
-        self.go(index, phase);
-    }
-
-    pub(super) fn clear(&mut self, index: usize, number: u8) {
-        let session = self.process(index).session;
-        let phase = match self.send(session, number, Report::Cleared) {
+    /// Sends a report after which the call goes on.
+    fn send_held(&mut self, index: usize, report: Report) {
+        let renews = report == Report::Renew;
+        let Process { session, call, .. } = self.world.processes[index];
+        let ending = self.send_report(session, call.epoch, report);
+        self.heard(index);
+        match ending {
             Ending::Renewed { .. } => {
-                self.seen.add(Sighting::AskedNo);
-                Phase::Holding { epoch: number, must_ask: false, sure: self.world.is_live(session) }
+                self.seen.add(if renews { Sighting::Renewed } else { Sighting::AskedNo });
+                self.confirm(index, renews);
+                self.on(index, Event::Renewed);
             }
-            _ => Phase::Reporting { epoch: number, report: Told::ReleaseNo },
+            Ending::Settled(kept) | Ending::AlreadySettled(kept) => {
+                self.on_kept(index, kept_event(&kept), Some(&kept));
+            }
+            _ => {
+                if self.has_flaw(Flaw::RenewAfterLoss) {
+                    self.confirm(index, renews);
+                }
+                self.on(index, Event::LostLease);
+            }
+        }
+    }
+
+    /// The ledger has confirmed the lease.
+    fn confirm(&mut self, index: usize, renews: bool) {
+        let live = self.world.is_live(self.world.processes[index].session);
+        let watches = self.has_flaw(Flaw::BeginAfterRenewal);
+        let call = &mut self.process(index).call;
+        call.sure = live;
+        call.renewed |= renews && watches;
+    }
+
+    /// The ledger has answered the call.
+    fn heard(&mut self, index: usize) {
+        let from = self.world.history.present_from();
+        let call = &mut self.process(index).call;
+        if call.heard_from == 0 {
+            call.heard_from = from;
+        }
+    }
+
+    /// The command that is under way goes off without an answer.
+    pub(super) fn lose(&mut self, index: usize) {
+        let Process { session, attempts, call, .. } = self.world.processes[index];
+        let (process, epoch) = (small(index), call.epoch);
+        let message = match (self.world.processes[index].command(), call.report) {
+            (Some(Command::Claim), _) => {
+                self.process(index).call.unanswered = true;
+                Message::Claim { process, attempt: attempts, session }
+            }
+            (Some(Command::Clear), _) => Message::Clear { epoch },
+            (Some(Command::Report { .. }), Some(report)) => Message::Report { process, epoch, report },
+            other => unreachable!("{other:?} is no message"),
         };
-        self.go(index, phase);
+        self.float(message);
+    }
+
+    pub(super) fn float(&mut self, message: Message) {
+        self.world.losses += 1;
+        self.world.floating = Some(message);
+    }
+
+    /// The ledger does not answer, and the call ends without it.
+    pub(super) fn give_up(&mut self, index: usize) {
+        self.on(index, Event::Unheard(LastWord::Away));
+        if self.world.processes[index].debt != Debt::Nothing {
+            self.seen.add(Sighting::EndedUnheard);
+        }
+    }
+
+    /// Nobody waits for the call any more, and it stops where it is.
+    pub(super) fn stop(&mut self, index: usize) {
+        let Some(turn) = self.process(index).turn.take() else { return };
+        if turn.command() == Command::Run {
+            self.orphan(self.world.processes[index].call.epoch);
+        }
+        if turn.debt() != Debt::Nothing {
+            self.seen.add(Sighting::Dropped);
+        }
+        self.owe(index, turn.debt());
+    }
+
+    /// Looks at clock and session. What is done in the process itself is done at once.
+    pub(super) fn check(&mut self, index: usize) {
+        let standing = self.standing(index);
+        self.on(index, Event::Standing(standing));
+        let begun = self.world.processes[index].command() == Some(Command::Run);
+        // These flaws run what the ledger never granted.
+        let claimed = !self.has_flaw(Flaw::BurnAfterSuccess) && !self.has_flaw(Flaw::GuessUnknownCommit);
+        if begun && claimed && !self.stands(self.world.processes[index].call.epoch) {
+            self.world.broken.add(Rule::BegunUnderLease);
+        }
     }
 
     /// Reports what is known, for the first time or again.
-    pub(super) fn report(&mut self, index: usize, epoch: u8, told: Told) {
-        let Process { session, callers, .. } = *self.process(index);
+    fn report(&mut self, index: usize) {
+        let Process { session, call, .. } = self.world.processes[index];
+        let told = call.report.expect("it is under way");
         if self.has_flaw(Flaw::BurnAfterSuccess) {
-            return self.burn(index, callers, told);
+            return self.burn(index, told);
         }
-        let own = match told {
-            Told::Settle(tag) if self.has_flaw(Flaw::AnswerOwnResult) => Some(tag),
-            _ => None,
-        };
-        match (self.send(session, epoch, told.report()), own) {
-            (Ending::AlreadySettled(_) | Ending::LostLease, Some(tag)) => {
-                self.answer(tag, self.world.history.life);
-                self.go(index, Phase::Idle);
+        let ending = self.send_report(session, call.epoch, told.report());
+        self.heard(index);
+        match ending {
+            Ending::Settled(kept) | Ending::AlreadySettled(kept) => {
+                self.on_kept(index, kept_event(&kept), Some(&kept));
             }
-            (Ending::Settled(kept) | Ending::AlreadySettled(kept), _) => self.finish(index, &kept),
-            (Ending::LostLease, _) => self.go(index, Phase::Lost),
-            _ => self.go(index, Phase::Idle),
+            Ending::Released => self.on(index, Event::Released),
+            Ending::InDoubt => self.on(index, Event::InDoubt),
+            Ending::LostLease | Ending::Renewed { .. } => self.on(index, Event::LostLease),
         }
     }
 
     /// The flaw: records after the work.
-    fn burn(&mut self, index: usize, callers: u8, told: Told) {
+    fn burn(&mut self, index: usize, told: Told) {
+        let Process { session, attempts, .. } = self.world.processes[index];
         if let Told::Settle(tag) = told {
-            let session = self.process(index).session;
-            let ask = self.ask(small(index), callers, session);
+            let ask = self.ask(small(index), attempts, session);
             if let Some(kept) = self.set(ask, tag) {
                 self.answer(kept, self.world.history.life);
             }
         }
-        self.go(index, Phase::Idle);
+        self.process(index).turn = None;
+        self.owe(index, Debt::Nothing);
     }
 
-    /// Whoever lost its lease answers from the ledger (L5).
+    /// A call that lost its lease answers from the ledger (L5).
     pub(super) fn read_ledger(&mut self, index: usize) {
         self.seen.add(Sighting::LostLease);
+        self.read(index);
+    }
+
+    fn read(&mut self, index: usize) {
+        self.heard(index);
         match self.view() {
-            Some(View::Settled(kept)) => self.finish(index, &kept),
-            _ => self.go(index, Phase::Idle),
+            Some(View::Settled(kept)) => self.on_kept(index, kept_event(&kept), Some(&kept)),
+            Some(View::Held { .. }) => self.on(index, Event::Held),
+            Some(View::InDoubt { .. }) => self.on(index, Event::InDoubt),
+            Some(View::Released { .. }) => self.on(index, Event::GivenBack),
+            None => self.on(index, Event::Gone),
         }
     }
 
@@ -300,93 +315,68 @@ impl Turn<'_> {
     pub(super) fn wake(&mut self, index: usize) -> bool {
         match self.view() {
             Some(View::Held { .. }) => return false,
-            Some(View::Settled(kept)) => {
-                self.seen.add(Sighting::Attached);
-                self.finish(index, &kept);
-            }
-            Some(View::InDoubt { .. }) => {
-                self.seen.add(Sighting::WaiterSawDoubt);
-                self.go(index, Phase::Idle);
-            }
-            Some(View::Released { .. }) | None => {
-                self.seen.add(Sighting::WaiterSawRelease);
-                self.go(index, Phase::Idle);
-            }
+            Some(View::Settled(_)) => self.seen.add(Sighting::Attached),
+            Some(View::InDoubt { .. }) => self.seen.add(Sighting::WaiterSawDoubt),
+            Some(View::Released { .. }) | None => self.seen.add(Sighting::WaiterSawRelease),
         }
+        self.read(index);
         true
     }
 
-    /// The ledger confirmed an outcome: the caller gets it.
-    fn finish(&mut self, index: usize, kept: &Kept) {
-        let (tag, life) = (Tag::of(&kept.outcome), self.world.history.life);
-        self.answer(tag, life);
-        if self.config.switches.table {
+    /// The call is over: its caller is told, and what it owes is left to be paid.
+    fn end_call(&mut self, index: usize, turn: Turn, last: LastWord, kept: Option<&Kept>) {
+        self.tell(index, turn);
+        if let LastWord::Kept(_) = last {
+            self.finish(index, kept);
+        }
+        self.process(index).turn = None;
+        self.owe(index, turn.debt());
+    }
+
+    /// An outcome is the caller's answer.
+    fn finish(&mut self, index: usize, kept: Option<&Kept>) {
+        let own = match self.world.processes[index].call.report {
+            Some(Told::Settle(tag)) if self.has_flaw(Flaw::AnswerOwnResult) => Some(tag),
+            _ => None,
+        };
+        // Without an outcome of the ledger a flaw has made one up.
+        let tag = own.or(kept.map(|kept| Tag::of(&kept.outcome))).unwrap_or(Tag::Succeeded(0));
+        self.answer(tag, self.world.history.life);
+        if let (true, Some(kept)) = (self.config.switches.table, kept) {
             let settled = kept.settled_at.since(hapax_core::Timestamp::ZERO).as_secs() / DAY.as_secs() - 1;
             let day = u8::try_from(settled).expect("the model's days are few");
-            self.process(index).copy = Some(Copy { tag, life, day });
-        }
-        self.go(index, Phase::Idle);
-    }
-
-    /// Answers a caller with an outcome of this life.
-    pub(super) fn answer(&mut self, tag: Tag, life: u8) {
-        let world = &mut self.world;
-        let history = &mut world.history;
-        let true_one = match tag {
-            Tag::Succeeded(epoch) => history.succeeded & bit(epoch) != 0,
-            Tag::Refused(epoch) => history.refused & bit(epoch) != 0,
-            Tag::Stated => history.stated,
-            Tag::Erased => history.erased,
-        };
-        if !true_one {
-            world.broken.add(Rule::NothingInvented);
-        }
-        let before = history.answered[usize::from(life)].replace(tag);
-        if before.is_some_and(|before| before != tag) {
-            world.broken.add(Rule::OneOutcome);
-        }
-        if life == history.life && history.set_aside == Some(tag) {
-            world.broken.add(Rule::SetAsideStays);
+            self.process(index).copy = Some(Copy { tag, life: self.world.history.life, day });
         }
     }
+}
 
-    /// A caller is answered from memory (B7).
-    pub(super) fn answer_from_table(&mut self, index: usize, copy: Copy) {
-        self.process(index).callers += 1;
-        self.seen.add(Sighting::TableAnswered);
-        if copy.life < self.world.history.returned_life {
-            self.world.broken.add(Rule::ReturnedIsSeen);
-        }
-        self.answer(copy.tag, copy.life);
-    }
+fn kept_event(kept: &Kept) -> Event {
+    Event::Kept { effect: Tag::of(&kept.outcome).effect(), may_have_run: kept.earlier_may_have_run }
+}
 
-    /// A command arrives that its sender does not wait for any more.
-    pub(super) fn arrive(&mut self, message: Message) {
-        let before = self.world.claim.clone();
-        match message {
-            Message::Claim { process, caller, session } => {
-                let ask = self.ask(process, caller, session);
-                self.apply(&Command::Claim(ask));
-            }
-            Message::Report { process, epoch, report } => {
-                let session = self.world.processes[usize::from(process)].session;
-                self.send(session, epoch, report.report());
-            }
-            Message::Clear { epoch: number } => {
-                self.hold(epoch(number), Report::Cleared);
-            }
-            Message::Guard { epoch } => {
-                self.commit_guarded(0, epoch);
-            }
-        }
-        if before != self.world.claim {
-            self.seen.add(Sighting::LateArrival);
+impl Tag {
+    /// What it tells of the work. In the model a refusal has done nothing.
+    pub(super) fn effect(self) -> Effect {
+        match self {
+            Tag::Succeeded(_) | Tag::Stated => Effect::Done,
+            Tag::Refused(_) => Effect::Nothing,
+            Tag::Erased => Effect::Unclear,
         }
     }
 }
 
 impl Told {
-    fn report(self) -> Report {
+    /// What is reported where this is due; an outcome was put in its place before.
+    fn of(due: Due, before: Option<Told>) -> Told {
+        match due {
+            Due::Settle => before.expect("an outcome was put here"),
+            Due::NotRun => Told::ReleaseNo,
+            Due::MayHaveRun => Told::ReleasePerhaps,
+            Due::Doubt => Told::Doubt,
+        }
+    }
+
+    pub(super) fn report(self) -> Report {
         match self {
             Told::Settle(tag) => tag.settle(),
             Told::ReleaseNo => Report::Release(Ran::No),

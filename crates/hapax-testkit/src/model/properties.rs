@@ -40,6 +40,7 @@ named! {
         AcknowledgedIsRecorded = "an outcome that a caller was answered with is recorded until that life ends",
         NothingInvented = "an outcome was brought by a run or stated by an operator",
         OneHolder = "no two processes hold the same epoch",
+        BegunUnderLease = "work begins only under a lease that stands",
         EpochsIncrease = "epochs strictly increase",
         ReleasedIsOver = "what an operator released without force has no effect afterwards",
         TrueOutcomeIsKept = "a settle under the current epoch is never refused",
@@ -102,6 +103,11 @@ named! {
         TableInvalidated = "a copy was dropped for an operator's sake",
         GuardSettled = "a transaction settled its claim",
         GuardRefused = "a transaction failed because its lease was lost",
+        Dropped = "a call was dropped, and owed something",
+        EndedUnheard = "a call ended without an answer of the ledger, and owed something",
+        ToldNo = "a caller was told \"no\"",
+        ToldYes = "a caller was told \"yes\"",
+        ToldUnknown = "a caller was told that nobody knows",
     }
 }
 

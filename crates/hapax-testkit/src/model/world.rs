@@ -4,6 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use hapax_core::turn::{Command, Debt, Turn};
 use hapax_core::{Claim, SessionId, State, Timestamp};
 
 use super::config::PROCESSES;
@@ -36,8 +37,6 @@ pub struct World {
     pub(super) orphans: Epochs,
     /// The work refuses calls of earlier epochs: it said that they never will run (L6).
     pub(super) refuses_below: u8,
-    /// The epoch whose effect the work would tell of if it was asked.
-    pub(super) done: Option<u8>,
     pub(super) crashes: u8,
     pub(super) losses: u8,
     pub(super) decisions: u8,
@@ -73,46 +72,40 @@ fn tag_of(claim: &Claim) -> Option<Tag> {
     claim.kept().map(|kept| Tag::of(&kept.outcome))
 }
 
-/// What one process knows.
+/// A process, with the call that it carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
+    pub(super) up: bool,
     pub(super) session: u8,
-    /// How many callers it has begun to serve; also the number of its last attempt.
+    /// How many callers it has begun to serve.
     pub(super) callers: u8,
-    /// The day on which the last one came.
-    pub(super) asked_on: u8,
-    pub(super) phase: Phase,
+    /// How many attempts it has made; also the number of the last one.
+    pub(super) attempts: u8,
+    /// What the product's driver makes of the call that is under way.
+    pub(super) turn: Option<Turn>,
+    /// What the ledger must still hear of a call that is over.
+    pub(super) debt: Debt,
+    pub(super) call: Call,
     pub(super) copy: Option<Copy>,
 }
 
-/// Where a process stands with its caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Phase {
-    /// No caller.
-    Idle,
-    /// Crashed.
-    Down,
-    /// The claim was sent, no answer came.
-    Unsure,
-    /// The same, and the caller was sent away: a grant, if there is one, must be given back.
-    Abandoning,
-    /// The claim is held by somebody else; the caller waits.
-    Waiting,
-    /// Granted; nothing was begun.
-    Holding {
-        epoch: u8,
-        must_ask: bool,
-        /// The session has not lapsed since the ledger confirmed the claim.
-        sure: bool,
-    },
-    /// It was asked whether it ran, and it never will: the ledger must hear of that first.
-    Clearing { epoch: u8 },
-    /// The work was called.
-    Running { epoch: u8 },
-    /// The end is known and must be reported until the ledger confirms.
-    Reporting { epoch: u8, report: Told },
-    /// The lease was lost: the ledger must be read.
-    Lost,
+/// What belongs to a call beside its turn. Of a call that is over only what it owes is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Call {
+    /// The day on which its claim was sent.
+    pub(super) asked_on: u8,
+    /// Whether its claim went off without an answer.
+    pub(super) unanswered: bool,
+    /// The epoch of its grant; 0 where it has none.
+    pub(super) epoch: u8,
+    /// The first epoch since the key was absent before the ledger first answered the call; 0 as long as it has not.
+    pub(super) heard_from: u8,
+    /// Whether the lease has certainly stood since the claim was sent, or confirmed.
+    pub(super) sure: bool,
+    /// Whether the lease has been renewed. Only a flaw asks for that.
+    pub(super) renewed: bool,
+    /// What is reported.
+    pub(super) report: Option<Told>,
 }
 
 /// What is reported.
@@ -129,7 +122,7 @@ pub(super) enum Told {
 pub(super) enum Message {
     Claim {
         process: u8,
-        caller: u8,
+        attempt: u8,
         session: u8,
     },
     Report {
@@ -165,7 +158,7 @@ pub(super) enum Tag {
     Erased,
 }
 
-/// What happened, for the properties; no process can read it.
+/// What happened, for the properties; no process can read it. The work knows which of its calls took effect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct History {
     /// The present life of the claim: a new one begins where running again has been allowed explicitly; and where the
@@ -180,7 +173,13 @@ pub(super) struct History {
     /// Runs that ended well, and runs that were refused.
     pub(super) succeeded: Epochs,
     pub(super) refused: Epochs,
-    pub(super) stated: bool,
+    /// Epochs under which an operator stated an outcome.
+    pub(super) stated: Epochs,
+    /// Every epoch that was or will be the first one after the key was absent. From there to the next is one operation, with one
+    /// public id.
+    pub(super) opened: Epochs,
+    /// Epochs of which a caller was told that they had no effect and will have none.
+    pub(super) denied: Epochs,
     /// Epochs that an operator released without force: they must be over.
     pub(super) over: Epochs,
     /// What an operator set aside by reopening, or erased.
@@ -208,10 +207,13 @@ pub(super) enum Began {
 impl World {
     pub(super) fn new(processes: usize, embedded: bool) -> Self {
         let process = |index: usize| Process {
+            up: index < processes,
             session: if embedded { 0 } else { small(index) },
             callers: 0,
-            asked_on: 0,
-            phase: if index < processes { Phase::Idle } else { Phase::Down },
+            attempts: 0,
+            turn: None,
+            debt: Debt::Nothing,
+            call: Call::default(),
             copy: None,
         };
         let sessions = if embedded { 1 } else { small(processes) };
@@ -225,7 +227,6 @@ impl World {
             floating: None,
             orphans: 0,
             refuses_below: 0,
-            done: None,
             crashes: 0,
             losses: 0,
             decisions: 0,
@@ -237,7 +238,9 @@ impl World {
                 answered: [None; LIVES],
                 succeeded: 0,
                 refused: 0,
-                stated: false,
+                stated: 0,
+                opened: bit(1),
+                denied: 0,
                 over: 0,
                 set_aside: None,
                 erased: false,
@@ -270,16 +273,48 @@ impl World {
     }
 }
 
-impl Phase {
+impl Process {
+    /// What its call does now.
+    pub(super) fn command(&self) -> Option<Command> {
+        self.turn.map(Turn::command)
+    }
+
     /// The epoch under which this process may still do something.
-    pub(super) fn epoch(self) -> Option<u8> {
-        match self {
-            Phase::Holding { epoch, .. }
-            | Phase::Clearing { epoch }
-            | Phase::Running { epoch }
-            | Phase::Reporting { epoch, .. } => Some(epoch),
-            _ => None,
-        }
+    pub(super) fn epoch(&self) -> Option<u8> {
+        let holds = match self.command() {
+            Some(
+                Command::Reconcile
+                | Command::Clear
+                | Command::Check
+                | Command::Renew
+                | Command::Run
+                | Command::Report { .. },
+            ) => true,
+            Some(_) => false,
+            None => matches!(self.debt, Debt::NotRun | Debt::MayHaveRun | Debt::Pending),
+        };
+        (holds && self.call.epoch != 0).then_some(self.call.epoch)
+    }
+
+    /// The epoch under which it may still begin the work, or has begun it.
+    pub(super) fn runs(&self) -> Option<u8> {
+        self.epoch().filter(|_| !matches!(self.command(), None | Some(Command::Report { .. })))
+    }
+}
+
+impl History {
+    /// The epochs of the operation that this epoch belongs to.
+    pub(super) fn operation_of(&self, epoch: u8) -> Epochs {
+        let until = bit(epoch) | (bit(epoch) - 1);
+        let first = 1 << (self.opened & until).ilog2();
+        let behind = self.opened & !until;
+        let end = if behind == 0 { 0 } else { 1 << behind.trailing_zeros() };
+        (end as Epochs).wrapping_sub(1) & !(first as Epochs - 1)
+    }
+
+    /// The first epoch since the key was last absent.
+    pub(super) fn present_from(&self) -> u8 {
+        u8::try_from(self.opened.ilog2()).expect("a set of epochs is small")
     }
 }
 

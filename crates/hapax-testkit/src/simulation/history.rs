@@ -117,6 +117,13 @@ impl History {
         self.keys[key].brought.push(outcome);
     }
 
+    /// The work begins under this epoch; its lease stands at the ledger, or it does not.
+    pub(super) fn begun(&mut self, key: usize, epoch: Epoch, stands: bool) {
+        if !stands {
+            self.broken(Rule::BegunUnderLease, format!("key {key}, epoch {epoch}"));
+        }
+    }
+
     /// The work is done under this epoch.
     pub(super) fn effect(&mut self, key: usize, epoch: Epoch) {
         self.count("effect");

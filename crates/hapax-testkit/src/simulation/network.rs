@@ -58,6 +58,12 @@ impl Ledger {
         view(self.claims[key].as_ref(), &self.now(key, time))
     }
 
+    /// Whether the lease under this epoch stands.
+    pub(super) fn stands(&self, key: usize, epoch: Epoch, time: Timestamp) -> bool {
+        let present = self.claims[key].as_ref().is_some_and(|claim| claim.epoch == epoch);
+        present && matches!(self.view(key, time), Some(View::Held { .. }))
+    }
+
     fn now(&self, key: usize, time: Timestamp) -> Now {
         let sign = |claim: &Claim| self.sign(claim.session);
         let holder = self.claims[key].as_ref().map_or(Sign::UNKNOWN, sign);

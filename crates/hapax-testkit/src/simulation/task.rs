@@ -168,10 +168,20 @@ impl Simulation {
         self.tasks[task].turn = Some(next);
         self.rewrite(task, turn, next);
         // Its caller may leave at any time, and is told what is known by then.
-        if let (Some(advice), Some((first, last))) = (next.advice(), self.tasks[task].heard) {
-            self.history.told(self.tasks[task].key, advice.executed, first, last);
-        }
+        self.told(task, next);
         self.carry_out(task);
+    }
+
+    /// What the caller is told now. Where the ledger speaks last, that is as old as its answer; any other word must be true now.
+    fn told(&mut self, task: usize, turn: Turn) {
+        let key = self.tasks[task].key;
+        let (Some(advice), Some((first, answered))) = (turn.advice(), self.tasks[task].heard) else { return };
+        let heard = match turn.command() {
+            turn::Command::End(last) => last.is_the_ledgers(),
+            _ => false,
+        };
+        let last = if heard { answered } else { self.history.moment(key) };
+        self.history.told(key, advice.executed, first, last);
     }
 
     /// What a flaw makes of the bytes that belong to an event.

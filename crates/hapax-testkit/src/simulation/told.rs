@@ -1,7 +1,8 @@
 //! What callers were told about one key, and whether it was true: "no" means that no attempt since the key was last absent had an
 //! effect or still can, "yes" that one had.
 //!
-//! A "no" is as old as the last answer that its call heard: what others are granted after that is theirs to tell.
+//! Where the ledger speaks last, a "no" is as old as its answer: what others are granted while that is on its way is theirs to tell.
+//! Any other "no" is held against all that happened before it was told.
 
 use std::collections::{BTreeMap, BTreeSet};
 

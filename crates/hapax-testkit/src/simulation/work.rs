@@ -25,6 +25,9 @@ pub(super) enum Ended {
 
 impl Simulation {
     pub(super) fn begin_work(&mut self, task: usize) {
+        let (key, epoch) = (self.tasks[task].key, self.epoch_of(task));
+        let stands = self.ledger.stands(key, epoch, self.now);
+        self.history.begun(key, epoch, stands);
         let how = *self.rng.pick(&[
             Ended::Succeeded,
             Ended::Succeeded,

@@ -97,11 +97,12 @@ fn planted_flaws_are_found_and_repeat_by_their_seed() {
         (Flaw::AnswerOwnResult, Rule::OneOutcome),
         (Flaw::AnswerBeforeStore, Rule::AcknowledgedIsRecorded),
         (Flaw::AnswerPlaceholder, Rule::YesMeansOne),
-        (Flaw::BeginOnRevivedSession, Rule::NoMeansNone),
-        (Flaw::BeginAfterRenewal, Rule::NoMeansNone),
-        (Flaw::RenewAfterLoss, Rule::NoMeansNone),
+        (Flaw::BeginOnRevivedSession, Rule::BegunUnderLease),
+        (Flaw::BeginAfterRenewal, Rule::BegunUnderLease),
+        (Flaw::RenewAfterLoss, Rule::BegunUnderLease),
         (Flaw::UnknownSettleIsNo, Rule::NoMeansNone),
         (Flaw::ForgetEarlierAttempt, Rule::NoMeansNone),
+        (Flaw::UnheardIsGivenBack, Rule::NoMeansNone),
     ] {
         let breaks = |seed: &u64| run(*seed, Some(flaw)).is_err_and(|failure| failure.violation.rule == rule);
         let seed = (0..FLAWED_SEEDS).find(breaks).unwrap_or_else(|| panic!("{flaw:?} was not found"));

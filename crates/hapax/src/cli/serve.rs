@@ -125,6 +125,7 @@ fn parts(config: &Config, standing: Arc<Standing>) -> Result<Parts, Failed> {
         installation: Some(standing),
         settings: config.settings.clone(),
         classes: Classes::from(config),
+        schedules: config.schedules.clone(),
         admin: (config.admin.listen, admin_tokens(config)?),
         admin_hosts: config.admin.hosts.clone(),
     })
@@ -165,7 +166,9 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
     };
     agreed.apply(&mut config);
     let reloaded = match admin_tokens(&config) {
-        Ok(tokens) => node.reload(config.settings.clone(), Classes::from(&config), &tokens).await,
+        Ok(tokens) => {
+            node.reload(config.settings.clone(), Classes::from(&config), &config.schedules, &tokens).await
+        }
         Err(error) => Err(error),
     };
     if let Err(error) = reloaded {

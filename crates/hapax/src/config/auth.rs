@@ -10,6 +10,7 @@ use super::edge::Admin;
 use super::fields;
 use super::material;
 use super::route::Found;
+use super::schedules;
 use super::section::{Section, Spot};
 use super::url::Url;
 use crate::limits::{self, range};
@@ -33,6 +34,7 @@ pub(crate) fn auth(section: &Section<'_>) -> Auth {
         trusted: trusted(&trusted_headers),
         trusted_level: trusted_level(&trusted_headers),
         verify: verify(&section.section("verify", &fields::VERIFY)),
+        schedules: schedules::secrets(&section.section("schedules", &fields::AUTH_SCHEDULES)),
         fixed: fixed(section),
     }
 }

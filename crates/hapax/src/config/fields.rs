@@ -30,8 +30,8 @@ sections! {
     /// The top of the file.
     ROOT = "" [
         "edge", "admin", "api", "store", "retention", "auth", "seal", "log", "tenants", "upstreams", "routes", "openapi",
-        "retired", "webhooks",
-    ] later ["schedules", "actions", "connectors", "trust"];
+        "retired", "webhooks", "schedules",
+    ] later ["actions", "connectors", "trust"];
     /// The listener and what holds for every route.
     EDGE = "edge" [
         "listen", "threads", "tls", "drain_timeout", "header_timeout", "body_rate", "idle_timeout", "max_connections",
@@ -52,7 +52,7 @@ sections! {
     /// How long outcomes are kept.
     RETENTION = "retention" ["default", "<class>"];
     /// Who may come in.
-    AUTH = "auth" ["tenant", "project", "jwt", "api_keys", "trusted_headers", "verify"] later ["schedules"];
+    AUTH = "auth" ["tenant", "project", "jwt", "api_keys", "trusted_headers", "verify", "schedules"];
     /// Tokens.
     JWT = "auth.jwt" [
         "algorithms", "secret_env", "secret_file", "jwks_file", "jwks_url", "issuer", "audience", "leeway", "claims",
@@ -66,6 +66,8 @@ sections! {
     TRUSTED = "auth.trusted_headers" ["from", "level"];
     /// An outside service that knows keys.
     VERIFY = "auth.verify" ["url", "token_env", "token_file", "remember", "timeout"];
+    /// What schedules sign their requests with.
+    AUTH_SCHEDULES = "auth.schedules" ["secret_env", "secret_file", "previous_env", "previous_file"];
     /// Keys for encryption at rest.
     SEAL = "seal" ["key_env", "key_file"];
     /// What the process tells.
@@ -117,6 +119,12 @@ sections! {
     IDENTIFIER = "webhooks.providers.<name>.identifier" ["header", "json", "form"];
     /// A store of secrets outside the registry.
     WEBHOOK_KV = "webhooks.kv" ["url", "mount", "token_file", "timeout"];
+    /// What is dispatched at planned times.
+    SCHEDULE = "schedules" [
+        "id", "cron", "tz", "every", "route", "body", "content_type", "as", "overlap", "catch_up",
+    ];
+    /// Whose the ticks of a schedule are.
+    SCHEDULE_AS = "schedules.as" ["tenant", "project"];
     /// An OpenAPI document to read routes from.
     OPENAPI = "openapi" ["file", "upstream", "prefix", "default_policy", "recall"];
 }

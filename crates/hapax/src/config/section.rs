@@ -86,6 +86,11 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A value of whatever type.
+    pub(crate) fn value(&self, field: &str) -> Option<&'a Node> {
+        self.node(field)
+    }
+
     /// Text.
     pub(crate) fn text(&self, field: &str) -> Option<Spot<&'a str>> {
         let node = self.node(field)?;

@@ -1,5 +1,7 @@
 //! The configuration as it takes effect, with all defaults, for `hapax config show`. Secrets are shown as `(set)`.
 
+mod schedules;
+
 use std::time::Duration;
 
 use hapax_core::fingerprint::BodyRecipe;
@@ -139,6 +141,12 @@ impl Config {
         root.maybe(self.settings.webhooks.as_ref(), |root, webhooks| {
             _ = root.table("webhooks", self.shown_webhooks(webhooks));
         });
+        if !self.schedules.is_empty() {
+            root.put(
+                "schedules",
+                Shown::Tables(self.schedules.iter().map(|one| schedules::shown(one).0).collect()),
+            );
+        }
         root.put(
             "routes",
             Shown::Tables(routes.map(|(route, declared)| shown_route(route, declared).0).collect()),
@@ -235,6 +243,11 @@ fn shown_auth(auth: &Auth) -> Section {
         table.text("url", &verify.url).text("token", SET);
         table.duration("remember", verify.remember).duration("timeout", verify.timeout);
         section.table("verify", table);
+    });
+    section.maybe(auth.schedules.as_ref(), |section, _| {
+        let mut table = Section::default();
+        table.text("secret", SET);
+        section.table("schedules", table);
     });
     section
 }

@@ -16,6 +16,7 @@ use super::*;
 mod cluster;
 mod mistakes;
 mod page;
+mod schedules;
 mod webhooks;
 
 /// Environment variables of the tests.
@@ -424,6 +425,8 @@ fn document_with(section: &Fields, field: &str) -> String {
             format!("[upstreams.a]\nkind = \"restate\"\n{field} = {value}\n")
         }
         "openapi" => format!("[[openapi]]\n{field} = {value}\n"),
+        "schedules" => format!("[[schedules]]\n{field} = {value}\n"),
+        "schedules.as" => format!("[[schedules]]\nas = {{ {field} = {value} }}\n"),
         _ if parent.is_empty() => format!("[{name}]\n{field} = {value}\n"),
         _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),
     }

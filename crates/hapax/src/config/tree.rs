@@ -21,6 +21,7 @@ pub(crate) struct Node {
 pub(crate) enum Value {
     Text(String),
     Integer(i64),
+    Float(f64),
     Flag(bool),
     List(Vec<Node>),
     Table(Table),
@@ -34,6 +35,7 @@ impl Value {
         match self {
             Value::Text(_) => "a string",
             Value::Integer(_) => "an integer",
+            Value::Float(_) => "a float",
             Value::Flag(_) => "a boolean",
             Value::List(_) => "an array",
             Value::Table(_) => "a table",
@@ -115,11 +117,16 @@ impl<'t> Lines<'t> {
             DeValue::Boolean(flag) => Value::Flag(*flag),
             DeValue::Array(items) => Value::List(items.iter().map(|item| self.node(item)).collect()),
             DeValue::Table(table) => Value::Table(self.table(table, at.clone())),
-            DeValue::Float(_) => Value::Other("a float"),
+            DeValue::Float(number) => finite(number.as_str()).map_or(Value::Other("a float"), Value::Float),
             DeValue::Datetime(_) => Value::Other("a date or time"),
         };
         Node { at, value }
     }
+}
+
+/// A number that is one; TOML also knows `inf` and `nan`.
+fn finite(text: &str) -> Option<f64> {
+    text.replace('_', "").parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hapax_core::registry::{RECIPE_KIND, recipe_of};
-use hapax_core::{ClaimRequest, Fingerprint, Identity, Key, Ledger, Outcome, Retention, Scope, Source};
+use hapax_core::{
+    ClaimRequest, Fingerprint, Identity, Key, Ledger, Outcome, Retention, Scope, Source, Timestamp,
+};
 use hapax_store::Options;
 use hapax_store::memory::Memory;
 
@@ -35,6 +37,10 @@ impl Lifecycle for Others {
     async fn is_shared(&self) -> Result<bool, Error> {
         let waits = self.not_yet.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         Ok(waits.is_err() && self.are_there.load(Ordering::SeqCst))
+    }
+
+    async fn time(&self) -> Result<Timestamp, Error> {
+        Ok(Timestamp::ZERO)
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -123,6 +123,7 @@ impl Office {
             seal: None,
             settings: config.settings.clone(),
             classes: Classes::from(&config),
+            schedules: config.schedules.clone(),
             admin: ("127.0.0.1:0".parse().unwrap(), tokens),
             admin_hosts: vec!["hapax.internal".into()],
         };

@@ -1,0 +1,183 @@
+//! `hapax schedules`: look at schedules, pause, resume and run them, through a server (S1, M2).
+
+use clap::{Args as ClapArgs, Subcommand};
+use hapax_api::{
+    DecideSchedule, Nothing, RunSchedule, Schedule, ScheduleHere, ScheduleState, operations as op,
+};
+
+use super::remote::{Remote, Server};
+use super::{Failed, say};
+
+/// What can be done about schedules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List schedules, with their next, open and missed ticks.
+    List(List),
+    /// Dispatch no ticks of a schedule, in all servers on the store, until it is resumed.
+    Pause(Decide),
+    /// Dispatch ticks of a schedule again, from now on: those of the pause are left out.
+    Resume(Decide),
+    /// Run a schedule once now, also while it is paused.
+    Run(Run),
+}
+
+/// `hapax schedules list`
+#[derive(Debug, ClapArgs)]
+pub(crate) struct List {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// `hapax schedules pause` and `resume`
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Decide {
+    /// The schedule's id.
+    id: String,
+    #[command(flatten)]
+    who: Who,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// `hapax schedules run`
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Run {
+    /// The schedule's id.
+    id: String,
+    /// What tells this run from others; the same one again is no second run. Made up where it is not given.
+    #[arg(long, value_name = "ID")]
+    run_id: Option<String>,
+    #[command(flatten)]
+    who: Who,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Who decides, for the audit.
+#[derive(Debug, ClapArgs)]
+struct Who {
+    /// Who decides, where that is not the token's own name.
+    #[arg(long)]
+    by: Option<String>,
+    /// Why, for the audit.
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+/// Whom to ask, and how to tell.
+#[derive(Debug, ClapArgs)]
+struct Place {
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `hapax schedules`.
+pub(crate) async fn run(command: Command) -> Result<(), Failed> {
+    match command {
+        Command::List(list) => list.run().await,
+        Command::Pause(decide) => {
+            let (remote, body) = (Remote::new(&decide.place.server)?, asked(decide.who));
+            let told = remote.call::<op::PauseSchedule>(&decide.id, &Nothing {}, &body).await?;
+            decide.place.tell(&told)
+        }
+        Command::Resume(decide) => {
+            let (remote, body) = (Remote::new(&decide.place.server)?, asked(decide.who));
+            let told = remote.call::<op::ResumeSchedule>(&decide.id, &Nothing {}, &body).await?;
+            decide.place.tell(&told)
+        }
+        Command::Run(run) => run.run().await,
+    }
+}
+
+fn asked(who: Who) -> DecideSchedule {
+    DecideSchedule { reason: who.reason, by: who.by }
+}
+
+impl List {
+    async fn run(self) -> Result<(), Failed> {
+        let remote = Remote::new(&self.place.server)?;
+        let told = remote.call::<op::ListSchedules>("", &Nothing {}, &Nothing {}).await?;
+        if self.place.json {
+            return say::json(&told);
+        }
+        if told.schedules.is_empty() {
+            say::note("no schedules; a [[schedules]] section in the configuration makes one");
+            return Ok(());
+        }
+        let rows: Vec<_> = told.schedules.iter().map(row).collect();
+        say::data(say::table(
+            &["ID", "STATE", "WHEN", "OPERATION", "NEXT", "OPEN", "DISPATCHED", "LATE", "MISSED", "SKIPPED"],
+            &rows,
+        ))?;
+        for schedule in told.schedules.iter().filter(|schedule| schedule.here == ScheduleHere::Differs) {
+            say::note(format!(
+                "{}: this server has another definition, and dispatches none of its ticks",
+                schedule.id
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn when(schedule: &Schedule) -> String {
+    match (&schedule.cron, &schedule.tz, &schedule.every) {
+        (Some(cron), Some(tz), _) => format!("{cron} ({tz})"),
+        (.., Some(every)) => format!("every {every}"),
+        _ => String::new(),
+    }
+}
+
+fn state(schedule: &Schedule) -> &'static str {
+    match schedule.state {
+        ScheduleState::Running => "running",
+        ScheduleState::Paused => "paused",
+    }
+}
+
+fn row(schedule: &Schedule) -> Vec<String> {
+    vec![
+        schedule.id.clone(),
+        state(schedule).into(),
+        when(schedule),
+        schedule.operation.clone(),
+        schedule.next.first().map(ToString::to_string).unwrap_or_default(),
+        schedule.open.len().to_string(),
+        schedule.dispatched.to_string(),
+        schedule.late.to_string(),
+        schedule.missed.to_string(),
+        schedule.skipped.to_string(),
+    ]
+}
+
+impl Run {
+    async fn run(self) -> Result<(), Failed> {
+        let run = self.run_id.map_or_else(fresh, Ok)?;
+        let remote = Remote::new(&self.place.server)?;
+        let body = RunSchedule { run, reason: self.who.reason, by: self.who.by };
+        let told = remote.call::<op::RunSchedule>(&self.id, &Nothing {}, &body).await?;
+        let done = match self.place.json {
+            true => say::json(&told),
+            false => say::data(&told.key),
+        };
+        done.map_err(|failed| failed.and("the run was asked for"))
+    }
+}
+
+/// A random id of a run.
+fn fresh() -> Result<String, Failed> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|_| Failed::unavailable("the system gives no random bytes"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Place {
+    fn tell(&self, schedule: &Schedule) -> Result<(), Failed> {
+        match self.json {
+            true => say::json(schedule),
+            false => say::data(format!("{} {}", schedule.id, state(schedule))),
+        }
+    }
+}
