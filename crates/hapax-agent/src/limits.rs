@@ -65,6 +65,50 @@ pub const IMPORT_BATCH: usize = 200;
 /// See [`IMPORT_BATCH`].
 pub const IMPORT_BATCH_BYTES: usize = core_limits::MAX_APPEND_BYTES - core_limits::MAX_PAYLOAD_BYTES;
 
+/// Most actions in one plan, and most bytes of its JSON.
+pub const MAX_ACTIONS: usize = 10_000;
+/// See [`MAX_ACTIONS`].
+pub const MAX_PLAN_BYTES: usize = 64 * 1024 * 1024;
+
+/// Most bytes of an action's arguments.
+pub const MAX_ARGS_BYTES: usize = 64 * 1024;
+
+/// Longest entity key in bytes.
+pub const MAX_ENTITY_BYTES: usize = core_limits::MAX_NAME_BYTES;
+
+/// How often an action that waits for its turn looks by itself, beside being woken.
+pub const LANE_LOOK: Duration = Duration::from_secs(1);
+
+/// How much later an action looks again for each other one that is before it in its lane.
+pub const LANE_STEP: Duration = Duration::from_millis(2);
+
+/// The pause before an action that has lost its place takes another one.
+pub const LANE_PAUSE: Duration = Duration::from_millis(10);
+
+/// The first and the longest pause between two tries to tell the store what is owed.
+pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// How often a receipt is sent that is written alone.
+pub const RECEIPT_TRIES: u32 = 5;
+
+/// How long the ledger may take to say whose an action is.
+pub const ASK_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long one call of a tool may take, unless it says otherwise.
+pub const TOOL_GIVE_UP: Duration = Duration::from_secs(15 * 60);
+
+/// How much longer than its call the lease of an action may be renewed.
+pub const RUN_MORE: Duration = Duration::from_secs(60);
+
+/// How long a connection to a service may take.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Most bytes of a service's answer that are read.
+pub const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
+/// How much of a service's refusal is told.
+pub const EXCERPT_CHARS: usize = 200;
+
 // What the code relies on between two bounds.
 
 const _: () = assert!(

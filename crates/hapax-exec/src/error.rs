@@ -183,10 +183,9 @@ impl fmt::Display for Error {
             }
             Reason::LeaseOver => "the lease is over; nothing was granted",
             Reason::OutcomePending => "the work has ended; its outcome waits to be recorded",
-            Reason::Unavailable if self.executed() != Executed::No => {
+            Reason::Unavailable => {
                 "the ledger cannot be reached; whether the work was done is not known here"
             }
-            Reason::Unavailable => "the ledger cannot be reached; nothing was run",
             Reason::Refused(_) => "the work ended with a terminal error",
             Reason::NotKept { .. } => "the answer to this key was not kept",
             Reason::Corrupt => "what is kept for this key cannot be read",

@@ -9,4 +9,5 @@ mod sealed;
 mod steps;
 mod tampered;
 mod transfers;
+mod walkthrough;
 mod world;

@@ -230,6 +230,29 @@ async fn what_is_told_of_a_webhook_that_nobody_has_costs_the_same_whatever_the_r
     assert_eq!(service.count(), 0);
 }
 
+#[tokio::test]
+async fn a_webhook_is_looked_up_once_for_many_deliveries_w1() {
+    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let (service, reads) = (Service::start().await, Arc::new(AtomicUsize::new(0)));
+    let mut settings = settings(&service);
+    take(&mut settings);
+    let registry = Counted { store: store.clone(), reads: reads.clone() };
+    let protect = Protect::new(Executor::new(store.clone()), LeafKey::new([7; 32]));
+    let gateway = Gateway::start(settings, protect, registry).await.unwrap();
+    let id = webhook(&store, "github", |_| {}).await;
+    let signature = github_signature_with(SECRET, "{}");
+    for delivery in ["a", "b", "a", "c"] {
+        let mut stream = tokio::net::TcpStream::connect(gateway.address()).await.unwrap();
+        let request = format!(
+            "POST /hooks/github/{id} HTTP/1.1\r\nhost: edge.example\r\nx-hub-signature-256: {signature}\r\n\
+             x-github-delivery: {delivery}\r\ncontent-length: 2\r\n\r\n{{}}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        assert_eq!(read_answer(&mut stream, false).await.expect("an answer").status, 201);
+    }
+    assert_eq!((reads.load(Ordering::SeqCst), service.count()), (1, 3));
+}
+
 fn verify(knower: &Outside) -> VerifyService {
     VerifyService {
         url: knower.url(),

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_core::claim::audit::Setting;
-use hapax_core::{Inspect as _, Policy, Project, Registry as _, Rerun, Retention, Tenant, Timestamp};
+use hapax_core::{
+    Fingerprint, Inspect as _, Policy, Project, Registry as _, Rerun, Retention, Source, Tenant, Timestamp,
+    Width,
+};
 use hapax_gateway::settings::{Level, Route, Settings, Webhooks};
 use hapax_gateway::webhooks::provider::Secret;
 use hapax_gateway::webhooks::record::{Dedupe, Desk, Record, Secrets};
@@ -126,6 +129,12 @@ async fn a_delivery_is_verified_done_once_and_answered_again_w4() {
     assert_eq!(arrived.header("x-tenant-id").as_deref(), Some("acme"));
     assert_eq!(arrived.header("x-subject").as_deref(), Some("service:webhook-ingest"));
     assert_eq!(arrived.header("x-github-event").as_deref(), Some("push"));
+    let claims = world.store.list(&Default::default(), None, 10).await.unwrap().items;
+    let claim = &claims[0].identity;
+    let parts = (claim.source(), claim.operation().as_str(), claim.key().as_str(), claim.width());
+    let operation = format!("webhook.github.{id}");
+    assert_eq!(parts, (Source::Transport, operation.as_str(), "github-72d3162e:push", Width::Subject));
+    assert_eq!((claims.len(), claims[0].claim.fingerprint), (1, Fingerprint::none()), "never a mismatch");
 }
 
 #[tokio::test]

@@ -276,6 +276,36 @@ fn a_written_document_tells_callers_about_keys_recall_and_problems_p4() {
 }
 
 #[test]
+fn a_written_document_tells_senders_where_their_identifier_goes_p4() {
+    let events = |identifier: &str| {
+        let route = format!(
+            "[[routes]]\nmethod = \"POST\"\npath = \"/events\"\noperation = \"events\"\npolicy = \"REQUIRED_B\"\n\
+             identifier = {identifier}\nupstream = \"pay\"\n"
+        );
+        let config = load(&[("api.json", &sample().to_string())], &route).unwrap();
+        write::document(&config, "").unwrap()["paths"]["/events"]["post"].clone()
+    };
+    let header = events("{ header = \"X-Delivery-Id\" }");
+    let told = &header["parameters"][0];
+    assert_eq!(
+        (&told["name"], &told["in"], &told["required"]),
+        (&"x-delivery-id".into(), &"header".into(), &true.into())
+    );
+    assert_eq!(
+        (&told["schema"]["maxLength"], header["parameters"].as_array().unwrap().len()),
+        (&200.into(), 1)
+    );
+    assert_eq!(header["x-idempotency-identifier"], json!({"header": "x-delivery-id"}));
+    let refused = header["responses"]["400"]["description"].as_str().unwrap();
+    assert!(refused.contains("translation-failed") && !refused.contains("key-"), "{refused}");
+    let json = events("{ json = \"/id\" }");
+    assert_eq!(
+        (&json["parameters"], &json["x-idempotency-identifier"]),
+        (&Value::Null, &json!({"json": "/id"}))
+    );
+}
+
+#[test]
 fn a_written_document_leaves_out_what_is_never_answered_h2() {
     let written = write::document(&loaded(&sample()), "").unwrap().to_string();
     let cluster = "[upstreams.engine]\nkind = \"restate\"\ningress = \"http://h\"\nadmin = \"http://h\"\n\

@@ -1,0 +1,321 @@
+//! The source's walkthrough and what follows from it, on every store: two runs and one hold; one process and three.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hapax_agent::actions::gate::Decision;
+use hapax_agent::actions::{
+    Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Tool, receipts,
+};
+use hapax_core::claim::Verb;
+use hapax_core::{Inspect as _, Journal as _, Project, Tenant};
+use hapax_exec::Executor;
+use hapax_store::memory::Memory;
+use hapax_store::{Lifecycle as _, Options, Store};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+fn origin() -> Origin {
+    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() }
+}
+
+fn action(tool: &str, key: &str, args: &Value) -> PlannedAction {
+    PlannedAction {
+        connector: "magento".into(),
+        tool: tool.into(),
+        args: RawValue::from_string(args.to_string()).unwrap(),
+        entity_key: "ship-risk:SO-10884".into(),
+        idempotency_key: Some(key.into()),
+    }
+}
+
+fn hold() -> PlannedAction {
+    let args = json!({ "order": "SO-10884", "reason": "ship-risk-review" });
+    action("orders.hold", "ship-risk:SO-10884:hold", &args)
+}
+
+fn raw(value: &Value) -> Box<RawValue> {
+    RawValue::from_string(value.to_string()).unwrap()
+}
+
+/// What the order system has seen.
+#[derive(Clone, Default)]
+struct Orders {
+    holds: Arc<AtomicUsize>,
+    at_once: Arc<AtomicUsize>,
+    most_at_once: Arc<AtomicUsize>,
+}
+
+impl Orders {
+    async fn hold(self, call: Invocation, takes: Duration) -> Invoked {
+        let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_at_once.fetch_max(now, Ordering::SeqCst);
+        assert_eq!(call.key.as_ref().map(String::len), Some(64), "an effect has a key downstream");
+        tokio::time::sleep(takes).await;
+        self.holds.fetch_add(1, Ordering::SeqCst);
+        self.at_once.fetch_sub(1, Ordering::SeqCst);
+        Invoked::Done(raw(&json!({ "status": "holded", "order": "SO-10884" })))
+    }
+
+    fn connectors(&self, takes: Duration) -> Connectors {
+        let orders = self.clone();
+        let local = Local::default()
+            .tool("orders.hold", Tool::default(), move |call| orders.clone().hold(call, takes))
+            .tool("orders.get", Tool::reads(), |call: Invocation| async move {
+                assert_eq!(call.key, None, "a read has no key");
+                Invoked::Done(raw(&json!({ "status": "open" })))
+            })
+            .tool("orders.refuse", Tool::default(), |_| async { Invoked::NotRun("404".into()) })
+            .tool("orders.lose", Tool::default(), |_| async { Invoked::Unknown("reset".into()) });
+        Connectors::default().local("magento", local)
+    }
+
+    fn actions(&self, store: &Store) -> Actions<Store> {
+        let gate = Gate::new(Decision::Allow);
+        Actions::new(Executor::new(store.clone()), self.connectors(Duration::from_millis(50)), gate)
+    }
+}
+
+async fn embedded(folder: &tempfile::TempDir) -> Store {
+    Store::open(&format!("embedded:{}", folder.path().display()), Options::default()).await.unwrap()
+}
+
+/// Runs a check on a memory store and on an embedded one.
+async fn on_each<F: AsyncFn(Store)>(check: F) {
+    check(Store::Memory(Memory::open(Options::default()))).await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = embedded(&folder).await;
+    check(store.clone()).await;
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_runs_that_propose_one_hold_place_one_hold() {
+    on_each(async |store| {
+        let orders = Orders::default();
+        let actions = orders.actions(&store);
+        let (plan, origin) = (vec![hold()], origin());
+        let (a, b) = tokio::join!(actions.run(&origin, plan.clone()), actions.run(&origin, plan.clone()));
+        let mut decisions = [a[0].decision, b[0].decision];
+        decisions.sort_by_key(|decision| decision.as_str());
+        assert_eq!(decisions, [Disposition::Allow, Disposition::Dedup]);
+        assert!(a[0].ok && b[0].ok);
+        assert_eq!(orders.holds.load(Ordering::SeqCst), 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_with_an_action_twice_is_told_as_the_source_tells_it() {
+    on_each(async |store| {
+        let results = Orders::default().actions(&store).run(&origin(), vec![hold(), hold()]).await;
+        let action = json!({
+            "connector": "magento",
+            "tool": "orders.hold",
+            "args": { "order": "SO-10884", "reason": "ship-risk-review" },
+            "entity_key": "ship-risk:SO-10884",
+            "idempotency_key": "ship-risk:SO-10884:hold"
+        });
+        let told = json!([
+            {
+                "action": action, "decision": "ALLOW", "ok": true,
+                "result": { "status": "holded", "order": "SO-10884" }
+            },
+            { "action": action, "decision": "DEDUP", "ok": true }
+        ]);
+        assert_eq!(serde_json::to_value(&results).unwrap(), told);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_key_with_other_args_or_another_tool_is_refused() {
+    on_each(async |store| {
+        let orders = Orders::default();
+        let actions = orders.actions(&store);
+        actions.run(&origin(), vec![hold()]).await;
+        for other in [
+            action("orders.hold", "ship-risk:SO-10884:hold", &json!({ "order": "SO-10885" })),
+            action(
+                "orders.refuse",
+                "ship-risk:SO-10884:hold",
+                &json!({ "order": "SO-10884", "reason": "ship-risk-review" }),
+            ),
+        ] {
+            let told = actions.act(&origin(), other).await;
+            assert_eq!((told.decision, told.ok, told.code), (Disposition::Block, false, Some("key-reused")));
+        }
+        assert_eq!(orders.holds.load(Ordering::SeqCst), 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_success_burns_the_key() {
+    on_each(async |store| {
+        let actions = Orders::default().actions(&store);
+        let refused = action("orders.refuse", "r", &json!({}));
+        for _ in 0..2 {
+            let told = actions.act(&origin(), refused.clone()).await;
+            assert_eq!(
+                (told.decision, told.ok, told.error.as_deref()),
+                (Disposition::Allow, false, Some("404"))
+            );
+        }
+        let told = actions.act(&origin(), hold()).await;
+        assert!(told.ok, "the lane is open: {told:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_doubt_closes_the_lane_to_writes_and_not_to_reads_until_it_is_resolved() {
+    on_each(async |store| {
+        let orders = Orders::default();
+        let actions = orders.actions(&store);
+        let lost = action("orders.lose", "lost", &json!({}));
+        let told = actions.act(&origin(), lost.clone()).await;
+        assert_eq!((told.decision, told.ok, told.code), (Disposition::Allow, false, Some("outcome-unknown")));
+        let told = actions.act(&origin(), hold()).await;
+        assert_eq!((told.decision, told.code), (Disposition::Block, Some("lane-in-doubt")));
+        let again = actions.act(&origin(), lost).await;
+        assert_eq!((again.decision, again.code), (Disposition::Block, Some("outcome-unknown")));
+        let read = PlannedAction { idempotency_key: None, ..action("orders.get", "", &json!({})) };
+        assert!(actions.act(&origin(), read).await.ok, "a read goes on");
+        let elsewhere = PlannedAction { entity_key: "other".into(), ..hold() };
+        assert!(actions.act(&origin(), elsewhere).await.ok, "so does another entity");
+
+        let filter = hapax_core::Filter { key: Some("lost".into()), ..Default::default() };
+        let record = store.list(&filter, None, 10).await.unwrap().items.remove(0);
+        let decision = hapax_core::Decision {
+            seen: record.claim.epoch,
+            verb: Verb::Release { force: true },
+            actor: "ann".into(),
+            reason: "it was not done".into(),
+        };
+        store.decide(record.identity.claim_id(), decision).await.unwrap();
+        let other = action("orders.hold", "second", &json!({ "order": "SO-10884" }));
+        assert!(actions.act(&origin(), other).await.ok, "nothing but the claim was resolved");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_657_flood_is_one_message_and_657_receipts() {
+    on_each(async |store| flood([store.clone(), store.clone(), store]).await).await;
+}
+
+/// 657 times the same, from three processes.
+async fn flood(stores: [Store; 3]) {
+    let orders = Orders::default();
+    let mut flood = JoinSet::new();
+    for (process, store) in stores.iter().enumerate() {
+        // Three executors with a queue of callers each, as three processes have.
+        let actions = orders.actions(store);
+        for _ in 0..219 {
+            let actions = actions.clone();
+            flood.spawn(async move { (process, actions.act(&origin(), hold()).await) });
+        }
+    }
+    let (mut allowed, mut repeated) = (0, 0);
+    while let Some(done) = flood.join_next().await {
+        let (_, told) = done.unwrap();
+        assert!(told.ok, "{told:?}");
+        match told.decision {
+            Disposition::Allow => allowed += 1,
+            Disposition::Dedup => repeated += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((allowed, repeated, orders.holds.load(Ordering::SeqCst)), (1, 656, 1));
+    let stream = receipts::stream(&origin().tenant).unwrap();
+    let head = stores[0].head(&stream).await.unwrap().unwrap();
+    assert_eq!(head.length, 657);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn actions_on_one_entity_never_overlap() {
+    on_each(async |store| overlap([store.clone(), store.clone(), store]).await).await;
+}
+
+/// Sixty actions on one entity, from three processes.
+async fn overlap(stores: [Store; 3]) {
+    let orders = Orders::default();
+    let mut runs = JoinSet::new();
+    for (process, store) in stores.iter().enumerate() {
+        let connectors = orders.connectors(Duration::from_millis(2));
+        let actions = Actions::new(Executor::new(store.clone()), connectors, Gate::new(Decision::Allow));
+        for n in 0..20 {
+            let actions = actions.clone();
+            let key = format!("{process}.{n}");
+            runs.spawn(async move { actions.act(&origin(), action("orders.hold", &key, &json!({}))).await });
+        }
+    }
+    while let Some(done) = runs.join_next().await {
+        let told = done.unwrap();
+        assert!(told.ok, "{told:?}");
+    }
+    let most = orders.most_at_once.load(Ordering::SeqCst);
+    assert_eq!((orders.holds.load(Ordering::SeqCst), most), (60, 1));
+}
+
+mod postgres {
+    use super::*;
+
+    async fn processes() -> [Store; 3] {
+        let url = crate::world::database().await;
+        let open = async || Store::open(&url, Options::default()).await.unwrap();
+        [open().await, open().await, open().await]
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_657_flood_is_one_message_over_three_processes() {
+        flood(processes().await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn actions_on_one_entity_never_overlap_over_three_processes() {
+        overlap(processes().await).await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_says_why_and_leaves_a_receipt() {
+    on_each(async |store| {
+        let blocking = Orders::default();
+        let actions = blocking.actions(&store);
+        let unkeyed = PlannedAction { idempotency_key: None, ..hold() };
+        let large = json!({ "text": "x".repeat(70_000) });
+        let refused = [
+            (PlannedAction { connector: "none".into(), ..hold() }, "connector-unknown"),
+            (action("none", "k", &json!({})), "tool-unknown"),
+            (unkeyed, "key-missing"),
+            (action("orders.hold", &"k".repeat(1025), &json!({})), "key-malformed"),
+            (action("orders.hold", "k", &large), "args-malformed"),
+            (PlannedAction { entity_key: String::new(), ..hold() }, "entity-malformed"),
+        ];
+        let many = refused.len() as u64;
+        for (action, code) in refused {
+            let told = actions.act(&origin(), action).await;
+            assert_eq!((told.decision, told.ok, told.code), (Disposition::Block, false, Some(code)));
+        }
+        let closed = Actions::new(
+            Executor::new(store.clone()),
+            blocking.connectors(Duration::ZERO),
+            Gate::new(Decision::Block),
+        );
+        let told = serde_json::to_value(closed.act(&origin(), hold()).await).unwrap();
+        assert_eq!((&told["error"], told.get("code")), (&json!("blocked by trust policy"), None));
+        assert_eq!(blocking.holds.load(Ordering::SeqCst), 0);
+        let stream = receipts::stream(&origin().tenant).unwrap();
+        assert_eq!(store.head(&stream).await.unwrap().unwrap().length, many + 1);
+        let events = store.read(&stream, many, 1).await.unwrap();
+        let receipt: Value = serde_json::from_slice(events[0].payload.bytes().unwrap()).unwrap();
+        assert_eq!((&receipt["decision"], receipt.get("args")), (&json!("BLOCK"), None));
+        assert_eq!(receipt["argsDigest"].as_str().map(str::len), Some(64));
+        assert!(actions.act(&origin(), hold()).await.ok, "no key was burned");
+    })
+    .await;
+}
