@@ -182,6 +182,9 @@ pub const LINGER: Duration = Duration::from_millis(2);
 /// How many batches it takes, about, until PostgreSQL's queue forgets that more commands were there at once.
 pub const POPULATION_MEMORY: usize = 8;
 
+/// In how many lines the commands of one process to its lanes wait.
+pub const LANE_TURNS: usize = 64;
+
 /// How often a command to a lane is tried at once where others write to the lane at the same time.
 pub const LANE_TRIES: usize = 8;
 

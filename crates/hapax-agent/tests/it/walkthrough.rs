@@ -204,59 +204,81 @@ async fn a_doubt_closes_the_lane_to_writes_and_not_to_reads_until_it_is_resolved
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_657_flood_is_one_message_and_657_receipts() {
-    on_each(async |store| {
-        let orders = Orders::default();
-        let mut flood = JoinSet::new();
-        for process in 0..3 {
-            // Three executors with a queue of callers each, as three processes have.
-            let actions = orders.actions(&store);
-            for _ in 0..219 {
-                let actions = actions.clone();
-                flood.spawn(async move { (process, actions.act(&origin(), hold()).await) });
-            }
+    on_each(async |store| flood([store.clone(), store.clone(), store]).await).await;
+}
+
+/// 657 times the same, from three processes.
+async fn flood(stores: [Store; 3]) {
+    let orders = Orders::default();
+    let mut flood = JoinSet::new();
+    for (process, store) in stores.iter().enumerate() {
+        // Three executors with a queue of callers each, as three processes have.
+        let actions = orders.actions(store);
+        for _ in 0..219 {
+            let actions = actions.clone();
+            flood.spawn(async move { (process, actions.act(&origin(), hold()).await) });
         }
-        let (mut allowed, mut repeated) = (0, 0);
-        while let Some(done) = flood.join_next().await {
-            let (_, told) = done.unwrap();
-            assert!(told.ok, "{told:?}");
-            match told.decision {
-                Disposition::Allow => allowed += 1,
-                Disposition::Dedup => repeated += 1,
-                other => panic!("{other:?}"),
-            }
+    }
+    let (mut allowed, mut repeated) = (0, 0);
+    while let Some(done) = flood.join_next().await {
+        let (_, told) = done.unwrap();
+        assert!(told.ok, "{told:?}");
+        match told.decision {
+            Disposition::Allow => allowed += 1,
+            Disposition::Dedup => repeated += 1,
+            other => panic!("{other:?}"),
         }
-        assert_eq!((allowed, repeated, orders.holds.load(Ordering::SeqCst)), (1, 656, 1));
-        let stream = receipts::stream(&origin().tenant).unwrap();
-        let head = store.head(&stream).await.unwrap().unwrap();
-        assert_eq!(head.length, 657);
-    })
-    .await;
+    }
+    assert_eq!((allowed, repeated, orders.holds.load(Ordering::SeqCst)), (1, 656, 1));
+    let stream = receipts::stream(&origin().tenant).unwrap();
+    let head = stores[0].head(&stream).await.unwrap().unwrap();
+    assert_eq!(head.length, 657);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn actions_on_one_entity_never_overlap() {
-    on_each(async |store| {
-        let orders = Orders::default();
-        let mut runs = JoinSet::new();
-        for process in 0..3 {
-            let connectors = orders.connectors(Duration::from_millis(2));
-            let actions = Actions::new(Executor::new(store.clone()), connectors, Gate::new(Decision::Allow));
-            for n in 0..20 {
-                let actions = actions.clone();
-                let key = format!("{process}.{n}");
-                runs.spawn(
-                    async move { actions.act(&origin(), action("orders.hold", &key, &json!({}))).await },
-                );
-            }
+    on_each(async |store| overlap([store.clone(), store.clone(), store]).await).await;
+}
+
+/// Sixty actions on one entity, from three processes.
+async fn overlap(stores: [Store; 3]) {
+    let orders = Orders::default();
+    let mut runs = JoinSet::new();
+    for (process, store) in stores.iter().enumerate() {
+        let connectors = orders.connectors(Duration::from_millis(2));
+        let actions = Actions::new(Executor::new(store.clone()), connectors, Gate::new(Decision::Allow));
+        for n in 0..20 {
+            let actions = actions.clone();
+            let key = format!("{process}.{n}");
+            runs.spawn(async move { actions.act(&origin(), action("orders.hold", &key, &json!({}))).await });
         }
-        while let Some(done) = runs.join_next().await {
-            let told = done.unwrap();
-            assert!(told.ok, "{told:?}");
-        }
-        let most = orders.most_at_once.load(Ordering::SeqCst);
-        assert_eq!((orders.holds.load(Ordering::SeqCst), most), (60, 1));
-    })
-    .await;
+    }
+    while let Some(done) = runs.join_next().await {
+        let told = done.unwrap();
+        assert!(told.ok, "{told:?}");
+    }
+    let most = orders.most_at_once.load(Ordering::SeqCst);
+    assert_eq!((orders.holds.load(Ordering::SeqCst), most), (60, 1));
+}
+
+mod postgres {
+    use super::*;
+
+    async fn processes() -> [Store; 3] {
+        let url = crate::world::database().await;
+        let open = async || Store::open(&url, Options::default()).await.unwrap();
+        [open().await, open().await, open().await]
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_657_flood_is_one_message_over_three_processes() {
+        flood(processes().await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn actions_on_one_entity_never_overlap_over_three_processes() {
+        overlap(processes().await).await;
+    }
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ impl Postgres {
     async fn lane(&self, id: &LaneId, told: Told) -> Result<LaneAnswer, Error> {
         lane::check(id)?;
         let (shared, id) = (self.shared.clone(), id.clone());
+        let _turn = self.shared.lane_turn(&id.digest()).await;
         let work = async move |link: &mut Link| lanes::carry_out(&shared, link, &id, &told).await;
         self.shared.ask(Resend::Always, work).await
     }

@@ -35,6 +35,8 @@ pub(super) struct Shared {
     pub(super) appends: Queue<Appending>,
     pub(super) reads: Queue<Read>,
     pub(super) desk: Queue<Job>,
+    /// Commands of this process to one lane take turns before they go to the desk: there they would only make each other's write fail.
+    lane_turns: [tokio::sync::Mutex<()>; limits::LANE_TURNS],
     pub(super) heart: mpsc::Sender<Beat>,
     /// Sessions that seem to have been renewed in the future, as the sweeper sees them.
     pub(super) ahead: Mutex<Quiet>,
@@ -61,6 +63,7 @@ impl Shared {
             appends: Queue::new(1),
             reads: Queue::new(1),
             desk: Queue::new(limits::DESK_CONNECTIONS),
+            lane_turns: std::array::from_fn(|_| tokio::sync::Mutex::new(())),
             ahead: Mutex::default(),
             over: Mutex::default(),
             stop: Notify::new(),
@@ -75,6 +78,11 @@ impl Shared {
     /// Until when a command that is asked for now is sent again.
     pub(super) fn deadline(&self) -> Instant {
         clock::timer_now() + self.options.patience
+    }
+
+    /// The turn of a command to this lane, or to another one that shares its turns.
+    pub(super) async fn lane_turn(&self, lane: &ClaimId) -> tokio::sync::MutexGuard<'_, ()> {
+        self.lane_turns[usize::from(lane.as_bytes()[0]) % limits::LANE_TURNS].lock().await
     }
 
     /// Renews the session now.

@@ -110,7 +110,7 @@ async fn two_edges_one_key_two_bodies_at_once_one_runs_and_the_other_is_refused_
     }
 }
 
-/// What nothing documents and everything rests on: a kept answer says until when, another one does not (FINDINGS 5).
+/// What nothing documents and everything rests on: a kept answer says until when, another one does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_was_kept_says_until_when_and_no_other_answer_does_d3() {
     let ground = Ground::new(1, "").await;
