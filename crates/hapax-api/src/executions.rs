@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::limits::{
-    CLAIMS_PROJECT, EXECUTION_ID, NAME_LENGTH, PAGE_EVENTS, PAGE_RECORDS, PRINTABLE, REASON_LENGTH, SAID, SLUG,
-    SPAN,
+    CLAIMS_PROJECT, EXECUTION_ID, NAME_LENGTH, PAGE_EVENTS, PAGE_RECORDS, PRINTABLE, REASON_LENGTH, SAID,
+    SLUG, SPAN,
 };
 use crate::text::{Epoch, OperationId, Time};
 use crate::words::{DoubtReason, ExecutionStatus, Repeatable, StepDecision};

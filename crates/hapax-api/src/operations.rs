@@ -24,7 +24,9 @@ use crate::retention::{
 use crate::schedules::{
     DecideSchedule, RunSchedule as Running, Schedule, ScheduleRun, Schedules as ScheduleList,
 };
-use crate::text::{ClassName, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, WebhookId};
+use crate::text::{
+    ClassName, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, WebhookId,
+};
 use crate::webhooks::{
     Deliveries, DeliveriesQuery, DeliveriesReopened, NewWebhook, ReopenDeliveries as Reopening,
     RevokeWebhook as Revoking, RotateWebhook as Rotating, Webhook, WebhookMade, WebhookRotated, WebhookShown,
@@ -360,7 +362,10 @@ pub(crate) const TABLE: Table<Role> = Table {
             "invocation_id",
             "The id of the call: the cluster's own, or the one that its callers know.",
         ),
-        Parameter::of::<ExecutionId>("execution_id", "The id of the execution, which counts within a tenant and project."),
+        Parameter::of::<ExecutionId>(
+            "execution_id",
+            "The id of the execution, which counts within a tenant and project.",
+        ),
         Parameter::of::<KeyId>("key_id", "The id of the key."),
         Parameter::of::<WebhookId>("webhook_id", "The id of the webhook, `wh_` and 32 hexadecimal digits."),
         Parameter::of::<ScheduleId>("schedule_id", "The id of the schedule, as `[[schedules]]` has it."),

@@ -4,13 +4,13 @@
 //! `hapax-agent` in one transaction with the step's claim.
 
 use hapax_agent::durable::{
-    self, Choice, Coordinates, Decision, Declaration, ExecutionId, Listing, Order, Sought, Waiting, Waits, sought,
-    tool_key, verify_page,
+    self, Choice, Coordinates, Decision, Declaration, ExecutionId, Listing, Order, Sought, Waiting, Waits,
+    sought, tool_key, verify_page,
 };
 use hapax_api::{
-    BrokenChain, DecideStep, Execution, ExecutionArchived, ExecutionConflict, ExecutionEvent, ExecutionEvents,
-    ExecutionStatus, Executions, Json, OrderExecution, Repeatable, ResumeExecution, Role, StepDecision, Time,
-    Verified, WaitingStep, WaitingSteps, operations as op,
+    BrokenChain, DecideStep, Execution, ExecutionArchived, ExecutionConflict, ExecutionEvent,
+    ExecutionEvents, ExecutionStatus, Executions, Json, OrderExecution, Repeatable, ResumeExecution, Role,
+    StepDecision, Time, Verified, WaitingStep, WaitingSteps, operations as op,
 };
 use hapax_core::claim::audit::Setting;
 use hapax_core::journal::Status;
@@ -47,7 +47,12 @@ fn project_of(text: &str) -> Result<Project, Error> {
 }
 
 impl Meant {
-    fn of(state: &AdminState, id: &str, tenant: Option<&str>, project: Option<&str>) -> Result<Self, Refusal> {
+    fn of(
+        state: &AdminState,
+        id: &str,
+        tenant: Option<&str>,
+        project: Option<&str>,
+    ) -> Result<Self, Refusal> {
         let (Some(tenant), Some(project)) = (tenant, project) else {
             return Err(Refusal::malformed("say `tenant` and `project`: an id counts within them"));
         };
@@ -278,7 +283,9 @@ fn choice(body: &DecideStep) -> Result<Choice, Refusal> {
         (StepDecision::Confirm, Some(Json(value)), None, false) => Ok(Choice::Confirm(value.clone())),
         (StepDecision::Rerun, None, None, force) => Ok(Choice::Rerun { force }),
         (StepDecision::Fail, None, Some(error), false) => Ok(Choice::Fail(reason(error.clone())?)),
-        _ => Err(Refusal::malformed("`confirm` goes with `result`, `fail` with `error`, `rerun` with or without `force`")),
+        _ => Err(Refusal::malformed(
+            "`confirm` goes with `result`, `fail` with `error`, `rerun` with or without `force`",
+        )),
     }
 }
 
@@ -325,7 +332,8 @@ pub(super) async fn resume(
 ) -> Result<Execution, Refusal> {
     let ResumeExecution { tenant, project, version, force, reason, by } = asked.body;
     let meant = Meant::of(&state, &asked.id, Some(&tenant), Some(&project))?;
-    carry_out(&state, &operator, &meant, Ordered { order: Order::Resume { force }, version, reason, by }).await
+    carry_out(&state, &operator, &meant, Ordered { order: Order::Resume { force }, version, reason, by })
+        .await
 }
 
 /// The audit tells of an order first: what cannot be written down is not done.
@@ -381,7 +389,12 @@ pub(super) async fn archive(
     let listing = as_seen(&meant, version).await?;
     // Each claim that goes leaves an audit event of its own.
     let archived = meant.executions.archive(&meant.id, &by, &why).await.map_err(told)?;
-    tracing::info!(execution = meant.id.as_str(), purged = archived.purged, actor = by, "an execution was archived");
+    tracing::info!(
+        execution = meant.id.as_str(),
+        purged = archived.purged,
+        actor = by,
+        "an execution was archived"
+    );
     Ok(ExecutionArchived { execution: view(listing)?, purged: archived.purged })
 }
 

@@ -10,8 +10,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args as ClapArgs, Subcommand};
 use hapax_agent::durable::ExecutionId;
 use hapax_api::{
-    Execution, ExecutionEventsQuery, ExecutionQuery, ExecutionScope, ExecutionStatus, ExecutionsQuery, Nothing,
-    operations as op,
+    Execution, ExecutionEventsQuery, ExecutionQuery, ExecutionScope, ExecutionStatus, ExecutionsQuery,
+    Nothing, operations as op,
 };
 
 use super::remote::{Remote, Server};
@@ -93,7 +93,7 @@ pub(crate) struct List {
     #[arg(long)]
     project: Option<String>,
     /// Only with this status.
-    #[arg(long, value_parser = PossibleValuesParser::new(ExecutionStatus::ALL.iter().map(|status| status.as_str())).try_map(|text| text.parse::<ExecutionStatus>()), ignore_case = true)]
+    #[arg(long, value_parser = PossibleValuesParser::new(ExecutionStatus::ALL.iter().map(|status| status.as_str())).try_map(|text| text.to_uppercase().parse::<ExecutionStatus>()), ignore_case = true)]
     status: Option<ExecutionStatus>,
     /// Only of this agent.
     #[arg(long)]

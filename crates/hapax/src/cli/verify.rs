@@ -46,7 +46,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
             store.close().await?;
             checked
         }
-        _ => Err(Failed::misuse("a memory store lives in its server's memory: there is nothing to read beside it")),
+        _ => Err(Failed::misuse(
+            "a memory store lives in its server's memory: there is nothing to read beside it",
+        )),
     }
 }
 
@@ -64,18 +66,16 @@ impl Told {
         }
         let Report { stream, events, erased, .. } = report;
         match &report.broken {
-            Some(broken) => say::data(format!("broken  {stream}  at position {}: {}", broken.position, broken.what)),
+            Some(broken) => {
+                say::data(format!("broken  {stream}  at position {}: {}", broken.position, broken.what))
+            }
             None if *erased > 0 => say::data(format!("sound  {stream}  {events} events, {erased} erased")),
             None => say::data(format!("sound  {stream}  {events} events")),
         }
     }
 }
 
-async fn check(
-    store: &impl Journal,
-    wanted: Option<&ExecutionId>,
-    told: &Told,
-) -> Result<(), Failed> {
+async fn check(store: &impl Journal, wanted: Option<&ExecutionId>, told: &Told) -> Result<(), Failed> {
     let prefix = if wanted.is_some() { "execution/".to_owned() } else { String::new() };
     let filter = StreamFilter { prefix, status: None };
     let (mut after, mut checked, mut broken) = (None, 0_u64, 0_u64);
@@ -91,7 +91,8 @@ async fn check(
         }
         for listed in page.items.iter().filter(|listed| is_meant(&listed.stream)) {
             let report = verify(store, &listed.stream).await;
-            let report = report.map_err(|error| Failed::unavailable(format!("{}: {error}", listed.stream.as_str())))?;
+            let report = report
+                .map_err(|error| Failed::unavailable(format!("{}: {error}", listed.stream.as_str())))?;
             checked += 1;
             broken += u64::from(!report.is_sound());
             told.of(&report)?;

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use hapax_agent::durable::{
-    Coordinates, Declaration, ExecutionId, Executions, PlannedCall, Resume, Run, Step, StepEnd, StepResult, ToolError,
-    Tools,
+    Coordinates, Declaration, ExecutionId, Executions, PlannedCall, Resume, Run, Step, StepEnd, StepResult,
+    ToolError, Tools,
 };
 use hapax_core::{Project, Scope, Subject, Tenant};
 use hapax_exec::Executor;
@@ -81,7 +81,9 @@ async fn executions_are_listed_and_shown_with_their_events_in_pages_m4() {
             let page = office.get(&format!("/v1/executions?{query}")).await.json();
             assert_eq!(page["next"], Value::Null);
             let names = page["executions"].as_array().unwrap().iter();
-            names.map(|one| format!("{}/{}", one["tenant"], one["execution_id"]).replace('"', "")).collect::<Vec<_>>()
+            names
+                .map(|one| format!("{}/{}", one["tenant"], one["execution_id"]).replace('"', ""))
+                .collect::<Vec<_>>()
         };
         assert_eq!(ids("").await, ["acme/e-1", "acme/e-2", "globex/e-1"]);
         assert_eq!(ids("tenant=acme").await, ["acme/e-1", "acme/e-2"]);
@@ -128,7 +130,10 @@ async fn executions_are_listed_and_shown_with_their_events_in_pages_m4() {
             kinds.extend(events.iter().map(|event| event["type"].as_str().unwrap().to_owned()));
             from = page["next"].clone();
         }
-        assert_eq!(kinds, ["EXECUTION_CREATED", "TOOL_CALL_INTENT", "TOOL_CALL_RESULT", "ITERATION_COMPLETE"]);
+        assert_eq!(
+            kinds,
+            ["EXECUTION_CREATED", "TOOL_CALL_INTENT", "TOOL_CALL_RESULT", "ITERATION_COMPLETE"]
+        );
     })
     .await;
 }
@@ -218,13 +223,21 @@ async fn orders_are_about_the_version_that_was_seen_and_are_in_the_audit_l8() {
             assert_eq!((refused.status, &refused.code()[..]), (409, "execution-changed"), "{verb}");
         }
         let refused = office.post(&path("e-1", "/resume"), order(&version)).await;
-        assert_eq!((refused.status, &refused.code()[..]), (409, "execution-not-applicable"), "its runner lives");
+        assert_eq!(
+            (refused.status, &refused.code()[..]),
+            (409, "execution-not-applicable"),
+            "its runner lives"
+        );
         let refused = office.post(&path("e-1", "/archive"), order(&version)).await;
-        assert_eq!((refused.status, &refused.code()[..]), (409, "execution-not-applicable"), "it has not ended");
+        assert_eq!(
+            (refused.status, &refused.code()[..]),
+            (409, "execution-not-applicable"),
+            "it has not ended"
+        );
         assert_eq!(office.get("/v1/audit").await.json()["events"], json!([]));
         let paused = office.post(&path("e-1", "/pause"), order(&version)).await.json();
         assert_eq!((&paused["status"], &paused["runs"]), (&json!("PAUSED"), &json!(false)));
-        assert!(run.append(vec![]).await.is_err() || run.stands().await.is_err(), "its runner is fenced off");
+        assert!(run.stands().await.is_err(), "its runner is fenced off");
         let twice = office.post(&path("e-1", "/pause"), order(&paused["version"])).await;
         assert_eq!(twice.status, 409);
         let resumed = office.post(&path("e-1", "/resume"), order(&paused["version"])).await.json();
@@ -250,7 +263,8 @@ async fn orders_are_about_the_version_that_was_seen_and_are_in_the_audit_l8() {
         let archived = office.post(&path("e-1", "/archive"), order(&cancelled["version"])).await.json();
         assert_eq!(archived["purged"], 1, "{archived}");
         let audit = office.get("/v1/audit").await.json();
-        let verbs: Vec<_> = audit["events"].as_array().unwrap().iter().rev().map(|event| event["verb"].clone()).collect();
+        let verbs: Vec<_> =
+            audit["events"].as_array().unwrap().iter().rev().map(|event| event["verb"].clone()).collect();
         let told = ["execution-pause", "execution-resume", "execution-resume", "execution-cancel", "purge"];
         assert_eq!(verbs, told, "{audit}");
         let id = ExecutionId::new("e-1").unwrap();
@@ -294,7 +308,12 @@ async fn executions_are_looked_at_and_decided_about_on_the_command_line_m2() {
     let listed = lines(&run(&edge, "", &["executions", "list", "--json"]).await);
     assert_eq!(listed.iter().map(|one| &one["execution_id"]).collect::<Vec<_>>(), ["e-1", "e-2"]);
     let table = run(&edge, "", &["executions", "list", "--status", "paused"]).await;
-    assert!(table.code == 0 && table.out.contains("e-1") && !table.out.contains("e-2"), "{}{}", table.out, table.err);
+    assert!(
+        table.code == 0 && table.out.contains("e-1") && !table.out.contains("e-2"),
+        "{}{}",
+        table.out,
+        table.err
+    );
     let shown = of(&edge, "show", "e-1", &[]).await;
     assert!(shown.code == 0 && shown.out.contains("status      PAUSED"), "{}{}", shown.out, shown.err);
     let events = lines(&of(&edge, "show", "e-2", &["--events", "--payloads", "--json"]).await);
@@ -304,7 +323,11 @@ async fn executions_are_looked_at_and_decided_about_on_the_command_line_m2() {
     assert_eq!(of(&edge, "show", "a/b", &[]).await.code, 2);
     // What waits says how to decide.
     let waiting = run(&edge, "", &["executions", "waiting"]).await;
-    assert!(waiting.code == 0 && waiting.out.contains("hapax executions decide e-1 --tenant acme"), "{}", waiting.out);
+    assert!(
+        waiting.code == 0 && waiting.out.contains("hapax executions decide e-1 --tenant acme"),
+        "{}",
+        waiting.out
+    );
     let step = &lines(&of(&edge, "waiting", "e-1", &["--json"]).await)[0];
     assert_eq!((&step["tool"], &step["args"]["text"]), (&json!("pay"), &json!("secret")));
     let at = ["--iteration", "0", "--call", "0", "--reason", "the bank says so"];
@@ -317,7 +340,12 @@ async fn executions_are_looked_at_and_decided_about_on_the_command_line_m2() {
     assert_eq!((done.code, done.out.as_str()), (0, "confirm e-1 PAUSED\n"), "{}", done.err);
     assert_eq!(decide(&["--confirm", "1"]).await.code, 1, "it counts once");
     let none = run(&edge, "", &["executions", "waiting"]).await;
-    assert!(none.code == 0 && none.out.is_empty() && none.err.contains("nothing waits"), "{}{}", none.out, none.err);
+    assert!(
+        none.code == 0 && none.out.is_empty() && none.err.contains("nothing waits"),
+        "{}{}",
+        none.out,
+        none.err
+    );
     // Orders.
     let reason = ["--reason", "a look first"];
     let resumed = of(&edge, "resume", "e-1", &reason).await;
@@ -326,7 +354,12 @@ async fn executions_are_looked_at_and_decided_about_on_the_command_line_m2() {
     let cancelled = json_of(&of(&edge, "cancel", "e-1", &["--reason", "enough", "--json"]).await);
     assert_eq!(cancelled["status"], "FAILED");
     let archived = of(&edge, "archive", "e-1", &reason).await;
-    assert_eq!((archived.code, archived.out.as_str()), (0, "e-1 archived, 1 claims purged\n"), "{}", archived.err);
+    assert_eq!(
+        (archived.code, archived.out.as_str()),
+        (0, "e-1 archived, 1 claims purged\n"),
+        "{}",
+        archived.err
+    );
     let refused = of(&edge, "pause", "e-1", &reason).await;
     assert!(refused.code == 1 && refused.err.contains("has ended"), "{}", refused.err);
 }
@@ -361,7 +394,8 @@ async fn journals_are_verified_beside_their_server_and_a_changed_byte_is_found_j
     written(&ground).await;
     let edge = ground.serve().await;
     let config = ground.folder.path().join("hapax.toml").display().to_string();
-    let verify = async |more: &[&str]| ground.run(&[&["verify", "--config", &config][..], more].concat()).await;
+    let verify =
+        async |more: &[&str]| ground.run(&[&["verify", "--config", &config][..], more].concat()).await;
     let sound = verify(&[]).await;
     assert_eq!(sound.code, 0, "{}{}", sound.out, sound.err);
     assert!(sound.out.contains("sound  execution/acme/web/e-2  3 events"), "{}", sound.out);

@@ -107,5 +107,7 @@ fn read(text: &str) -> Result<Json, Failed> {
         }
         text => text,
     };
-    serde_json::from_str(text).map(Json).map_err(|error| Failed::misuse(format!("--confirm takes JSON: {error}")))
+    serde_json::from_str(text)
+        .map(Json)
+        .map_err(|error| Failed::misuse(format!("--confirm takes JSON: {error}")))
 }

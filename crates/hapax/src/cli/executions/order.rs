@@ -59,7 +59,9 @@ impl Order {
         let told = remote.call::<op::ArchiveExecution>(&id, &Nothing {}, &body).await?;
         let done = match place.json {
             true => tell::line(&told),
-            false => say::data(format!("{} archived, {} claims purged", told.execution.execution_id, told.purged)),
+            false => {
+                say::data(format!("{} archived, {} claims purged", told.execution.execution_id, told.purged))
+            }
         };
         done.map_err(|failed| failed.and("the order was carried out"))
     }

@@ -9,7 +9,9 @@ use crate::cli::{Failed, say};
 /// One record as one line of JSON.
 pub(super) fn line(record: &impl Serialize) -> Result<(), Failed> {
     let text = serde_json::to_string(record);
-    say::data(text.map_err(|error| Failed::unavailable(format!("the answer cannot be written as JSON: {error}")))?)
+    say::data(
+        text.map_err(|error| Failed::unavailable(format!("the answer cannot be written as JSON: {error}")))?,
+    )
 }
 
 /// A page of executions; the headings stand before the first.
