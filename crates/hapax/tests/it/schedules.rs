@@ -115,7 +115,11 @@ async fn a_paused_schedule_runs_when_it_is_told_and_resumes_at_now_s1() {
     let another = run(&edge, "", &["schedules", "run", "report", "--json"]).await;
     assert!(json_of(&another)["key"].as_str().unwrap().starts_with("sched.report.now."), "{}", another.out);
     ground.service.reached(before + 2).await;
-    let resumed_at = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let last = || keys(&ground)[..before].iter().filter_map(|key| key.rsplit_once('.')?.1.parse().ok()).max();
+    let last: u64 = last().unwrap();
+    eventually("five ticks of the pause would be due", async || now() > last + 600).await;
+    let resumed_at = now();
     assert_eq!(run(&edge, "", &["schedules", "resume", "report"]).await.out, "report running\n");
     ground.service.reached(before + 4).await;
     for key in &keys(&ground)[before + 2..] {
