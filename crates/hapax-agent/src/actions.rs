@@ -5,7 +5,7 @@
 //! a receipt. A connector is called from [`executor`] and from nowhere else: there is no way around the gate.
 //!
 //! - [`plan`]: actions and their results, as they are written in JSON.
-//! - [`place`]: a place in a lane, and that it is given up whatever happens.
+//! - `place`: a place in a lane, and that it is given up whatever happens.
 //! - [`gate`]: what may happen, and what is raised for people.
 //! - [`connect`]: the systems that tools are on.
 //! - [`receipts`]: what is recorded of every action.

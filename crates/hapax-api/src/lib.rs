@@ -15,6 +15,7 @@ mod decisions;
 mod delegated;
 mod document;
 mod endpoint;
+mod executions;
 mod keys;
 pub mod limits;
 mod node;
@@ -38,6 +39,11 @@ pub use delegated::{
 };
 pub use document::document;
 pub use endpoint::{Content, Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
+pub use executions::{
+    BrokenChain, DecideStep, Execution, ExecutionArchived, ExecutionEvent, ExecutionEvents,
+    ExecutionEventsQuery, ExecutionQuery, ExecutionScope, Executions, ExecutionsQuery, Json, OrderExecution,
+    ResumeExecution, Verified, VerifyQuery, WaitingStep, WaitingSteps,
+};
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
 pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
 pub use problem::{Conflict, Problem};
@@ -47,7 +53,7 @@ pub use schedules::{
     SchedulePaused, ScheduleRun, ScheduleState, Schedules,
 };
 pub use text::{
-    ClassName, Epoch, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, Time, WebhookId,
+    ClassName, Epoch, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, Time, WebhookId,
 };
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
@@ -55,8 +61,8 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ConflictCode, Done, DoubtReason, HealthStatus, Level, OutcomeKind, Ran, Rerun, Role, SettledBy, Sharing,
-    Source, State,
+    ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level, OutcomeKind,
+    Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision,
 };
 
 /// The endpoints of the admin listener.

@@ -10,6 +10,8 @@ pub const PLACE_LENGTH: usize = 1024;
 pub const SECRET_LENGTH: usize = 4096;
 /// The largest page.
 pub const PAGE_RECORDS: usize = hapax_core::limits::MAX_PAGE;
+/// The largest page of an execution's events.
+pub const PAGE_EVENTS: usize = 256;
 
 // The forms of texts, as the description tells them.
 
@@ -43,3 +45,5 @@ pub(crate) const RUN_ID: &str = "^[A-Za-z0-9_-]{1,64}$";
 pub(crate) const SAID: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
 /// A text without control characters.
 pub(crate) const PRINTABLE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
+/// The id of an execution, which also has more than dots.
+pub(crate) const EXECUTION_ID: &str = "^[A-Za-z0-9._~-]{1,64}$";

@@ -10,6 +10,11 @@ use crate::delegated::{
     DelegatedScope,
 };
 use crate::endpoint::{Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
+use crate::executions::{
+    DecideStep as Deciding, Execution, ExecutionArchived, ExecutionEvents, ExecutionEventsQuery,
+    ExecutionQuery, ExecutionScope, Executions as ExecutionPage, ExecutionsQuery, OrderExecution,
+    ResumeExecution as Resuming, Verified, VerifyQuery, WaitingSteps,
+};
 use crate::keys::{KeyMade, Keys, KeysQuery, NewKey, Revoked};
 use crate::node::{Health as Alive, Markdown, OpenMetrics, Readiness as Ready, Routes as RouteList, Written};
 use crate::problem::{Conflict, Problem};
@@ -19,7 +24,9 @@ use crate::retention::{
 use crate::schedules::{
     DecideSchedule, RunSchedule as Running, Schedule, ScheduleRun, Schedules as ScheduleList,
 };
-use crate::text::{ClassName, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, WebhookId};
+use crate::text::{
+    ClassName, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, WebhookId,
+};
 use crate::webhooks::{
     Deliveries, DeliveriesQuery, DeliveriesReopened, NewWebhook, ReopenDeliveries as Reopening,
     RevokeWebhook as Revoking, RotateWebhook as Rotating, Webhook, WebhookMade, WebhookRotated, WebhookShown,
@@ -40,6 +47,10 @@ const NO_WEBHOOK: Refusal = problem(404, "There is no such webhook, or this serv
 const NO_SCHEDULE: Refusal = problem(404, "There is no such schedule.");
 const NO_CALL: Refusal =
     problem(404, "There is no such call in this scope, or no cluster that keeps claims.");
+const NO_EXECUTION: Refusal = problem(404, "There is no such execution in this tenant and project.");
+const NOT_ABOUT_IT: Refusal =
+    problem(409, "Not carried out: `execution-changed` or `execution-not-applicable`; `detail` says why.");
+const ONLY_OPERATE: Refusal = problem(403, "What is kept is told to the role operate only.");
 const CLUSTER: Refusal = problem(503, "The cluster or the store cannot be asked; try again.");
 const NOT_NOW: Refusal = problem(409, "Not carried out: the call has not come to its end.");
 const STORE: Refusal = problem(503, "The store cannot be asked; try again.");
@@ -185,6 +196,56 @@ operations! {
         needs: OPERATE, query: Nothing, body: DecideDelegated, answer: DelegatedDecided,
         answers: (200, "Done; the call as it was."), refuses: [BAD_BODY, NO_CALL, NOT_NOW, CLUSTER],
     }
+    ListExecutions Get "/v1/executions" "listExecutions" {
+        "List durable executions.", needs: READ, query: ExecutionsQuery, body: Nothing, answer: ExecutionPage,
+        answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
+    }
+    ShowExecution Get "/v1/executions/{execution_id}" "showExecution" {
+        "Show one execution.", needs: READ, query: ExecutionQuery, body: Nothing, answer: Execution,
+        answers: (200, "The execution."), refuses: [BAD_QUERY, ONLY_OPERATE, NO_EXECUTION, NOT_ABOUT_IT, STORE],
+    }
+    ListExecutionEvents Get "/v1/executions/{execution_id}/events" "listExecutionEvents" {
+        "List the events of an execution, in their order.",
+        needs: READ, query: ExecutionEventsQuery, body: Nothing, answer: ExecutionEvents,
+        answers: (200, "One page."), refuses: [BAD_QUERY, ONLY_OPERATE, NO_EXECUTION, NOT_ABOUT_IT, STORE],
+    }
+    VerifyExecution Get "/v1/executions/{execution_id}/verify" "verifyExecution" {
+        "Check the chain of an execution's events, a page at a time.",
+        needs: READ, query: VerifyQuery, body: Nothing, answer: Verified,
+        answers: (200, "What was found; go on with `next` until it is null."), refuses: [BAD_QUERY, NO_EXECUTION, STORE],
+    }
+    ListWaiting Get "/v1/executions/{execution_id}/waiting" "listWaiting" {
+        "List the steps of an execution that wait for a person.",
+        needs: READ, query: ExecutionScope, body: Nothing, answer: WaitingSteps,
+        answers: (200, "All of them."), refuses: [BAD_QUERY, NO_EXECUTION, NOT_ABOUT_IT, STORE],
+    }
+    DecideStep Post "/v1/executions/{execution_id}/decide" "decideStep" {
+        "Decide about a step that waits: it happened, it may run again, or it failed. A decision counts once.",
+        needs: OPERATE, query: Nothing, body: Deciding, answer: Execution,
+        answers: (200, "Done; the execution as it is now. It waits until it is resumed."),
+        refuses: [BAD_BODY, NO_EXECUTION, NOT_ABOUT_IT, STORE],
+    }
+    PauseExecution Post "/v1/executions/{execution_id}/pause" "pauseExecution" {
+        "Fence the runner of an execution off, and let it wait until it is resumed. What was begun may still come to its end.",
+        needs: OPERATE, query: Nothing, body: OrderExecution, answer: Execution,
+        answers: (200, "The execution as it is now."), refuses: [BAD_BODY, NO_EXECUTION, NOT_ABOUT_IT, STORE],
+    }
+    ResumeExecution Post "/v1/executions/{execution_id}/resume" "resumeExecution" {
+        "Give an execution to whichever process looks for those whose runner has gone. The server itself runs none.",
+        needs: OPERATE, query: Nothing, body: Resuming, answer: Execution,
+        answers: (200, "The execution as it is now: RECOVERING, without a runner."),
+        refuses: [BAD_BODY, NO_EXECUTION, NOT_ABOUT_IT, STORE],
+    }
+    CancelExecution Post "/v1/executions/{execution_id}/cancel" "cancelExecution" {
+        "End an execution: it has failed. What was begun may still come to its end, and nothing is undone.",
+        needs: OPERATE, query: Nothing, body: OrderExecution, answer: Execution,
+        answers: (200, "The execution as it is now."), refuses: [BAD_BODY, NO_EXECUTION, NOT_ABOUT_IT, STORE],
+    }
+    ArchiveExecution Post "/v1/executions/{execution_id}/archive" "archiveExecution" {
+        "Let go of the claims of an execution that has ended; its journal stays, and its id stays used up.",
+        needs: OPERATE, query: Nothing, body: OrderExecution, answer: ExecutionArchived,
+        answers: (200, "Done."), refuses: [BAD_BODY, NO_EXECUTION, NOT_ABOUT_IT, STORE],
+    }
     ListKeys Get "/v1/keys" "listKeys" {
         "List API keys.", needs: READ, query: KeysQuery, body: Nothing, answer: Keys,
         answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
@@ -300,6 +361,10 @@ pub(crate) const TABLE: Table<Role> = Table {
         Parameter::of::<InvocationId>(
             "invocation_id",
             "The id of the call: the cluster's own, or the one that its callers know.",
+        ),
+        Parameter::of::<ExecutionId>(
+            "execution_id",
+            "The id of the execution, which counts within a tenant and project.",
         ),
         Parameter::of::<KeyId>("key_id", "The id of the key."),
         Parameter::of::<WebhookId>("webhook_id", "The id of the webhook, `wh_` and 32 hexadecimal digits."),

@@ -190,6 +190,44 @@ words! {
         /// The former run may still be going on.
         MayStillRun = "claim-may-still-run",
     }
+    /// How an execution stands.
+    ExecutionStatus ("a status is RUNNING, PAUSED, RECOVERING, COMPLETED or FAILED") {
+        /// A runner is at work, or has gone.
+        Running = "RUNNING",
+        /// It waits until it is resumed.
+        Paused = "PAUSED",
+        /// A runner takes it, or any may.
+        Recovering = "RECOVERING",
+        /// It has come to its end.
+        Completed = "COMPLETED",
+        /// It has failed, or was cancelled.
+        Failed = "FAILED",
+    }
+    /// What a tool says about being called twice.
+    Repeatable ("a declaration is IDEMPOTENT, NON_IDEMPOTENT or UNKNOWN") {
+        /// It may be: it has its effect once for one key.
+        Idempotent = "IDEMPOTENT",
+        /// It must not be.
+        NonIdempotent = "NON_IDEMPOTENT",
+        /// It says nothing, and is treated as if it must not be.
+        Unknown = "UNKNOWN",
+    }
+    /// What a person decides about a step.
+    StepDecision ("a decision is confirm, rerun or fail") {
+        /// It happened, and this was its result.
+        Confirm = "confirm",
+        /// It may run again.
+        Rerun = "rerun",
+        /// It failed: the agent sees this as its result.
+        Fail = "fail",
+    }
+    /// Why an order or a decision about an execution was not carried out.
+    ExecutionConflict ("a conflict is execution-changed or execution-not-applicable") {
+        /// The execution has another version than the operator saw.
+        Changed = "execution-changed",
+        /// The execution, or its step, is in a state that this does not fit.
+        NotApplicable = "execution-not-applicable",
+    }
     /// That the process lives.
     HealthStatus ("a health status is ok") {
         /// It does.

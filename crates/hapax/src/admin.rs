@@ -10,6 +10,7 @@ mod decide;
 mod delegated;
 mod deliveries;
 mod erase;
+mod executions;
 mod keys;
 mod node;
 mod retention;
@@ -71,6 +72,16 @@ pub(crate) fn router(state: AdminState, tokens: AdminTokens, hosts: Hosts) -> Re
         .on(delegated::show)
         .on(delegated::purge)
         .on(delegated::kill)
+        .on(executions::get_list)
+        .on(executions::show)
+        .on(executions::events)
+        .on(executions::verify)
+        .on(executions::waiting)
+        .on(executions::decide)
+        .on(executions::pause)
+        .on(executions::resume)
+        .on(executions::cancel)
+        .on(executions::archive)
         .on(keys::get_list)
         .on(keys::post)
         .on(keys::delete)

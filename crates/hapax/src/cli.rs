@@ -5,6 +5,7 @@ pub(crate) mod claims;
 pub mod config;
 pub(crate) mod delegated;
 pub(crate) mod doctor;
+pub(crate) mod executions;
 pub(crate) mod init;
 pub(crate) mod keys;
 pub mod openapi;
@@ -15,6 +16,7 @@ pub(crate) mod say;
 pub(crate) mod schedules;
 pub(crate) mod serve;
 pub(crate) mod store;
+pub(crate) mod verify;
 pub(crate) mod webhooks;
 
 use std::process::ExitCode;
@@ -44,6 +46,11 @@ enum Command {
     /// Look at calls whose claims a Restate cluster keeps, and purge or kill them.
     #[command(subcommand)]
     Delegated(delegated::Command),
+    /// Look at durable executions, order about them, and decide about their steps that wait for a person.
+    #[command(subcommand)]
+    Executions(executions::Command),
+    /// Check the hash chains of a store's journals, beside the servers that have it open.
+    Verify(verify::Args),
     /// Make, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
@@ -127,6 +134,8 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Claims(command) => runtime.block_on(claims::run(command)),
         Command::Delegated(command) => runtime.block_on(delegated::run(command)),
+        Command::Executions(command) => runtime.block_on(executions::run(command)),
+        Command::Verify(args) => runtime.block_on(verify::run(args)),
         Command::Keys(command) => runtime.block_on(keys::run(command)),
         Command::Webhooks(command) => runtime.block_on(webhooks::run(command)),
         Command::Schedules(command) => runtime.block_on(schedules::run(command)),

@@ -1,6 +1,6 @@
 //! The systems that tools are on (X7).
 //!
-//! What can be called is made here and called from `executor` alone: [`Connect`] is private to this crate. A tool says whether it
+//! What can be called is made here and called from `executor` alone: `Connect` is private to this crate. A tool says whether it
 //! reads, whether it may run again, and how long it may take; the connector says how a call ended (L7).
 
 mod http;

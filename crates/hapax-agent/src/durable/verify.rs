@@ -78,6 +78,64 @@ pub async fn verify<S: Journal>(store: &S, stream: &Stream) -> Result<Report, Er
     }
 }
 
+/// Checks some events of a stream from a place on, and says where the next page starts; `None` at the end, where it is also checked
+/// that the stream ends as its head says, and its checkpoint. All pages together check what [`verify`] does.
+pub async fn verify_page<S: Journal>(
+    store: &S,
+    stream: &Stream,
+    from: u64,
+    limit: usize,
+) -> Result<(Report, Option<u64>), Error> {
+    let mut report = Report { stream: stream.as_str().to_owned(), ..Report::default() };
+    let head = match store.head(stream).await {
+        Ok(head) => head.ok_or(Error::NotFound)?,
+        Err(error) => {
+            report.broken = Some(broken(error, 0)?);
+            return Ok((report, None));
+        }
+    };
+    report.schema_version = head.chain.version();
+    report.status = head.status.map(|status: Status| status.as_str().to_owned());
+    let from = from.min(head.length);
+    match page(store, stream, &head, from, limit, &mut report).await {
+        Ok(next) => Ok((report, next)),
+        Err(error) => {
+            report.broken = Some(broken(error, from + report.events)?);
+            Ok((report, None))
+        }
+    }
+}
+
+async fn page<S: Journal>(
+    store: &S,
+    stream: &Stream,
+    head: &Head,
+    from: u64,
+    limit: usize,
+    report: &mut Report,
+) -> Result<Option<u64>, CoreError> {
+    let left = usize::try_from(head.length - from).unwrap_or(usize::MAX);
+    // Past the end, the last event tells what the head is compared with. The store checks that each event follows the one before it.
+    let (first, most) = match left {
+        0 => (from.saturating_sub(1), 1),
+        _ => (from, limit.clamp(1, limits::READ_PAGE).min(left)),
+    };
+    let events = if head.length == 0 { Vec::new() } else { store.read(stream, first, most).await? };
+    let of_page = || events.iter().filter(|event| event.seq >= from);
+    report.events = of_page().count() as u64;
+    report.erased = of_page().filter(|event| matches!(event.payload, Payload::Erased { .. })).count() as u64;
+    let last = events.last();
+    report.hash = last.map(|event| event.hash.to_hex());
+    let next = last.map_or(first, |event| event.seq + 1);
+    // A page without events is at the end, whatever the head says.
+    if next < head.length && !events.is_empty() {
+        return Ok(Some(next));
+    }
+    ends(stream, head, next, last.map(|event| event.hash))?;
+    nothing_beyond(store, stream, head.length).await?;
+    store.checkpoint(stream).await.map(|_| None)
+}
+
 async fn walk<S: Journal>(
     store: &S,
     stream: &Stream,

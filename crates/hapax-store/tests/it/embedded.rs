@@ -22,11 +22,6 @@ pub(crate) fn merge_soon() {
     fail::cfg("embedded.recent", "return").unwrap();
 }
 
-/// From now on the index knows digests by ten bits, so that many of them begin alike.
-pub(crate) fn begin_alike() {
-    fail::cfg("embedded.prefix", "return").unwrap();
-}
-
 /// A request with default terms.
 pub(crate) fn ask(key: &str) -> ClaimRequest {
     request(key, "body", Terms::default())

@@ -7,6 +7,7 @@ mod embedded_clock;
 mod embedded_conformance;
 mod embedded_damage;
 mod embedded_finding;
+mod embedded_history;
 mod embedded_reading;
 mod embedded_reopening;
 mod embedded_space;

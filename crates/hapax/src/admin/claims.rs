@@ -57,7 +57,7 @@ fn check_names(query: &ClaimsQuery) -> Result<(), Error> {
     Ok(())
 }
 
-fn before(age: std::time::Duration) -> hapax_core::Timestamp {
+pub(super) fn before(age: std::time::Duration) -> hapax_core::Timestamp {
     let micros = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
     hapax_core::Timestamp::from_micros(now().as_micros().saturating_sub(micros))
 }

@@ -6,13 +6,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_api::{Claim, ConflictCode};
+use hapax_api::{Claim, ConflictCode, ExecutionConflict};
 use hapax_core::{Error, Kind, OperationId};
 use hapax_gateway::pages;
 use hapax_tower::problem::OPERATION_ID;
 use hapax_tower::{Code, Problem};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use http::{Response, StatusCode};
+use serde::Serialize;
 
 /// Why an operator gets no answer.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) enum Refusal {
     Problem(Box<Problem>),
     /// A decision that was not carried out.
     Conflict(Box<Conflict>),
+    /// An order or a decision about an execution that was not carried out, and why.
+    Execution(ExecutionConflict, String),
 }
 
 /// A decision that was not carried out, with what the claim is now.
@@ -50,10 +53,25 @@ fn title(code: ConflictCode) -> &'static str {
     }
 }
 
+/// The title and the page of a code that is about an execution.
+fn about_execution(code: ExecutionConflict) -> (&'static str, &'static str) {
+    match code {
+        ExecutionConflict::Changed => (
+            "The execution is not what was seen any more",
+            include_str!("../../../../docs/errors/execution-changed.md"),
+        ),
+        ExecutionConflict::NotApplicable => (
+            "The execution is in a state that this does not fit",
+            include_str!("../../../../docs/errors/execution-not-applicable.md"),
+        ),
+    }
+}
+
 /// The page about a code, of those that this listener answers with (H1).
 pub(crate) fn page(code: &str) -> Option<&'static str> {
-    let own = code.parse::<ConflictCode>().ok();
-    own.map(text).or_else(|| pages::code(code).map(pages::text))
+    let own = code.parse::<ConflictCode>().ok().map(text);
+    let own = own.or_else(|| code.parse::<ExecutionConflict>().ok().map(|code| about_execution(code).1));
+    own.or_else(|| pages::code(code).map(pages::text))
 }
 
 impl Refusal {
@@ -72,8 +90,38 @@ impl Refusal {
         match self {
             Refusal::Problem(problem) => problem.response(docs),
             Refusal::Conflict(conflict) => conflict.response(docs),
+            Refusal::Execution(code, detail) => {
+                let page = format!("{docs}{code}");
+                let told = hapax_api::Problem {
+                    page: page.clone(),
+                    title: about_execution(code).0.into(),
+                    status: StatusCode::CONFLICT.as_u16(),
+                    code: code.to_string(),
+                    retryable: false,
+                    detail: Some(detail),
+                    operation_id: None,
+                };
+                conflicting(&told, &page, docs)
+            }
         }
     }
+}
+
+/// An answer of status 409, in the shape that [`Problem`] gives to all the others.
+fn conflicting(told: &impl Serialize, page: &str, docs: &str) -> Response<Bytes> {
+    let Ok(body) = serde_json::to_vec(told) else {
+        return Problem::new(Code::Internal).response(docs);
+    };
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = StatusCode::CONFLICT;
+    let length = HeaderValue::from(response.body().len());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(CONTENT_LENGTH, length);
+    if let Ok(link) = HeaderValue::try_from(format!("<{page}>; rel=\"describedby\"")) {
+        headers.insert(LINK, link);
+    }
+    response
 }
 
 impl Conflict {
@@ -90,18 +138,8 @@ impl Conflict {
             operation_id: self.operation_id.into(),
             claim: self.claim,
         };
-        let Ok(body) = serde_json::to_vec(&told) else {
-            return Problem::new(Code::Internal).response(docs);
-        };
-        let mut response = Response::new(Bytes::from(body));
-        *response.status_mut() = StatusCode::CONFLICT;
-        let length = HeaderValue::from(response.body().len());
+        let mut response = conflicting(&told, &page, docs);
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(CONTENT_LENGTH, length);
-        if let Ok(link) = HeaderValue::try_from(format!("<{page}>; rel=\"describedby\"")) {
-            headers.insert(LINK, link);
-        }
         if let Ok(id) = HeaderValue::try_from(self.operation_id.to_string()) {
             headers.insert(OPERATION_ID, id);
         }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::office::{Office, each};
 
-fn executions(office: &Office, subject: &str) -> Executions<Store> {
+pub(crate) fn executions(office: &Office, subject: &str) -> Executions<Store> {
     let scope = Scope::new(
         Tenant::new("acme").unwrap(),
         Project::new("web").unwrap(),
@@ -19,13 +19,13 @@ fn executions(office: &Office, subject: &str) -> Executions<Store> {
     Executions::new(office.executor.clone(), scope)
 }
 
-async fn created(executions: &Executions<Store>, id: &str) -> Run<Store> {
+pub(crate) async fn created(executions: &Executions<Store>, id: &str) -> Run<Store> {
     let (id, agent) = (ExecutionId::new(id).unwrap(), AgentId::new("clerk").unwrap());
     executions.create(Creation::new(id, agent, json!({ "text": "secret" }))).await.unwrap()
 }
 
 /// Makes one call, which ends like this; the public id of its claim.
-async fn called(run: &Run<Store>, end: Result<serde_json::Value, ToolError>) -> (StepEnd, String) {
+pub(crate) async fn called(run: &Run<Store>, end: Result<serde_json::Value, ToolError>) -> (StepEnd, String) {
     let tools = Tools::new().function("pay", Declaration::NonIdempotent, move |_, _| {
         let end = end.clone();
         async move { end }

@@ -12,6 +12,7 @@ mod described;
 mod doctor;
 mod durable;
 mod ending;
+mod executions;
 mod fire;
 mod foreign;
 mod guide;
