@@ -23,7 +23,7 @@ use super::definition::Definition;
 use super::desk::Desk;
 use super::place::{Place, claim_id, hex, oldest, place};
 use super::sender::{Request, Sender};
-use super::state::{Increase, Open, State, Step, Why, may_be_sent, next_send};
+use super::state::{Increase, Missed, Open, State, Step, Why, may_be_sent, next_send};
 use super::when::When;
 use crate::limits;
 
@@ -296,7 +296,9 @@ impl<'p> Walk<'p> {
     /// Before this, a tick's outcome could have been forgotten: half of the retention is left for the way there.
     fn oldest(&self, state: &State, now: i64) -> i64 {
         let settings = self.dispatcher.settings.borrow();
-        let place = state.definition().and_then(|definition| place(&settings, definition, "sched.x.0"));
+        // The outcomes of a former definition's ticks are kept as its own route says.
+        let (_, definition) = state.walked();
+        let place = definition.and_then(|definition| place(&settings, definition, "sched.x.0"));
         oldest(place.map(|place| place.retention), now)
     }
 
@@ -383,7 +385,7 @@ impl<'p> Walk<'p> {
             }
             Step::Miss(missed) => {
                 // An instance may have sent the first of them, and died before it moved the cursor.
-                let digest = state.former.first().map_or(&state.current, |era| &era.definition).clone();
+                let digest = state.walked().0.to_owned();
                 if let Some((tick, place)) = self.tick(state, missed.at, &digest, now)
                     && self.dispatcher.store.peek(place.claim).await?.is_some()
                 {
@@ -401,7 +403,10 @@ impl<'p> Walk<'p> {
             }
             Step::Send { at, definition, late } => {
                 let Some((tick, place)) = self.tick(state, at, &definition, now) else {
-                    return Err(Error::invalid("no route takes the ticks of this schedule"));
+                    // A former definition's route can be gone, and its ticks must not keep back the later ones.
+                    let missed = Missed { at, until: at, count: 1, why: Why::Unroutable };
+                    tracing::warn!(schedule = self.id(), tick = at, "a tick is missed: no route takes it");
+                    return Ok(Progress::Changed(state.missed(missed)));
                 };
                 if !self.claimed(state, &tick, &place).await? {
                     return Ok(Progress::Failed);

@@ -165,6 +165,12 @@ impl State {
         self.definitions.get(&self.current)
     }
 
+    /// The definition whose ticks are walked now: the oldest former one, until its ticks have been walked.
+    pub(crate) fn walked(&self) -> (&str, Option<&Definition>) {
+        let digest = self.former.first().map_or(&self.current, |era| &era.definition);
+        (digest, self.definitions.get(digest))
+    }
+
     /// Puts another definition in force: after the later of cursor and now. What was due before stays the former one's.
     pub(crate) fn adopt(&mut self, definition: &Definition, now: i64) {
         let digest = definition.digest();
@@ -222,6 +228,10 @@ impl State {
         }
         if definition.overlap == Overlap::Skip && !self.open.is_empty() {
             return if late == 0 { Step::Skip(first) } else { Step::Hold };
+        }
+        // A tick that is sent takes a place among the open ones. One that may be caught up waits for it.
+        if caught_up > 0 && self.open.len() >= limits::OPEN_TICKS {
+            return Step::Hold;
         }
         let late = late > 0 || now.saturating_sub(first) > millis(limits::TICK_LATE);
         Step::Send { at: first, definition: era.definition.clone(), late }

@@ -148,6 +148,30 @@ fn of_too_many_open_ticks_the_oldest_are_missed_s1() {
 }
 
 #[test]
+fn a_tick_that_may_be_caught_up_waits_for_a_place_among_the_open_ones_s3() {
+    let mut state = State::new(&every(1_000, 200), 0);
+    let current = state.current.clone();
+    for number in 1..=limits::OPEN_TICKS as i64 {
+        send(&mut state, number * 1_000, current.clone(), false);
+    }
+    assert_eq!(step(&state, 90_000), Step::Hold);
+    state.ended("sched.a.1000");
+    let next = (limits::OPEN_TICKS as i64 + 1) * 1_000;
+    assert!(matches!(step(&state, 90_000), Step::Send { at, .. } if at == next));
+    assert_eq!(state.counts.missed, 0);
+}
+
+#[test]
+fn a_former_definition_is_walked_until_its_ticks_are_s1() {
+    let mut state = State::new(&every(1_000, 10), 0);
+    let first = state.current.clone();
+    state.adopt(&every(400, 10), 3_100);
+    assert_eq!(state.walked(), (first.as_str(), Some(&every(1_000, 10))));
+    state.forget();
+    assert_eq!(state.walked(), (state.current.as_str(), Some(&every(400, 10))));
+}
+
+#[test]
 fn a_run_that_is_asked_for_twice_under_one_key_is_one_s1() {
     let mut state = State::new(&every(1_000, 0), 5);
     let current = state.current.clone();
