@@ -204,10 +204,14 @@ fn count_tests(
 
 /// What tests call as a user would: the demo's guide is run with it.
 fn install_programs() -> Result<()> {
-    if process::succeeds(Command::new("curl").arg("--version")) {
-        return Ok(());
+    for (program, package) in [("curl", "curl"), ("systemd-analyze", "systemd")] {
+        if !process::succeeds(Command::new(program).arg("--version")) {
+            let by_hand =
+                format!("install {program} (Debian: apt-get install {package}) and put it on the PATH");
+            debian::install(program, package, &by_hand)?;
+        }
     }
-    debian::install("curl", "curl", "install curl (Debian: apt-get install curl) and put it on the PATH")
+    Ok(())
 }
 
 fn install_rust_tools() -> Result<()> {

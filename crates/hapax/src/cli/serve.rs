@@ -120,7 +120,7 @@ fn parts(config: &Config, standing: Arc<Standing>) -> Result<Parts, Failed> {
         false => Some(Arc::new(Seal::new(config.seal.iter().map(|key| key.0).collect())?)),
     };
     Ok(Parts {
-        spool: spool(config),
+        spool: config.store.spool(&config.file),
         seal,
         installation: Some(standing),
         settings: config.settings.clone(),
@@ -129,18 +129,6 @@ fn parts(config: &Config, standing: Arc<Standing>) -> Result<Parts, Failed> {
         admin: (config.admin.listen, admin_tokens(config)?),
         admin_hosts: config.admin.hosts.clone(),
     })
-}
-
-/// Beside an embedded store; for other stores beside the configuration and named after it, because what waits there for one
-/// ledger must not be told to another.
-fn spool(config: &Config) -> PathBuf {
-    match config.store.url.strip_prefix("embedded:") {
-        Some(folder) => PathBuf::from(folder).join("spool"),
-        None => {
-            let name = config.file.file_stem().unwrap_or_default().to_string_lossy();
-            config.file.with_file_name(format!("{name}-spool"))
-        }
-    }
 }
 
 /// Reads the configuration again. With any mistake everything stays as it is; what cannot change while the process runs is told

@@ -48,7 +48,7 @@ sections! {
     /// The applications' listener.
     API = "api" ["listen"];
     /// Where claims are kept.
-    STORE = "store" ["url", "lease"];
+    STORE = "store" ["url", "lease", "spool"];
     /// How long outcomes are kept.
     RETENTION = "retention" ["default", "<class>"];
     /// Who may come in.

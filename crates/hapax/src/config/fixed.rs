@@ -26,6 +26,7 @@ impl Config {
             ("admin.hosts", self.admin.hosts != started.admin.hosts),
             ("store.url", self.store.url != started.store.url),
             ("store.lease", self.store.lease != started.store.lease),
+            ("store.spool", self.store.spool != started.store.spool),
             ("seal", self.seal != started.seal),
             ("log.format", self.log.format != started.log.format),
             ("log.level", self.log.level != started.log.level),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -24,9 +25,24 @@ pub struct StoreSettings {
     pub url: String,
     /// How long one renewal of this process's session lasts (L4).
     pub lease: Duration,
+    /// Where outcomes wait that the store has not heard of; in place of where [`StoreSettings::spool`] puts them.
+    pub(crate) spool: Option<PathBuf>,
 }
 
 impl StoreSettings {
+    /// Where outcomes wait that the store has not heard of (L15). Unless it is said: beside an embedded store; for other stores
+    /// beside the configuration and named after it, because what waits there for one ledger must not be told to another.
+    pub(crate) fn spool(&self, file: &Path) -> PathBuf {
+        match (&self.spool, self.url.strip_prefix("embedded:")) {
+            (Some(spool), _) => spool.clone(),
+            (None, Some(folder)) => PathBuf::from(folder).join("spool"),
+            (None, None) => {
+                let name = file.file_stem().unwrap_or_default().to_string_lossy();
+                file.with_file_name(format!("{name}-spool"))
+            }
+        }
+    }
+
     /// The URL without its password.
     pub fn shown_url(&self) -> String {
         shown_url(&self.url)
@@ -35,7 +51,11 @@ impl StoreSettings {
 
 impl fmt::Debug for StoreSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreSettings").field("url", &self.shown_url()).field("lease", &self.lease).finish()
+        f.debug_struct("StoreSettings")
+            .field("url", &self.shown_url())
+            .field("lease", &self.lease)
+            .field("spool", &self.spool)
+            .finish()
     }
 }
 
@@ -119,7 +139,8 @@ pub(crate) fn store(section: &Section<'_>) -> StoreSettings {
         }
         None => written.unwrap_or_else(|| beside(reader, "./data")),
     };
-    StoreSettings { url, lease }
+    let spool = section.text("spool").map(|spool| reader.path(spool.value));
+    StoreSettings { url, lease, spool }
 }
 
 const STORE_REMEDY: &str = "write \"memory:\", \"embedded:PATH\" or \"postgres://user@host:port/database\"";

@@ -112,6 +112,7 @@ impl Config {
         api.text("listen", self.api.listen.to_string());
         let mut store = Section::default();
         store.text("url", self.store.shown_url()).duration("lease", self.store.lease);
+        store.text("spool", self.store.spool(&self.file).display().to_string());
         root.table("admin", admin).table("api", api).table("store", store);
         let mut retention = Section::default();
         retention.text("default", &self.retention.default);

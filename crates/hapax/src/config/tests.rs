@@ -288,6 +288,30 @@ fn the_environment_names_the_store_before_the_file_does_b1() {
 }
 
 #[test]
+fn a_spool_lies_where_the_file_says_or_beside_its_store_or_beside_the_file_l15() {
+    let folder = Folder::new(&[]);
+    for (store, expected) in [
+        ("url = \"embedded:./data\"", "data/spool"),
+        ("url = \"postgres://u@h/d\"", "hapax-spool"),
+        ("url = \"postgres://u@h/d\"\nspool = \"waiting/here\"", "waiting/here"),
+        ("url = \"embedded:./data\"\nspool = \"waiting\"", "waiting"),
+    ] {
+        let config = folder
+            .load(&format!("[store]\n{store}\n{PLAIN_ROUTE}"))
+            .unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let spool = config.store.spool(&config.file);
+        assert_eq!(spool, folder.0.path().join(expected), "{store}");
+        assert!(
+            config.to_toml().contains(&format!("spool = \"{}\"", spool.display())),
+            "{}",
+            config.to_toml()
+        );
+    }
+    let mistakes = folder.load(&format!("[store]\nspool = \"\"\n{PLAIN_ROUTE}")).unwrap_err().to_string();
+    assert!(mistakes.contains("`spool` is empty"), "{mistakes}");
+}
+
+#[test]
 fn what_is_shown_reads_back_as_the_same() {
     let folder = Folder::new(&[("ca.pem", ""), ("c", ""), ("k", "")]);
     let text = format!(
@@ -335,7 +359,7 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
         ("[edge.tls]\ncert = \"c\"\nkey = \"k\"", "edge.tls"),
         ("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_env = \"SHORT\"", "admin.listen"),
         ("[admin]\nhosts = [\"hapax.internal\"]\ntoken_env = \"SHORT\"", "admin.hosts"),
-        ("[store]\nurl = \"memory:\"\nlease = \"7s\"", "store.url, store.lease"),
+        ("[store]\nurl = \"memory:\"\nlease = \"7s\"\nspool = \"s\"", "store.url, store.lease, store.spool"),
         ("[seal]\nkey_file = \"seal\"", "seal"),
         ("[log]\nformat = \"text\"\nlevel = \"warn\"", "log.format, log.level"),
         // What a reload does change.

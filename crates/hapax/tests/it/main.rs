@@ -8,6 +8,7 @@ mod client;
 mod config;
 mod crowd;
 mod demo;
+mod deploy;
 mod described;
 mod doctor;
 mod durable;
