@@ -158,7 +158,8 @@ pub(crate) const LABEL: usize = 200;
 
 // What the code relies on between two bounds.
 
-const _: () = assert!(DEBTS_PAID.as_millis() < DRAIN.as_millis(), "debts are paid within the time of a drain");
+const _: () =
+    assert!(DEBTS_PAID.as_millis() < DRAIN.as_millis(), "debts are paid within the time of a drain");
 const _: () = assert!(BACKOFF.as_millis() <= LONGEST_BACKOFF.as_millis(), "pauses grow up to the longest");
 const _: () = assert!(
     RECONCILE.as_millis() <= TIMEOUT.as_millis(),
@@ -188,10 +189,8 @@ const _: () = assert!(
     CONTENT_REMEMBERED.as_secs() > SIGNATURE_TOLERANCE.as_secs(),
     "content is noticed again for longer than a captured signature holds"
 );
-const _: () = assert!(
-    DELIVERY_WAIT.as_millis() <= TIMEOUT.as_millis(),
-    "a sender waits no longer than any caller"
-);
+const _: () =
+    assert!(DELIVERY_WAIT.as_millis() <= TIMEOUT.as_millis(), "a sender waits no longer than any caller");
 const _: () = assert!(
     API_KEYS_PAGE <= hapax_core::limits::MAX_PAGE && WEBHOOKS_PAGE <= hapax_core::limits::MAX_PAGE,
     "a page of keys or webhooks is a page of the registry"
