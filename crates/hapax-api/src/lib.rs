@@ -61,8 +61,8 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level, OutcomeKind,
-    Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision,
+    CallStatus, ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level,
+    OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision,
 };
 
 /// The endpoints of the admin listener.
