@@ -208,7 +208,13 @@ fn count_tests(
 
 /// What tests call as a user would: the demo's guide is run with it.
 fn install_programs() -> Result<()> {
-    for (program, package) in [("curl", "curl"), ("systemd-analyze", "systemd")] {
+    let programs = [
+        ("curl", "curl"),
+        ("systemd-analyze", "systemd"),
+        ("prometheus", "prometheus"),
+        ("promtool", "prometheus"),
+    ];
+    for (program, package) in programs {
         if !process::succeeds(Command::new(program).arg("--version")) {
             let by_hand =
                 format!("install {program} (Debian: apt-get install {package}) and put it on the PATH");
