@@ -17,7 +17,7 @@ pub(super) const PYTHON_VAR: &str = "HAPAX_TEST_PYTHON";
 pub(super) const NEEDS: [&str; 2] = ["npm", "python"];
 
 // Exact versions: tests say what they do. All of them run on the Node.js and the Python of Debian 12.
-const FROM_NPM: [&str; 6] = [
+const FROM_NPM: [&str; 7] = [
     "express@5.3.0",
     "express-idempotency@1.0.6",
     "stripe@22.6.2",
@@ -26,6 +26,8 @@ const FROM_NPM: [&str; 6] = [
     "@octokit/webhooks-methods@5.1.1",
     // Keeps claims itself.
     "@restatedev/restate-server@1.7.12",
+    // Looks for what keeps people from using a page.
+    "axe-core@4.14.0",
 ];
 const FOR_PYTHON: [&str; 8] = [
     "stripe==16.1.0",
