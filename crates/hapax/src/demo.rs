@@ -71,6 +71,7 @@ pub async fn run(args: Args) -> Result<(), Failed> {
             label: Some("demo".into()),
             ..admin::Setup::new(args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?)
         },
+        traces: None,
     };
     let node = Node::start(store, parts).await?;
     guide::print(&guide::Facts {

@@ -149,6 +149,7 @@ fn parts(config: &Config, standing: Arc<Standing>, console: Option<&PathBuf>) ->
             links: config.admin.links.clone(),
             ..Setup::new(config.admin.listen, config.admin.tokens()?)
         },
+        traces: config.traces.clone(),
     })
 }
 

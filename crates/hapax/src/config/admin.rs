@@ -113,7 +113,10 @@ fn tokens(section: &Section<'_>) -> Vec<AdminToken> {
         let token = token(&one);
         let (Some(name), Some(role)) = (name, role) else { continue };
         if names.contains(&name.value) || name.value == SHORT {
-            let what = format!("there are two admin tokens called {:?}", name.value);
+            let what = format!(
+                "there are two admin tokens called {:?}, or it is the name of the one in [admin]",
+                name.value
+            );
             section.reader().mistake(
                 &name.at,
                 what,

@@ -130,6 +130,7 @@ impl Office {
                 links: vec![("Trace".into(), "https://trace.example/{operation_id}".into())],
                 ..Setup::new("127.0.0.1:0".parse().unwrap(), tokens)
             },
+            traces: config.traces.clone(),
         };
         let node = Node::start(store.clone(), parts).await.unwrap();
         let executor = Executor::new(store.clone());

@@ -16,9 +16,12 @@ pub(super) fn shown(admin: &Admin) -> Section {
         table.text("cert", tls.cert.display().to_string()).text("key", tls.key.display().to_string());
         section.table("tls", table);
     });
-    let tokens = admin.tokens.iter().map(|token| {
+    if admin.tokens.iter().any(|token| token.short && token.token.is_some()) {
+        section.text("token", SET);
+    }
+    let tokens = admin.tokens.iter().filter(|token| !token.short).map(|token| {
         let mut table = Section::default();
-        table.text("name", &token.name).text("role", token.role.as_str()).text("token", SET);
+        table.text("name", &token.name).text("role", token.role.as_str()).text("env", SET);
         table.0
     });
     let links = admin.links.iter().map(|(name, url)| {
