@@ -8,8 +8,10 @@
 //! - `place`: a place in a lane, and that it is given up whatever happens.
 //! - [`gate`]: what may happen, and what is raised for people.
 //! - [`connect`]: the systems that tools are on.
+//! - [`alerts`]: what people are told of.
 //! - [`receipts`]: what is recorded of every action.
 
+pub mod alerts;
 pub mod connect;
 pub mod executor;
 pub mod gate;
@@ -17,7 +19,7 @@ mod place;
 pub mod plan;
 pub mod receipts;
 
-pub use connect::{Connectors, Invocation, Invoked, Local, Tool};
-pub use executor::{Actions, Origin};
-pub use gate::{Decision, Gate};
+pub use connect::{Connectors, Hints, Http, HttpTool, Invocation, Invoked, KeyDialect, Local, Tool};
+pub use executor::{Actions, Origin, Rules};
+pub use gate::{Decision, Gate, Rule};
 pub use plan::{ActionResult, Disposition, PlannedAction, read_plan};

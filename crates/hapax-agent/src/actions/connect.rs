@@ -19,9 +19,30 @@ use crate::limits;
 pub use http::{Http, HttpTool, KeyDialect};
 pub use local::Local;
 
+/// What a tool is said to do to the world, for rules: what MCP calls its annotations, with what MCP takes for granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hints {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It may destroy what is there.
+    pub destructive: bool,
+    /// Called again with the same arguments, it changes nothing more.
+    pub idempotent: bool,
+    /// It reaches systems that others reach, too.
+    pub open_world: bool,
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Hints { read_only: false, destructive: true, idempotent: false, open_world: true }
+    }
+}
+
 /// What is known of a tool before it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
+    /// What rules are told of it.
+    pub hints: Hints,
     /// Whether it changes nothing: then it needs no key, is asked of no gate and runs as often as it is called.
     pub read_only: bool,
     /// May it run again when it is unknown whether it ran?
@@ -32,19 +53,26 @@ pub struct Tool {
 
 impl Default for Tool {
     fn default() -> Self {
-        Tool { read_only: false, rerun: Rerun::Unsafe, give_up: limits::TOOL_GIVE_UP }
+        Tool {
+            hints: Hints::default(),
+            read_only: false,
+            rerun: Rerun::Unsafe,
+            give_up: limits::TOOL_GIVE_UP,
+        }
     }
 }
 
 impl Tool {
     /// A tool that changes nothing.
     pub fn reads() -> Self {
-        Tool { read_only: true, rerun: Rerun::Safe, ..Tool::default() }
+        let hints = Hints { read_only: true, destructive: false, idempotent: true, ..Hints::default() };
+        Tool { hints, read_only: true, rerun: Rerun::Safe, ..Tool::default() }
     }
 
     /// A tool that may run again.
     pub fn rerun_safe() -> Self {
-        Tool { rerun: Rerun::Safe, ..Tool::default() }
+        let hints = Hints { idempotent: true, ..Hints::default() };
+        Tool { hints, rerun: Rerun::Safe, ..Tool::default() }
     }
 }
 
