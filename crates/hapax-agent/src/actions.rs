@@ -4,6 +4,7 @@
 //! for in the ledger, judged by the [`Gate`], claimed under its key, and invoked when the lane has let it begin. Every disposition leaves
 //! a receipt. A connector is called from [`executor`] and from nowhere else: there is no way around the gate.
 //!
+//! - [`check`]: what would be decided, without doing anything.
 //! - [`plan`]: actions and their results, as they are written in JSON.
 //! - `place`: a place in a lane, and that it is given up whatever happens.
 //! - [`gate`]: what may happen, and what is raised for people.
@@ -12,6 +13,7 @@
 //! - [`receipts`]: what is recorded of every action.
 
 pub mod alerts;
+pub mod check;
 pub mod connect;
 pub mod executor;
 pub mod gate;
@@ -19,7 +21,7 @@ mod place;
 pub mod plan;
 pub mod receipts;
 
-pub use connect::{Connectors, Hints, Http, HttpTool, Invocation, Invoked, KeyDialect, Local, Tool};
+pub use connect::{Connectors, Http, HttpTool, Invocation, Invoked, KeyDialect, Local, Tool};
 pub use executor::{Actions, Origin, Rules};
 pub use gate::{Decision, Gate, Rule};
 pub use plan::{ActionResult, Disposition, PlannedAction, read_plan};

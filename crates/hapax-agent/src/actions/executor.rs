@@ -26,6 +26,9 @@ use crate::clock::{deadline, left};
 use crate::durable::vault::Vault;
 use crate::limits;
 
+/// The operation of every action's claim.
+pub const OPERATION: &str = "action";
+
 /// Whose actions they are.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -37,10 +40,10 @@ pub struct Origin {
 
 impl Origin {
     /// The claim of an action: the project's and its key alone. The same key under another tool or agent is the same claim.
-    fn identity(&self, key: hapax_core::Key) -> Result<Identity, StoreError> {
+    pub(super) fn identity(&self, key: hapax_core::Key) -> Result<Identity, StoreError> {
         let subject = Subject::from_credential_text("service:agent")?;
         let scope = Scope::new(self.tenant.clone(), self.project.clone(), subject);
-        Ok(Identity::new(Source::Derived, scope, Width::Project, Operation::new("action")?, key))
+        Ok(Identity::new(Source::Derived, scope, Width::Project, Operation::new(OPERATION)?, key))
     }
 
     fn lane(&self, entity: &str) -> LaneId {
@@ -128,7 +131,7 @@ struct Prepared<'a> {
     origin: &'a Origin,
     action: &'a PlannedAction,
     connector: &'a dyn Connect,
-    tool: &'a Tool,
+    tool: Tool,
     identity: Identity,
     fingerprint: Fingerprint,
     until: Instant,
@@ -198,10 +201,11 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
 
     async fn act(&self, rules: &Rules, origin: &Origin, action: &PlannedAction) -> Result<End, Refusal> {
         action.check()?;
-        let (connector, tool) = rules.connectors.find(&action.connector, &action.tool)?;
+        let found = rules.connectors.find(&action.connector, &action.tool, &action.args).await;
+        let (connector, tool) = found?;
         let until = deadline(hapax_core::limits::LANE_WAIT);
         if tool.read_only {
-            return self.read(origin, action, connector, tool, until).await;
+            return self.read(origin, action, connector, &tool, until).await;
         }
         let identity = origin.identity(action.key()?).map_err(|error| Refusal::of_store(&error))?;
         let fingerprint = action.fingerprint()?;
@@ -301,7 +305,7 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
             }
             false => Lately::default(),
         };
-        Ok(rules.gate.judge(origin, action, tool.hints, lately).await)
+        Ok(rules.gate.judge(origin, action, tool, lately).await)
     }
 
     /// Raises an alert for an action that was granted.
@@ -326,7 +330,7 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
             .fingerprint(prepared.fingerprint)
             .rerun(prepared.tool.rerun)
             .give_up(prepared.tool.give_up)
-            .max_run(max_run(prepared.tool))
+            .max_run(max_run(&prepared.tool))
             .retention(Retention::Forever)
             .ask_within(limits::ASK_WITHIN)
             .attach(Attach::Wait(left(prepared.until)))
@@ -352,7 +356,7 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
                 return Err(refusal);
             }
         };
-        let (tool, run) = (&prepared.action.tool, max_run(prepared.tool));
+        let (tool, run) = (&prepared.action.tool, max_run(&prepared.tool));
         let ask = |_| std::future::ready(Reconciled::Unknown);
         let mut look = place.beginning(tool, run);
         #[allow(

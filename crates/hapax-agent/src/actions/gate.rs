@@ -12,7 +12,7 @@ use std::time::Duration;
 use hapax_core::Timestamp;
 use hapax_core::lane::Recent;
 
-use super::connect::Hints;
+use super::connect::Tool;
 use super::executor::Origin;
 use super::plan::{Disposition, PlannedAction};
 use crate::limits;
@@ -108,13 +108,13 @@ impl Gate {
         &self,
         origin: &Origin,
         action: &PlannedAction,
-        hints: Hints,
+        tool: &Tool,
         lately: Lately,
     ) -> Judged {
         if self.rules.is_empty() {
             return Judged { decision: self.default, rule: None, failed: None };
         }
-        let asked = values::Asked::new(origin, action, hints, lately);
+        let asked = values::Asked::new(origin, action, tool, lately);
         let asked = match asked {
             Ok(asked) => asked,
             Err(why) => return Judged::failed(&self.rules[0], why),

@@ -29,7 +29,7 @@ async fn judged(when: &str, args: serde_json::Value) -> Judged {
 
 async fn judged_lately(when: &str, args: serde_json::Value, lately: Lately) -> Judged {
     let gate = Gate::new(Decision::Allow).rules(vec![rule("it", when, Decision::Alert)]);
-    gate.judge(&origin(), &action("orders.hold", &args), Hints::default(), lately).await
+    gate.judge(&origin(), &action("orders.hold", &args), &Tool::default(), lately).await
 }
 
 #[tokio::test]
@@ -40,14 +40,14 @@ async fn the_first_rule_that_matches_decides_and_else_the_default_x6() {
         rule("never asked", "args.nothing", Decision::Block),
     ]);
     let judge = async |tool: &str, args: serde_json::Value| {
-        gate.judge(&origin(), &action(tool, &args), Hints::default(), Lately::default()).await
+        gate.judge(&origin(), &action(tool, &args), &Tool::default(), Lately::default()).await
     };
     let told = judge("orders.refund", json!({"amount": 1000.5})).await;
     assert_eq!((told.decision, told.rule.as_deref(), told.failed), (Decision::Block, Some("large refunds are blocked"), None));
     assert_eq!(judge("orders.refund", json!({"amount": 1000})).await.decision, Decision::Allow);
     let failed = judge("mail.send", json!({})).await;
     assert_eq!((failed.decision, failed.rule.as_deref()), (Decision::Block, Some("never asked")));
-    assert!(Gate::new(Decision::Alert).judge(&origin(), &action("x", &json!({})), Hints::default(), Lately::default()).await.decision == Decision::Alert);
+    assert!(Gate::new(Decision::Alert).judge(&origin(), &action("x", &json!({})), &Tool::default(), Lately::default()).await.decision == Decision::Alert);
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn a_rule_sees_all_of_an_action_x6() {
         "tenant == 'acme' && project == 'prod' && connector == 'magento' && entity_key.startsWith('order:')",
         "args.items.exists(item, item.n == 2) && args.items.size() == 2",
         "args.big > 5 && args.none == null && args.on && size(args.note) == 1",
-        "!hints.read_only && hints.destructive && !hints.idempotent && hints.open_world",
+        "!hints.read_only && hints.destructive && !hints.idempotent",
         "has(args.note) && !has(args.other)",
         "args.note.matches('^.$')",
         "recent(tool, '1h') == 0",

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cel::{Context, ExecutionError, Value};
+use hapax_core::Rerun;
 use serde_json::Value as Json;
 
 use super::rule::{RECENT, span_rule};
 use super::{Lately, span};
-use crate::actions::connect::Hints;
+use crate::actions::connect::Tool;
 use crate::actions::executor::Origin;
 use crate::actions::plan::PlannedAction;
 
@@ -24,7 +25,7 @@ impl Asked {
     pub(super) fn new(
         origin: &Origin,
         action: &PlannedAction,
-        hints: Hints,
+        tool: &Tool,
         lately: Lately,
     ) -> Result<Self, String> {
         let args = serde_json::from_str(action.args.get()).map_err(|error| format!("args: {error}"))?;
@@ -35,12 +36,10 @@ impl Asked {
             ("tool", action.tool.clone()),
             ("entity_key", action.entity_key.clone()),
         ];
-        let Hints { read_only, destructive, idempotent, open_world } = hints;
         let hints: HashMap<String, Value> = [
-            ("read_only", read_only),
-            ("destructive", destructive),
-            ("idempotent", idempotent),
-            ("open_world", open_world),
+            ("read_only", tool.read_only),
+            ("destructive", tool.destructive),
+            ("idempotent", tool.rerun == Rerun::Safe),
         ]
         .into_iter()
         .map(|(name, hint)| (name.to_owned(), Value::Bool(hint)))
