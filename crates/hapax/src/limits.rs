@@ -68,8 +68,6 @@ pub(crate) const TRUST_RULES: usize = 1_000;
 pub(crate) const CONNECTOR_TOOLS: usize = 1_000;
 /// How long a command waits at its end until the store has confirmed what it is owed.
 pub(crate) const ACTIONS_SETTLE: Duration = Duration::from_secs(30);
-/// Receipts that one question looks at.
-pub(crate) const RECEIPTS_LOOKED_AT: usize = 2_048;
 
 // Schedules.
 

@@ -70,7 +70,9 @@ impl Rules {
 pub fn suspicious(key: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut warn = |what: &str| {
-        found.push(format!("the key has {what}: proposed again, the action would have another key and run again"));
+        found.push(format!(
+            "the key has {what}: proposed again, the action would have another key and run again"
+        ));
     };
     if has_uuid(key) {
         warn("a UUID");
@@ -83,7 +85,10 @@ pub fn suspicious(key: &str) -> Vec<String> {
     let numbered = |word: &str| {
         lower.match_indices(word).any(|(at, _)| {
             let begins = at == 0 || !lower.as_bytes()[at - 1].is_ascii_alphanumeric();
-            begins && lower[at + word.len()..].starts_with(['-', '_', ':', '.', '=', '/', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+            begins
+                && lower[at + word.len()..].starts_with([
+                    '-', '_', ':', '.', '=', '/', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9',
+                ])
         })
     };
     if ["run", "runid", "run_id", "attempt", "session", "trace"].iter().any(|word| numbered(word)) {
@@ -98,7 +103,9 @@ fn has_uuid(key: &str) -> bool {
     let words: Vec<&str> = key.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
     let dashed = |word: &&str| {
         let parts: Vec<&str> = word.split('-').collect();
-        parts.windows(5).any(|five| five.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && five.iter().all(|part| is_hex(part)))
+        parts.windows(5).any(|five| {
+            five.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && five.iter().all(|part| is_hex(part))
+        })
     };
     let plain = |word: &&str| word.len() == 32 && is_hex(word);
     words.iter().any(|word| dashed(word) || plain(word))
@@ -110,13 +117,18 @@ fn has_date(parts: &[&str]) -> bool {
         let fits = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
         fits && part.parse::<u32>().is_ok_and(|number| (from..=to).contains(&number))
     };
-    let is_day = |part: &str| part.get(..2).is_some_and(|day| number(day, 2, 1, 31)) && !part[2..].starts_with(|c: char| c.is_ascii_digit());
-    let spread = parts.windows(3).any(|three| {
-        number(three[0], 4, 1990, 2100) && number(three[1], 2, 1, 12) && is_day(three[2])
-    });
+    let is_day = |part: &str| {
+        part.get(..2).is_some_and(|day| number(day, 2, 1, 31))
+            && !part[2..].starts_with(|c: char| c.is_ascii_digit())
+    };
+    let spread = parts
+        .windows(3)
+        .any(|three| number(three[0], 4, 1990, 2100) && number(three[1], 2, 1, 12) && is_day(three[2]));
     let compact = |part: &&str| {
         let Some((date, rest)) = part.split_at_checked(8) else { return false };
-        let is_date = number(&date[..4], 4, 1990, 2100) && number(&date[4..6], 2, 1, 12) && number(&date[6..], 2, 1, 31);
+        let is_date = number(&date[..4], 4, 1990, 2100)
+            && number(&date[4..6], 2, 1, 12)
+            && number(&date[6..], 2, 1, 31);
         is_date && date.is_ascii() && (rest.is_empty() || rest.starts_with('T'))
     };
     spread || parts.iter().filter(|part| part.is_ascii()).any(compact)

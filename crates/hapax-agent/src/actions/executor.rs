@@ -317,7 +317,9 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
         rule: Option<&str>,
     ) -> Result<Option<Item<S>>, Refusal> {
         let attempt = held.attempt();
-        let (Some(operation_id), Some(epoch)) = (attempt.operation_id, attempt.epoch) else { return Ok(None) };
+        let (Some(operation_id), Some(epoch)) = (attempt.operation_id, attempt.epoch) else {
+            return Ok(None);
+        };
         let Prepared { rules, origin, action, .. } = prepared;
         let at = place.look().await?.time;
         let alert = Alert::new(origin, action, rule, operation_id, at, rules.args);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
-    Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Rules, Tool, receipts,
+    Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Rules, Tool,
+    receipts,
 };
 use hapax_core::claim::Verb;
 use hapax_core::{Inspect as _, Journal as _, Project, Tenant};
@@ -247,7 +248,11 @@ async fn overlap(stores: [Store; 3]) {
     let mut runs = JoinSet::new();
     for (process, store) in stores.iter().enumerate() {
         let connectors = orders.connectors(Duration::from_millis(2));
-        let actions = Actions::new(Executor::new(store.clone()), Rules::new(connectors, Gate::new(Decision::Allow)), None);
+        let actions = Actions::new(
+            Executor::new(store.clone()),
+            Rules::new(connectors, Gate::new(Decision::Allow)),
+            None,
+        );
         for n in 0..20 {
             let actions = actions.clone();
             let key = format!("{process}.{n}");

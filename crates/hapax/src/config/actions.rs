@@ -80,7 +80,11 @@ pub(crate) fn trust(section: &Section<'_>) -> Trust {
         let Some((written, rule)) = rule(own) else { continue };
         if rules.iter().any(|other| other.name == written.name) {
             let what = format!("two rules are called {:?}", written.name);
-            own.reader().mistake(&own.place("name"), what, "give each its own name: receipts tell which one decided");
+            own.reader().mistake(
+                &own.place("name"),
+                what,
+                "give each its own name: receipts tell which one decided",
+            );
         }
         rules.push(written);
         compiled.push(rule);
@@ -100,10 +104,15 @@ fn rule(section: &Section<'_>) -> Option<(TrustRule, Rule)> {
     let decision = section.word("decision", &Decision::WORDS);
     let when = section.text("when")?;
     let label = name.as_ref().map_or("", |name| &name.value);
-    let compiled = Rule::compile(label, when.value, decision.as_ref().map_or(Decision::Block, |word| word.value));
+    let compiled =
+        Rule::compile(label, when.value, decision.as_ref().map_or(Decision::Block, |word| word.value));
     let compiled = compiled.map_err(|mistake| {
         let what = format!("`when` is no rule: {mistake}");
-        section.reader().mistake(&when.at, what, "write a CEL expression that is true or false; see docs/guides/actions.md");
+        section.reader().mistake(
+            &when.at,
+            what,
+            "write a CEL expression that is true or false; see docs/guides/actions.md",
+        );
     });
     let (name, decision) = (name?.value, decision?.value);
     Some((TrustRule { name, when: when.value.to_owned(), decision }, compiled.ok()?))

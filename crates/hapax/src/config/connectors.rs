@@ -133,7 +133,8 @@ fn http(section: &Section<'_>) -> Option<HttpConnector> {
     let (headers, token, key) = (headers(section), token(section), key(section));
     let tools = section.section("tools", &fields::CONNECTOR_TOOLS);
     if !section.has("tools") {
-        let remedy = "add a section such as [connectors.orders.tools.\"orders.hold\"] with `method` and `path`";
+        let remedy =
+            "add a section such as [connectors.orders.tools.\"orders.hold\"] with `method` and `path`";
         section.reader().mistake(&section.at(), "this connector has no tools", remedy);
     }
     let tools = each_tool(&tools, &fields::CONNECTOR_TOOL, |own| http_tool(own, key));
@@ -197,7 +198,11 @@ fn http_tool(section: &Section<'_>, key: KeyDialect) -> Option<HttpToolSettings>
     }
     if vendor_key && key == KeyDialect::None {
         let what = "`vendor_key` is set, and the service is not told the key";
-        reader.mistake(&section.place("vendor_key"), what, "remove `upstream_key = \"none\"` of the connector");
+        reader.mistake(
+            &section.place("vendor_key"),
+            what,
+            "remove `upstream_key = \"none\"` of the connector",
+        );
     }
     if vendor_key && said.rerun.is_some_and(|rerun| rerun != Rerun::Safe) {
         let what = "`vendor_key` makes this tool safe to run again, and `rerun` says otherwise";
@@ -263,14 +268,24 @@ fn headers(section: &Section<'_>) -> Vec<(String, String)> {
     for (name, value) in texts(section, "headers", &fields::CONNECTOR_HEADERS) {
         let refuse = |what: String, remedy: &str| section.reader().mistake(&name.at, what, remedy);
         let known = HeaderName::try_from(&name.value);
-        let ours = ["idempotency-key", "x-operation-epoch", "x-operation-id", "host", "content-length", "content-type"];
+        let ours = [
+            "idempotency-key",
+            "x-operation-epoch",
+            "x-operation-id",
+            "host",
+            "content-length",
+            "content-type",
+        ];
         match known {
             Err(_) => refuse(format!("{:?} is no header name", name.value), "write the name of a header"),
             Ok(header) if ours.contains(&header.as_str()) => {
                 refuse(format!("{:?} is written by hapax itself", name.value), "remove it");
             }
             Ok(_) if HeaderValue::from_str(&value).is_err() => {
-                refuse(format!("the value of {:?} cannot be sent in a header", name.value), "write printable text");
+                refuse(
+                    format!("the value of {:?} cannot be sent in a header", name.value),
+                    "write printable text",
+                );
             }
             Ok(header) if header == http::header::AUTHORIZATION => {
                 refuse("a credential stands in the configuration".into(), "use `token_env` or `token_file`");

@@ -13,6 +13,7 @@ use http::HeaderName;
 use super::fields::{self, Fields};
 use super::*;
 
+mod actions;
 mod cluster;
 mod mistakes;
 mod page;

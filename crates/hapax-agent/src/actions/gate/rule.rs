@@ -209,7 +209,8 @@ impl Look<'_> {
                 self.walks = true;
                 if within >= limits::MAX_RULE_WALKS {
                     let most = limits::MAX_RULE_WALKS;
-                    let what = format!("a rule walks lists and maps at most {most} deep: all, exists, map, filter");
+                    let what =
+                        format!("a rule walks lists and maps at most {most} deep: all, exists, map, filter");
                     return Err(self.mistake(node.id, what));
                 }
                 self.at(&walk.iter_range, deeper, within)?;
@@ -237,7 +238,8 @@ impl Look<'_> {
 
     fn known(&self, id: u64, name: &str) -> Result<(), Mistake> {
         let is_type = |name: &str| {
-            ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"].contains(&name)
+            ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"]
+                .contains(&name)
         };
         if VARIABLES.contains(&name) || is_type(name) || self.names.iter().any(|known| known == name) {
             return Ok(());
@@ -249,7 +251,9 @@ impl Look<'_> {
     /// A span that is written out is checked now; one that is computed, when it is asked.
     fn recent(&self, id: u64, args: &[IdedExpr]) -> Result<(), Mistake> {
         let [_, of] = args else {
-            return Err(self.mistake(id, "recent takes a tool and a span, such as recent(tool, \"1h\")".into()));
+            return Err(
+                self.mistake(id, "recent takes a tool and a span, such as recent(tool, \"1h\")".into())
+            );
         };
         let Expr::Literal(LiteralValue::String(text)) = &of.expr else { return Ok(()) };
         match span(text.inner()) {

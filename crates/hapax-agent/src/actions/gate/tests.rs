@@ -1,5 +1,5 @@
-use hapax_core::{Project, Tenant, Timestamp};
 use hapax_core::lane::RecentTool;
+use hapax_core::{Project, Tenant, Timestamp};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -43,11 +43,20 @@ async fn the_first_rule_that_matches_decides_and_else_the_default_x6() {
         gate.judge(&origin(), &action(tool, &args), &Tool::default(), Lately::default()).await
     };
     let told = judge("orders.refund", json!({"amount": 1000.5})).await;
-    assert_eq!((told.decision, told.rule.as_deref(), told.failed), (Decision::Block, Some("large refunds are blocked"), None));
+    assert_eq!(
+        (told.decision, told.rule.as_deref(), told.failed),
+        (Decision::Block, Some("large refunds are blocked"), None)
+    );
     assert_eq!(judge("orders.refund", json!({"amount": 1000})).await.decision, Decision::Allow);
     let failed = judge("mail.send", json!({})).await;
     assert_eq!((failed.decision, failed.rule.as_deref()), (Decision::Block, Some("never asked")));
-    assert!(Gate::new(Decision::Alert).judge(&origin(), &action("x", &json!({})), &Tool::default(), Lately::default()).await.decision == Decision::Alert);
+    assert!(
+        Gate::new(Decision::Alert)
+            .judge(&origin(), &action("x", &json!({})), &Tool::default(), Lately::default())
+            .await
+            .decision
+            == Decision::Alert
+    );
 }
 
 #[tokio::test]
@@ -136,7 +145,11 @@ fn a_rule_that_nests_ten_thousand_deep_is_refused_where_it_goes_too_deep() {
     for (open, close) in [("(", ")"), ("[", "]"), ("!", ""), ("-", ""), ("{1:", "}")] {
         for many in [10_000, 1_500] {
             let text = format!("{}true{}", open.repeat(many), close.repeat(many));
-            let text = if text.len() > limits::MAX_RULE_BYTES && many == 1_500 { text[..4_000].to_owned() } else { text };
+            let text = if text.len() > limits::MAX_RULE_BYTES && many == 1_500 {
+                text[..4_000].to_owned()
+            } else {
+                text
+            };
             match Rule::compile("it", &text, Decision::Allow) {
                 Err(mistake) => assert!(mistake.line == 1, "{open}: {mistake:?}"),
                 // Signs that cancel each other out are not nested.
@@ -144,7 +157,9 @@ fn a_rule_that_nests_ten_thousand_deep_is_refused_where_it_goes_too_deep() {
             }
         }
     }
-    assert!(Rule::compile("it", &format!("{}true{}", "(".repeat(31), ")".repeat(31)), Decision::Allow).is_ok());
+    assert!(
+        Rule::compile("it", &format!("{}true{}", "(".repeat(31), ")".repeat(31)), Decision::Allow).is_ok()
+    );
 }
 
 #[tokio::test]

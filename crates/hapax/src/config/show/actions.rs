@@ -77,10 +77,12 @@ fn http(connector: &HttpConnector) -> Section {
         one.text("method", &tool.method).text("path", &tool.path);
         match tool.tool.read_only {
             true => one.flag("read_only", true),
-            false if tool.vendor_key => one.flag("vendor_key", true).flag("destructive", tool.tool.destructive),
-            false => one
-                .text("rerun", word(&RERUNS, &tool.tool.rerun))
-                .flag("destructive", tool.tool.destructive),
+            false if tool.vendor_key => {
+                one.flag("vendor_key", true).flag("destructive", tool.tool.destructive)
+            }
+            false => {
+                one.text("rerun", word(&RERUNS, &tool.tool.rerun)).flag("destructive", tool.tool.destructive)
+            }
         };
         one.duration("give_up", tool.tool.give_up);
         tools.table(name, one);
