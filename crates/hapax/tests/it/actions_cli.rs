@@ -1,9 +1,14 @@
 //! `hapax actions`, run as a user would run it: the source's walkthrough, and what is refused before anything happens (X).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::claims_cli::Told;
 use crate::rig::{Ground, Kind};
+
+/// So that two plans of a test have two files.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// Two tools on the service, and three rules.
 pub(crate) fn sections(ground: &Ground) -> String {
@@ -40,7 +45,7 @@ pub(crate) fn hold() -> Value {
 pub(crate) async fn actions(ground: &Ground, verb: &str, plan: &Value, more: &[&str]) -> Told {
     let config = ground.folder.path().join("actions.toml");
     std::fs::write(&config, ground.configuration()).unwrap();
-    let file = ground.folder.path().join(format!("plan-{}.json", hapax_core::AttemptId::random()));
+    let file = ground.folder.path().join(format!("plan-{}.json", NEXT.fetch_add(1, Ordering::SeqCst)));
     std::fs::write(&file, plan.to_string()).unwrap();
     let (config, file) = (config.display().to_string(), file.display().to_string());
     let mut args = vec!["actions", verb, "--config", &config, "--plan", &file];
