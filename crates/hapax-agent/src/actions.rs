@@ -24,4 +24,5 @@ pub mod receipts;
 pub use connect::{Connectors, Http, HttpTool, Invocation, Invoked, KeyDialect, Local, Tool};
 pub use executor::{Actions, Origin, Rules};
 pub use gate::{Decision, Gate, Rule};
+pub use place::lanes_waiting;
 pub use plan::{ActionResult, Disposition, PlannedAction, read_plan};

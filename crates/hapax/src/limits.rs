@@ -69,6 +69,21 @@ pub(crate) const CONNECTOR_TOOLS: usize = 1_000;
 /// How long a command waits at its end until the store has confirmed what it is owed.
 pub(crate) const ACTIONS_SETTLE: Duration = Duration::from_secs(30);
 
+// Traces.
+
+/// Recorded requests that go to the collector at once.
+pub(crate) const EXPORT_BATCH: usize = 512;
+/// The longest wait for more of them.
+pub(crate) const EXPORT_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether more have come.
+pub(crate) const EXPORT_PAUSE: Duration = Duration::from_millis(50);
+/// The longest wait for a collector.
+pub(crate) const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a collector has taken nothing; twice as long after each further time, up to 32 times.
+pub(crate) const EXPORT_BACKOFF: Duration = Duration::from_secs(1);
+/// The longest wait at the end of the process for a collector to take the last spans.
+pub(crate) const EXPORT_AT_END: Duration = Duration::from_secs(2);
+
 // Schedules.
 
 /// Most schedules of a configuration.
