@@ -10,15 +10,18 @@
 //! - [`gate`]: what may happen, and what is raised for people.
 //! - [`connect`]: the systems that tools are on.
 //! - [`alerts`]: what people are told of.
-//! - [`receipts`]: what is recorded of every action.
+//! - [`approvals`]: what people decide about actions of unknown fate.
+//! - [`receipts`]: what is recorded of every action; [`read`] reads it back.
 
 pub mod alerts;
+pub mod approvals;
 pub mod check;
 pub mod connect;
 pub mod executor;
 pub mod gate;
 mod place;
 pub mod plan;
+pub mod read;
 pub mod receipts;
 
 pub use connect::{Connectors, Http, HttpTool, Invocation, Invoked, KeyDialect, Local, Tool};

@@ -104,6 +104,9 @@ pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duratio
 /// How often a receipt is sent that is written alone.
 pub const RECEIPT_TRIES: u32 = 5;
 
+/// Receipts that one question looks at.
+pub const RECEIPTS_LOOKED_AT: usize = 2_048;
+
 /// How often an alert of an action that did not begin is taken back.
 pub const ALERT_TRIES: u32 = 64;
 

@@ -328,6 +328,10 @@ impl Inspect for Store {
         each!(self, store => store.decide_setting(id, expect, body, setting).await)
     }
 
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        each!(self, store => store.lanes(after, limit).await)
+    }
+
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {
         each!(self, store => store.sweep(limit).await)
     }

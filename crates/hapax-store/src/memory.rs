@@ -401,6 +401,10 @@ impl Inspect for Memory {
         Ok(())
     }
 
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        self.lock().lanes_page(after, limit)
+    }
+
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {
         let (report, changed) = self.lock().sweep(limit.min(limits::SWEEP_CHUNK), self.clock.now())?;
         changed.iter().for_each(|claim| self.hub.wake(claim));

@@ -4,6 +4,7 @@
 //! endpoints and their types are [`hapax_api::ADMIN`]; here are the handlers and who operators are.
 
 mod access;
+mod actions;
 mod audit;
 mod claims;
 mod decide;
@@ -82,6 +83,16 @@ pub(crate) fn router(state: AdminState, tokens: AdminTokens, hosts: Hosts) -> Re
         .on(executions::resume)
         .on(executions::cancel)
         .on(executions::archive)
+        .on(actions::list_receipts)
+        .on(actions::receipts_head)
+        .on(actions::verify_receipts)
+        .on(actions::list_lanes)
+        .on(actions::list_approvals)
+        .on(actions::show_approval)
+        .on(actions::confirm)
+        .on(actions::release)
+        .on(actions::list_alerts)
+        .on(actions::acknowledge)
         .on(keys::get_list)
         .on(keys::post)
         .on(keys::delete)

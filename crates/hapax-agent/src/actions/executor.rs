@@ -438,7 +438,10 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
     /// What an invoke came to, for the ledger and for the agent.
     fn ended(&self, prepared: &Prepared<'_>, invoked: WorkResult<Invoked>, end: End) -> (End, Ended) {
         let (end, ended) = ended(invoked, end);
+        let PlannedAction { connector, tool, entity_key, .. } = prepared.action;
         let ended = match ended {
+            // Whoever decides about the doubt sees what was being done.
+            Ended::Unknown(error) => Ended::Unknown(format!("{connector}/{tool} on {entity_key}: {error}")),
             Ended::Settled(Outcome::Succeeded(bytes)) => {
                 let claim = prepared.identity.claim_id();
                 Ended::Settled(Outcome::Succeeded(self.vault.close_outcome(&claim, bytes.to_vec())))
