@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::claims_cli::Told;
-use crate::rig::{Ground, Kind};
+use crate::rig::{Ground, Hapax, Kind};
 
 /// So that two plans of a test have two files.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -180,4 +180,155 @@ async fn an_embedded_store_that_a_server_has_open_is_refused_with_what_to_do_b8(
     assert_eq!(told.code, 3, "{}", told.out);
     assert!(told.err.contains("POST /v1/plans"), "{}", told.err);
     assert_eq!(ground.service.count(), 0);
+}
+
+/// A tool whose service breaks the connection after it has done what was asked, and one that can be watched.
+async fn doubtful() -> Ground {
+    let mut ground = ground(Kind::Embedded).await;
+    ground.sections = format!(
+        "{}[connectors.lost]\nkind = \"http\"\nurl = \"http://{}\"\nheaders = {{ x-do = \"cut\" }}\n\
+         [connectors.lost.tools.send]\nmethod = \"POST\"\npath = \"/send\"\n",
+        ground.sections.replace("[actions]\n", "[actions]\ninclude_result = true\n"),
+        ground.service.address()
+    );
+    ground
+}
+
+fn send() -> Value {
+    json!({ "connector": "lost", "tool": "send", "args": { "text": "hi" }, "entity_key": "kim", "idempotency_key": "kim:send" })
+}
+
+/// The lines of a command that asks a server.
+async fn asked(ground: &Ground, edge: &Hapax, args: &[&str]) -> (i32, Vec<Value>) {
+    let admin = format!("http://{}", edge.admin);
+    let args: Vec<_> = args.iter().chain(&["--json", "--admin", &admin]).copied().collect();
+    let told = ground.run(&args).await;
+    let lines = told.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")));
+    (told.code, lines.collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_decides_about_an_action_in_doubt_once_and_the_lane_opens_l8_x3() {
+    let ground = doubtful().await;
+    let other = json!({ "connector": "magento", "tool": "orders.hold", "args": { "order": "1" }, "entity_key": "kim", "idempotency_key": "k" });
+    let (code, results) = run(&ground, &json!([send(), other, send()])).await;
+    assert_eq!(code, 1, "{results:#?}");
+    assert_eq!((&results[0]["decision"], &results[0]["ok"]), (&json!("ALLOW"), &json!(false)));
+    assert_eq!(results[1]["code"], "lane-in-doubt", "{results:#?}");
+    assert_eq!(ground.service.count(), 1, "and not sent again");
+    let edge = ground.serve().await;
+    let (_, lanes) = asked(&ground, &edge, &["lanes", "--tenant", "acme"]).await;
+    assert_eq!(
+        (&lanes[0]["entity_key"], &lanes[0]["closed_by"]["state"]),
+        (&json!("kim"), &json!("in_doubt")),
+        "{lanes:#?}"
+    );
+    let (_, waiting) = asked(&ground, &edge, &["approvals", "list"]).await;
+    assert_eq!(waiting.len(), 1, "{waiting:#?}");
+    assert!(waiting[0]["cause"].as_str().unwrap().starts_with("lost/send on kim: "), "{waiting:#?}");
+    let id = waiting[0]["operation_id"].as_str().unwrap();
+    // An answer of HTTP is no answer of a tool.
+    let body = format!("{}/body.json", ground.folder.path().display());
+    std::fs::write(&body, "{}").unwrap();
+    let (code, _) = asked(
+        &ground,
+        &edge,
+        &["claims", "resolve", id, "--settle-status", "201", "--settle-body", &body, "--reason", "r"],
+    )
+    .await;
+    assert_eq!(code, 1);
+    let (code, _) = asked(
+        &ground,
+        &edge,
+        &["approvals", "confirm", id, "--digest", "00", "--epoch", "1.1", "--reason", "r"],
+    )
+    .await;
+    assert_eq!(code, 2, "another action than the one that was seen");
+    let confirm = [
+        "approvals",
+        "confirm",
+        id,
+        "--result",
+        "{\"sent\": true}",
+        "--reason",
+        "the service has it",
+        "--by",
+        "kim",
+    ];
+    let (code, told) = asked(&ground, &edge, &confirm).await;
+    assert_eq!((code, &told[0]["claim"]["state"]), (0, &json!("settled")), "{told:#?}");
+    assert_eq!(asked(&ground, &edge, &confirm).await.0, 1, "it is used once");
+    assert_eq!(asked(&ground, &edge, &["lanes", "--tenant", "acme"]).await.1.len(), 0, "the lane is open");
+    let (_, receipts) =
+        asked(&ground, &edge, &["receipts", "list", "--tenant", "acme", "--key", "kim:send"]).await;
+    let decisions: Vec<_> = receipts.iter().map(|receipt| receipt["decision"].as_str().unwrap()).collect();
+    assert_eq!(decisions, ["confirm", "BLOCK", "ALLOW"], "{receipts:#?}");
+    assert_eq!((&receipts[0]["by"], &receipts[2]["connector"]), (&json!("admin/kim"), &json!("lost")));
+    let (_, head) = asked(&ground, &edge, &["receipts", "head", "--tenant", "acme"]).await;
+    assert_eq!((&head[0]["receipts"], &head[0]["hash"]), (&json!(4), &receipts[0]["hash"]));
+    let whole = edge.ask("GET /v1/receipts/acme/verify", "").await.json();
+    assert_eq!(
+        (&whole["receipts"], &whole["broken"], &whole["hash"]),
+        (&json!(4), &json!(null), &receipts[0]["hash"])
+    );
+    let audit = edge.ask("GET /v1/audit", "").await.json();
+    assert_eq!(
+        (&audit["events"][0]["verb"], &audit["events"][0]["actor"]),
+        (&json!("resolve-settle"), &json!("admin/kim"))
+    );
+    edge.kill();
+    let (code, results) = run(&ground, &json!([send(), other])).await;
+    assert_eq!((code, &results[0]["decision"]), (0, &json!("DEDUP")), "{results:#?}");
+    assert_eq!(results[0]["result"], json!({ "sent": true }), "in the agent's own form");
+    assert_eq!(ground.service.count(), 2);
+    let config = ground.folder.path().join("actions.toml").display().to_string();
+    let told = ground.run(&["verify", "--config", &config, "--receipts", "acme"]).await;
+    assert!(
+        told.code == 0 && told.out.contains("sound  receipts/acme  6 events"),
+        "{} {}",
+        told.out,
+        told.err
+    );
+    assert_eq!(ground.run(&["verify", "--config", &config, "--receipts", "umbrella"]).await.code, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_action_that_a_person_releases_may_be_proposed_again_l8() {
+    let ground = doubtful().await;
+    run(&ground, &json!([send()])).await;
+    let edge = ground.serve().await;
+    let (_, waiting) = asked(&ground, &edge, &["approvals", "list", "--tenant", "acme"]).await;
+    let id = waiting[0]["operation_id"].as_str().unwrap();
+    let release = ["approvals", "release", id, "--force", "--reason", "the service has not"];
+    let (code, told) = asked(&ground, &edge, &release).await;
+    assert_eq!((code, &told[0]["claim"]["state"]), (0, &json!("released")), "{told:#?}");
+    assert_eq!(asked(&ground, &edge, &["approvals", "show", id]).await.0, 1);
+    edge.kill();
+    run(&ground, &json!([send()])).await;
+    assert_eq!(ground.service.count(), 2, "proposed again, it ran");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watched_action_raises_one_alert_and_a_repeated_one_none_until_a_person_has_seen_it_x6() {
+    let ground = ground(Kind::Embedded).await;
+    run(&ground, &json!([hold(), hold()])).await;
+    run(&ground, &json!([hold()])).await;
+    let edge = ground.serve().await;
+    let (_, alerts) = asked(&ground, &edge, &["alerts", "list"]).await;
+    assert_eq!(alerts.len(), 1, "{alerts:#?}");
+    assert_eq!(
+        (&alerts[0]["tool"], &alerts[0]["rule"]),
+        (&json!("orders.hold"), &json!("holds are watched"))
+    );
+    let id = alerts[0]["id"].as_str().unwrap();
+    let acknowledge = ["alerts", "acknowledge", id, "--reason", "looked at it", "--by", "kim"];
+    assert_eq!(asked(&ground, &edge, &acknowledge).await.0, 0);
+    assert_eq!(asked(&ground, &edge, &acknowledge).await.0, 1);
+    assert_eq!(asked(&ground, &edge, &["alerts", "list"]).await.1.len(), 0);
+    let audit = edge.ask("GET /v1/audit", "").await.json();
+    let event = &audit["events"][0];
+    assert_eq!((&event["verb"], &event["actor"]), (&json!("alert-acknowledge"), &json!("admin/kim")));
+    let (_, watched) =
+        asked(&ground, &edge, &["receipts", "list", "--tenant", "acme", "--decision", "ALERT"]).await;
+    assert_eq!((watched.len(), &watched[0]["rule"]), (1, &json!("holds are watched")));
 }
