@@ -19,6 +19,7 @@ mod endpoint;
 mod executions;
 mod keys;
 pub mod limits;
+mod me;
 mod node;
 pub mod operations;
 mod problem;
@@ -51,6 +52,7 @@ pub use executions::{
     ResumeExecution, Verified, VerifyQuery, WaitingStep, WaitingSteps,
 };
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
+pub use me::{Link, Me, Server, StoreBrief};
 pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
 pub use problem::{Conflict, Problem};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
@@ -69,7 +71,7 @@ pub use webhooks::{
 };
 pub use words::{
     ActionDecision, ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level,
-    OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision,
+    OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision, StoreKind,
 };
 
 /// The endpoints of the admin listener.

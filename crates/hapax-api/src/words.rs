@@ -98,6 +98,15 @@ words! {
         /// A person lets it be proposed again.
         Release = "release",
     }
+    /// Where claims are kept.
+    StoreKind ("a store is memory, embedded or postgres") {
+        /// In the memory of one process.
+        Memory = "memory",
+        /// In a folder of one process.
+        Embedded = "embedded",
+        /// In a PostgreSQL database, for any number of processes.
+        Postgres = "postgres",
+    }
     /// The state of a claim.
     State ("a state is held, settled, in_doubt or released") {
         /// The work runs, or may run.

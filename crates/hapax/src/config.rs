@@ -5,6 +5,7 @@
 //! an upstream or a key service can be reached is not asked here.
 
 mod actions;
+mod admin;
 mod auth;
 mod cluster;
 mod connectors;
@@ -40,8 +41,9 @@ use hapax_core::Operation;
 use hapax_gateway::settings::{Edge, Settings};
 
 pub use actions::{ActionSettings, Trust, TrustRule};
+pub use admin::{Admin, AdminToken};
 pub use connectors::{Connector, HttpConnector, HttpToolSettings, McpConnector, Reached, ToolOverride};
-pub use edge::{Admin, Api};
+pub use edge::Api;
 pub use keeping::{Log, LogFormat, RetentionClasses, SealKey, StoreSettings};
 pub use mistakes::{Mistake, Mistakes, Place, Within};
 pub use reader::{Secret, Secrets};
@@ -212,7 +214,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
 fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Admin, Api) {
     let (admin_section, api_section) =
         (root.section("admin", &fields::ADMIN), root.section("api", &fields::API));
-    let (admin, api) = (edge::admin(&admin_section), edge::api(&api_section));
+    let (admin, api) = (admin::admin(&admin_section), edge::api(&api_section));
     let listeners = [
         ("edge", edge.listen, edge_section.has("listen").then(|| edge_section.place("listen"))),
         ("admin", admin.listen, admin_section.has("listen").then(|| admin_section.place("listen"))),
