@@ -54,7 +54,8 @@ async fn an_alert_is_there_when_the_tool_is_called_and_a_repeated_action_raises_
                 Invoked::Done(RawValue::from_string("{}".into()).unwrap())
             }
         });
-        let rules = Rules::new(Connectors::default().local("chat", chat), gate("tool == 'send'", Decision::Alert));
+        let rules =
+            Rules::new(Connectors::default().local("chat", chat), gate("tool == 'send'", Decision::Alert));
         let actions = Actions::new(Executor::new(store.clone()), rules, None);
         for decision in [Disposition::Alert, Disposition::Dedup, Disposition::Dedup] {
             let told = actions.act(&origin(), message(1)).await;
@@ -108,7 +109,8 @@ async fn other_rules_hold_for_the_next_action() {
         });
         Connectors::default().local("chat", chat)
     };
-    let actions = Actions::new(Executor::new(store), Rules::new(connectors(), Gate::new(Decision::Block)), None);
+    let actions =
+        Actions::new(Executor::new(store), Rules::new(connectors(), Gate::new(Decision::Block)), None);
     assert_eq!(actions.act(&origin(), message(1)).await.decision, Disposition::Block);
     actions.reload(Rules::new(connectors(), Gate::new(Decision::Allow)));
     assert_eq!(actions.act(&origin(), message(1)).await.decision, Disposition::Allow);
@@ -131,19 +133,30 @@ async fn what_is_kept_of_an_action_is_sealed_and_told_all_the_same_b9() {
     let actions = Actions::new(Executor::new(store.clone()), rules, seal.clone());
     actions.act(&origin(), message(1)).await;
     let again = actions.act(&origin(), message(1)).await;
-    assert_eq!((again.decision, again.result.unwrap().get()), (Disposition::Dedup, "{\"answer\":\"hush-hush\"}"));
+    assert_eq!(
+        (again.decision, again.result.unwrap().get()),
+        (Disposition::Dedup, "{\"answer\":\"hush-hush\"}")
+    );
     let sought = hapax_agent::actions::read::Sought::default();
-    let page = hapax_agent::actions::read::read(&store, seal.clone(), &origin().tenant, &sought, None, 10).await.unwrap();
+    let page = hapax_agent::actions::read::read(&store, seal.clone(), &origin().tenant, &sought, None, 10)
+        .await
+        .unwrap();
     let args = page.receipts[1].receipt.as_ref().unwrap().args.as_ref().unwrap();
     assert_eq!((page.receipts.len(), &args["text"]), (2, &serde_json::json!("secret 1")));
     let (raised, _) = alerts::list(&store, seal, None, None, 10).await.unwrap();
     assert!(raised[0].alert.is_some());
-    assert!(alerts::list(&store, None, None, None, 10).await.unwrap().0[0].alert.is_none(), "without the key");
+    assert!(
+        alerts::list(&store, None, None, None, 10).await.unwrap().0[0].alert.is_none(),
+        "without the key"
+    );
     store.close().await.unwrap();
     for file in std::fs::read_dir(folder.path()).unwrap() {
         let Ok(bytes) = std::fs::read(file.unwrap().path()) else { continue };
         for plain in ["hush-hush", "secret 1"] {
-            assert!(!bytes.windows(plain.len()).any(|window| window == plain.as_bytes()), "{plain} is in the clear");
+            assert!(
+                !bytes.windows(plain.len()).any(|window| window == plain.as_bytes()),
+                "{plain} is in the clear"
+            );
         }
     }
 }
