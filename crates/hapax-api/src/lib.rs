@@ -70,12 +70,9 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-<<<<<<< HEAD
-    CallStatus, ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level,
-=======
-    ActionDecision, ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level,
->>>>>>> main
-    OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision, StoreKind,
+    ActionDecision, CallStatus, ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus,
+    HealthStatus, Level, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State,
+    StepDecision, StoreKind,
 };
 
 /// The endpoints of the admin listener.
