@@ -3,6 +3,7 @@
 
 mod admin;
 mod admin_decisions;
+mod backup;
 mod claims_cli;
 mod client;
 mod config;
@@ -24,6 +25,7 @@ mod log;
 mod npm_restate;
 mod office;
 mod operators;
+mod pages;
 mod postgres;
 mod postgres_away;
 mod postgres_peers;
@@ -37,6 +39,7 @@ mod renames;
 mod retention_cli;
 mod rig;
 mod room;
+mod runbooks;
 mod schedules;
 mod serve;
 mod strangers;
