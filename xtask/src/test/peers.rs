@@ -29,7 +29,7 @@ const FROM_NPM: [&str; 7] = [
     // Looks for what keeps people from using a page.
     "axe-core@4.14.0",
 ];
-const FOR_PYTHON: [&str; 8] = [
+const FOR_PYTHON: [&str; 9] = [
     "stripe==16.1.0",
     "httpx==0.28.1",
     "squareup==46.0.0.20260916",
@@ -39,6 +39,8 @@ const FOR_PYTHON: [&str; 8] = [
     "slack-sdk==3.47.0",
     // Writes into a KV version 2 store.
     "hvac==2.4.0",
+    // Asks an API for everything that its description allows, and for what it does not.
+    "schemathesis==4.32.5",
     // Reads exported spans.
     "opentelemetry-proto==1.45.2",
 ];

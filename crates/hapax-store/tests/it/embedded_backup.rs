@@ -101,6 +101,9 @@ async fn a_restore_goes_only_where_nothing_is_b8() {
     assert!(Embedded::open(at("place"), Options::default()).is_err(), "no server makes a store meanwhile");
 }
 
+/// Damage done to a file.
+type Spoil<'a> = &'a dyn Fn(&Path);
+
 #[tokio::test]
 async fn what_is_no_whole_store_of_this_version_is_neither_copied_nor_restored_b8() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +124,7 @@ async fn what_is_no_whole_store_of_this_version_is_neither_copied_nor_restored_b
             .unwrap();
     };
     let none = |path: &Path| std::fs::write(path, b"x").unwrap();
-    let ways: [(&str, &dyn Fn(&Path)); 4] =
+    let ways: [(&str, Spoil<'_>); 4] =
         [("newer hapax", &newer), ("malformed", &cut), ("records are not", &other), ("first page", &none)];
     for (number, (told, spoil)) in ways.into_iter().enumerate() {
         let (copy, place) = (at(&format!("copy-{number}")), at(&format!("place-{number}")));

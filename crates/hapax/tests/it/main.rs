@@ -34,6 +34,7 @@ mod postgres_renames;
 mod postgres_schedules;
 mod postgres_server;
 mod probe;
+mod python_described;
 mod real_documents;
 mod reloads;
 mod renames;
