@@ -15,7 +15,7 @@ use crate::rig::{Got, Ground, Hapax, Kind, hapax};
 pub(crate) const SECRET: &str = "It's a Secret to Everybody";
 
 /// What every configuration here has.
-const WEBHOOKS: &str = "
+pub(crate) const WEBHOOKS: &str = "
 [webhooks]
 prefix = \"/hooks\"
 upstream = \"service\"
