@@ -37,7 +37,7 @@ pub fn document<N: Need>(table: &Table<N>) -> Value {
                 "name": parameter.name, "in": "path", "required": true, "description": parameter.description, "schema": schema,
             }]);
         }
-        path[endpoint.method.as_str().to_lowercase()] = operation(endpoint, table.credential.0, &mut schemas);
+        path[endpoint.method.as_str().to_lowercase()] = operation(endpoint, table, &mut schemas);
     }
     let (credential, about) = table.credential;
     json!({
@@ -65,13 +65,14 @@ fn variable(parameters: &'static [Parameter], path: &str) -> Option<&'static Par
     parameters.iter().find(|parameter| parameter.name == name)
 }
 
-fn operation<N: Need>(endpoint: &Endpoint<N>, credential: &str, schemas: &mut Schemas) -> Value {
+fn operation<N: Need>(endpoint: &Endpoint<N>, table: &Table<N>, schemas: &mut Schemas) -> Value {
+    let credential = table.credential.0;
     let security = endpoint.needs.map(|needs| json!({credential: [needs.scope()]}));
     let mut operation = json!({
         "summary": endpoint.summary,
         "operationId": endpoint.id,
         "security": security.into_iter().collect::<Vec<_>>(),
-        "responses": responses(endpoint, schemas),
+        "responses": responses(endpoint, table, schemas),
     });
     let parameters = query((endpoint.query)(&mut schemas.sent));
     if !parameters.is_empty() {
@@ -85,7 +86,11 @@ fn operation<N: Need>(endpoint: &Endpoint<N>, credential: &str, schemas: &mut Sc
     operation
 }
 
-fn responses<N: Need>(endpoint: &Endpoint<N>, schemas: &mut Schemas) -> Value {
+fn responses<N: Need>(endpoint: &Endpoint<N>, table: &Table<N>, schemas: &mut Schemas) -> Value {
+    let reading = [
+        Refusal::with::<Problem>(408, "The body came too slowly."),
+        Refusal::with::<Problem>(413, table.body.1),
+    ];
     let mut responses = Map::new();
     let mut add = |status: u16, description: &str, kind: &str, schema: Schema| {
         let told =
@@ -98,19 +103,13 @@ fn responses<N: Need>(endpoint: &Endpoint<N>, schemas: &mut Schemas) -> Value {
         add(*status, description, kind, (endpoint.answer)(&mut schemas.answered));
     }
     let of_needs = endpoint.needs.map(Need::refusals).unwrap_or_default();
-    let of_method: &[Refusal] = if endpoint.method == Method::Post { &READING } else { &[] };
+    let of_method: &[Refusal] = if endpoint.method == Method::Post { &reading } else { &[] };
     for refusal in of_needs.iter().chain(of_method).chain(endpoint.refusals) {
         let schema = (refusal.schema)(&mut schemas.answered);
         add(refusal.status, refusal.description, "application/problem+json", schema);
     }
     responses.into()
 }
-
-/// How a body is refused before it is understood.
-const READING: [Refusal; 2] = [
-    Refusal::with::<Problem>(408, "The body came too slowly."),
-    Refusal::with::<Problem>(413, "The body has more than 2 MiB."),
-];
 
 /// The members of a query as parameters. None of them can be null: it is there, or it is not.
 fn query(schema: Schema) -> Vec<Value> {

@@ -69,6 +69,7 @@ pub async fn run(args: Args) -> Result<(), Failed> {
         schedules: Vec::new(),
         admin: (args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?),
         admin_hosts: Vec::new(),
+        api: None,
     };
     let node = Node::start(store, parts).await?;
     guide::print(&guide::Facts {

@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
 
 pub mod admin;
+mod application;
 pub mod cli;
 mod clock;
 pub mod config;

@@ -128,6 +128,7 @@ fn parts(config: &Config, standing: Arc<Standing>) -> Result<Parts, Failed> {
         schedules: config.schedules.clone(),
         admin: (config.admin.listen, admin_tokens(config)?),
         admin_hosts: config.admin.hosts.clone(),
+        api: config.api.as_ref().map(|api| (api.listen, api.hosts.clone())),
     })
 }
 
@@ -173,11 +174,14 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
     tracing::info!(routes = config.settings.routes.len(), "the configuration was reloaded");
 }
 
-/// One line for whoever started it, on standard output, when requests can be sent.
+/// A line for whoever started it, on standard output, when requests can be sent; another one where applications are served.
 fn say_where(config: &Config, node: &Node) {
     let scheme = if config.settings.edge.tls.is_some() { "https" } else { "http" };
-    let line = format!("hapax serves on {scheme}://{} (admin: http://{})", node.edge(), node.admin());
-    if let Err(failed) = say::data(line) {
+    let mut told = format!("hapax serves on {scheme}://{} (admin: http://{})", node.edge(), node.admin());
+    if let Some(api) = node.api() {
+        told.push_str(&format!("\nhapax serves applications on http://{api}"));
+    }
+    if let Err(failed) = say::data(told) {
         // It serves all the same; the log has the addresses, too.
         tracing::warn!("{}", failed.message);
     }

@@ -32,10 +32,12 @@ pub struct Admin {
 }
 
 /// Where applications are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Api {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Names that it answers to, beside addresses and `localhost`.
+    pub hosts: Vec<String>,
 }
 
 /// What routes do where they do not say otherwise.
@@ -195,9 +197,10 @@ fn is_host(text: &str) -> bool {
     plain && !text.is_empty() && !text.ends_with('.')
 }
 
-/// Reads `[api]`.
-pub(crate) fn api(section: &Section<'_>) -> Api {
-    Api { listen: listen(section).unwrap_or_else(|| local(8082)) }
+/// Reads `[api]`. Without it applications are served nowhere.
+pub(crate) fn api(section: &Section<'_>) -> Option<Api> {
+    let listen = listen(section).unwrap_or_else(|| local(8082));
+    section.exists().then(|| Api { listen, hosts: hosts(section) })
 }
 
 /// A listener: its section, where it listens, and the place where that is written, if it is.

@@ -46,7 +46,7 @@ sections! {
     /// The operators' listener.
     ADMIN = "admin" ["listen", "hosts", "token_env", "token_file"];
     /// The applications' listener.
-    API = "api" ["listen"];
+    API = "api" ["listen", "hosts"];
     /// Where claims are kept.
     STORE = "store" ["url", "lease", "spool"];
     /// How long outcomes are kept.

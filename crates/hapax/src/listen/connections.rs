@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service as _;
 
 use crate::limits;
+
+/// Where a request comes from: every request has it among its extensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// How slow a connection may be.
 #[derive(Clone, Copy)]
@@ -46,12 +51,12 @@ async fn serve_at(
     let (stop, stopped) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
     loop {
-        let (stream, permit) = tokio::select! {
+        let (stream, peer, permit) = tokio::select! {
             biased;
             () = &mut shutdown => break,
             accepted = accept(&listener, &room) => accepted,
         };
-        tokio::spawn(connection(stream, router.clone(), stopped.clone(), pace, permit));
+        tokio::spawn(connection(stream, Peer(peer.ip()), router.clone(), stopped.clone(), pace, permit));
     }
     drop(listener);
     // Nobody listens any more where there is no connection.
@@ -62,12 +67,15 @@ async fn serve_at(
 }
 
 /// The next connection, once there is room for it.
-async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> (TcpStream, SocketAddr, Option<OwnedSemaphorePermit>) {
     loop {
         // The semaphore is never closed; without a permit the connection is served all the same.
         let permit = room.clone().acquire_owned().await.ok();
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, permit),
+            Ok((stream, peer)) => return (stream, peer, permit),
             Err(error) => {
                 tracing::warn!(%error, "a listener cannot accept a connection");
                 tokio::time::sleep(limits::API_ACCEPT_PAUSE).await;
@@ -78,12 +86,16 @@ async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, Op
 
 async fn connection(
     stream: TcpStream,
+    peer: Peer,
     router: Router,
     mut stopped: watch::Receiver<bool>,
     pace: Pace,
     _permit: Option<OwnedSemaphorePermit>,
 ) {
-    let service = service_fn(move |request: hyper::Request<Incoming>| router.clone().call(request));
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.clone().call(request)
+    });
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())

@@ -14,13 +14,17 @@ use http::uri::Authority;
 use super::refusal::Refusal;
 
 /// The names that a listener answers to, beside addresses and `localhost`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Hosts(Vec<String>);
+#[derive(Clone, Debug)]
+pub(crate) struct Hosts {
+    names: Vec<String>,
+    /// The section of the configuration that has them.
+    section: &'static str,
+}
 
 impl Hosts {
-    /// These names, in whatever case.
-    pub(crate) fn new(names: &[String]) -> Self {
-        Hosts(names.to_vec())
+    /// These names of a section, in whatever case.
+    pub(crate) fn new(section: &'static str, names: &[String]) -> Self {
+        Hosts { names: names.to_vec(), section }
     }
 
     /// Refuses a request for another host. One that names none comes from no browser.
@@ -29,7 +33,8 @@ impl Hosts {
         for named in lines.chain(head.uri.authority().map(Authority::as_str)) {
             if !self.has(named) {
                 let detail = format!(
-                    "this listener does not answer to the host {named:?}: ask by address, or add the name to `hosts` of [admin]"
+                    "this listener does not answer to the host {named:?}: ask by address, or add the name to `hosts` of [{}]",
+                    self.section
                 );
                 return Err(Problem::new(Code::Forbidden).detail(detail).into());
             }
@@ -43,7 +48,7 @@ impl Hosts {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         bare.parse::<IpAddr>().is_ok()
             || host.eq_ignore_ascii_case("localhost")
-            || self.0.iter().any(|name| name.eq_ignore_ascii_case(host))
+            || self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
     }
 }
 
@@ -53,7 +58,7 @@ mod tests {
 
     #[test]
     fn addresses_localhost_and_stated_names_are_answered_to_and_nothing_else_m1() {
-        let hosts = Hosts::new(&["hapax.internal".into()]);
+        let hosts = Hosts::new("admin", &["hapax.internal".into()]);
         let admitted = |host: &str| {
             let (head, ()) = http::Request::get("/").header(HOST, host).body(()).unwrap().into_parts();
             hosts.admit(&head).is_ok()

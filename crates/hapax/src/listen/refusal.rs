@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_api::{Claim, ConflictCode, ExecutionConflict};
+use hapax_api::{Claim, ConflictCode, ExecutionConflict, Standing};
 use hapax_core::{Error, Kind, OperationId};
 use hapax_gateway::pages;
 use hapax_tower::problem::OPERATION_ID;
@@ -14,6 +14,7 @@ use hapax_tower::{Code, Problem};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use http::{Response, StatusCode};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Why an operator gets no answer.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) enum Refusal {
     Conflict(Box<Conflict>),
     /// An order or a decision about an execution that was not carried out, and why.
     Execution(ExecutionConflict, String),
+    /// How a lease, a claim or an execution stands does not fit what an application wants; with what is told about it.
+    Standing(Standing, String, Map<String, Value>),
 }
 
 /// A decision that was not carried out, with what the claim is now.
@@ -67,10 +70,37 @@ fn about_execution(code: ExecutionConflict) -> (&'static str, &'static str) {
     }
 }
 
+macro_rules! standings {
+    ($($standing:ident = $file:literal $title:literal)*) => {
+        /// The title and the page of a code that only applications meet.
+        fn standing(standing: Standing) -> (&'static str, &'static str) {
+            match standing {
+                $(Standing::$standing => ($title, include_str!(concat!("../../../../docs/errors/", $file, ".md"))),)*
+            }
+        }
+    };
+}
+
+standings! {
+    LeaseOver = "lease-over" "The lease is over"
+    EpochStale = "epoch-stale" "The claim has another epoch by now"
+    AlreadySettled = "already-settled" "The claim keeps another outcome already"
+    AlreadyExists = "already-exists" "The execution's id is used up"
+    VersionConflict = "version-conflict" "The execution has another version"
+    Fenced = "fenced" "The execution has another runner"
+    Ended = "ended" "The execution has come to its end"
+    ExecutionCorrupted = "execution-corrupted" "The execution's chain of events is broken"
+    UnsupportedSchemaVersion = "unsupported-schema-version" "The execution's schema version is not known here"
+    PlanDiverged = "plan-diverged" "Other work was recorded there"
+    WrongIteration = "wrong-iteration" "The execution is in another iteration"
+    Erased = "erased" "What is needed was erased"
+}
+
 /// The page about a code, of those that this listener answers with (H1).
 pub(crate) fn page(code: &str) -> Option<&'static str> {
     let own = code.parse::<ConflictCode>().ok().map(text);
     let own = own.or_else(|| code.parse::<ExecutionConflict>().ok().map(|code| about_execution(code).1));
+    let own = own.or_else(|| code.parse::<Standing>().ok().map(|code| standing(code).1));
     own.or_else(|| pages::code(code).map(pages::text))
 }
 
@@ -91,20 +121,36 @@ impl Refusal {
             Refusal::Problem(problem) => problem.response(docs),
             Refusal::Conflict(conflict) => conflict.response(docs),
             Refusal::Execution(code, detail) => {
-                let page = format!("{docs}{code}");
-                let told = hapax_api::Problem {
-                    page: page.clone(),
-                    title: about_execution(code).0.into(),
-                    status: StatusCode::CONFLICT.as_u16(),
-                    code: code.to_string(),
-                    retryable: false,
-                    detail: Some(detail),
-                    operation_id: None,
-                };
-                conflicting(&told, &page, docs)
+                told(about_execution(code).0, code.as_str(), detail, Map::new(), docs)
+            }
+            Refusal::Standing(code, detail, more) => {
+                told(standing(code).0, code.as_str(), detail, more, docs)
             }
         }
     }
+}
+
+/// What is refused because of how something stands.
+#[derive(Serialize)]
+struct Told {
+    #[serde(flatten)]
+    problem: hapax_api::Problem,
+    #[serde(flatten)]
+    more: Map<String, Value>,
+}
+
+fn told(title: &str, code: &str, detail: String, more: Map<String, Value>, docs: &str) -> Response<Bytes> {
+    let page = format!("{docs}{code}");
+    let problem = hapax_api::Problem {
+        page: page.clone(),
+        title: title.into(),
+        status: StatusCode::CONFLICT.as_u16(),
+        code: code.into(),
+        retryable: false,
+        detail: Some(detail),
+        operation_id: None,
+    };
+    conflicting(&Told { problem, more }, &page, docs)
 }
 
 /// An answer of status 409, in the shape that [`Problem`] gives to all the others.

@@ -3,6 +3,9 @@
 
 mod admin;
 mod admin_decisions;
+mod application;
+mod application_claims;
+mod application_examples;
 mod claims_cli;
 mod client;
 mod config;
@@ -25,6 +28,7 @@ mod npm_restate;
 mod office;
 mod operators;
 mod postgres;
+mod postgres_application;
 mod postgres_away;
 mod postgres_peers;
 mod postgres_renames;

@@ -126,6 +126,7 @@ impl Office {
             schedules: config.schedules.clone(),
             admin: ("127.0.0.1:0".parse().unwrap(), tokens),
             admin_hosts: vec!["hapax.internal".into()],
+            api: None,
         };
         let node = Node::start(store.clone(), parts).await.unwrap();
         let executor = Executor::new(store.clone());

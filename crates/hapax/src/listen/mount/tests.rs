@@ -52,6 +52,7 @@ static TABLE: Table<OfTenant> = Table {
     summary: "For this test.",
     description: "For this test.",
     server: "http://127.0.0.1:8082",
+    body: (1024, "The body is too long."),
     credential: ("key", "An API key."),
     parameters: &[hapax_api::Parameter::of::<String>("id", "An id.")],
     endpoints: &[Endpoint::of::<Own>(), Endpoint::of::<Open>()],
@@ -84,7 +85,7 @@ async fn stray(_: &'static str, _: String, _: Asked<Stray>) -> Result<Revoked, R
 }
 
 fn mount() -> Mount<&'static str, Tenants> {
-    Mount::new(&TABLE, "hello", Tenants, "/errors/", Hosts::default())
+    Mount::new(&TABLE, "hello", Tenants, "/errors/", Hosts::new("api", &[]))
 }
 
 async fn ask(router: &mut Router, method: &str, path: &str, tenant: Option<&str>) -> (u16, HeaderMap, Value) {
