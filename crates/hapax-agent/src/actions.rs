@@ -20,4 +20,5 @@ pub mod receipts;
 pub use connect::{Connectors, Invocation, Invoked, Local, Tool};
 pub use executor::{Actions, Origin};
 pub use gate::{Decision, Gate};
+pub use place::lanes_waiting;
 pub use plan::{ActionResult, Disposition, PlannedAction, read_plan};

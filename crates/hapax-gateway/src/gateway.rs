@@ -27,6 +27,7 @@ use crate::sealed::OperationSeal;
 use crate::secrets;
 use crate::settings::{Level, Settings};
 use crate::stack::{Plan, Shared, Stack};
+use crate::trace::Tracer;
 use crate::upstream::Incoming;
 use crate::webhooks::{Tally, Webhooks};
 
@@ -58,6 +59,7 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
             contents: Remembered::new(limits::CONTENTS),
             refusals: Default::default(),
             delegation: Default::default(),
+            tracer: Default::default(),
         });
         let tls = certificates.as_ref().map(Certificates::server_config);
         let each = shared.clone();
@@ -82,6 +84,12 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
             self.shared.metrics.set_connections_refused(&running.counts());
         }
         self.shared.metrics.set_contradicted(self.shared.protect.executor().contradicted());
+        let (owed, spooled) = self.shared.protect.executor().waiting();
+        self.shared.metrics.set_owed(owed, spooled);
+        self.shared.metrics.set_circuits_open(self.shared.delegation.suspended());
+        if let Some(tracer) = self.shared.tracer.get() {
+            self.shared.metrics.set_spans(tracer.counts().read());
+        }
         &self.shared.metrics
     }
 
@@ -89,6 +97,11 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     pub async fn scope_of(&self, head: &request::Parts, peer: IpAddr) -> Result<Scope, Problem> {
         let auth = self.shared.plan.load().auth.clone();
         Caller::identify(&auth, head, peer, false).await?.scope(Level::Project)
+    }
+
+    /// From now on records requests, as this tracer decides (O3). Only the first one counts.
+    pub fn trace(&self, tracer: Tracer) {
+        let _ = self.shared.tracer.set(tracer);
     }
 
     /// Whether this process still identifies claims as the others on its ledger do (K6).

@@ -20,6 +20,7 @@ use crate::memory::Memory;
 use crate::options::Options;
 #[cfg(feature = "postgres")]
 use crate::postgres::Postgres;
+use crate::tally::Tally;
 use crate::{Lifecycle, limits};
 
 /// The environment variable that names a store where nothing else does.
@@ -108,6 +109,13 @@ macro_rules! each {
     };
 }
 
+impl Store {
+    /// What it notes of its own work.
+    pub fn tally(&self) -> &Tally {
+        each!(self, store => store.tally())
+    }
+}
+
 impl Ledger for Store {
     type Watch = Watch;
 
@@ -122,7 +130,10 @@ impl Ledger for Store {
         report: Report,
         events: Vec<Append>,
     ) -> Result<Ending, Error> {
-        each!(self, store => store.report(claim, epoch, report, events).await)
+        let appends = events.len();
+        let ending = each!(self, store => store.report(claim, epoch, report, events).await)?;
+        self.tally().appended(appends);
+        Ok(ending)
     }
 
     async fn set(
@@ -228,7 +239,9 @@ impl Lanes for Store {
 
 impl Journal for Store {
     async fn append(&self, write: Append) -> Result<Head, Error> {
-        each!(self, store => store.append(write).await)
+        let head = each!(self, store => store.append(write).await)?;
+        self.tally().appended(1);
+        Ok(head)
     }
 
     async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
@@ -299,7 +312,10 @@ impl Inspect for Store {
         decision: Decision,
         events: Vec<Append>,
     ) -> Result<Operated, Error> {
-        each!(self, store => store.decide_with(claim, decision, events).await)
+        let appends = events.len();
+        let operated = each!(self, store => store.decide_with(claim, decision, events).await)?;
+        self.tally().appended(appends);
+        Ok(operated)
     }
 
     async fn decide_setting(

@@ -24,10 +24,12 @@ pub mod postgres;
 #[cfg(any(feature = "embedded", feature = "postgres"))]
 mod setting;
 pub mod table;
+mod tally;
 
 pub use any::{STORE_VARIABLE, Store};
 pub use clock::SystemClock;
 pub use options::Options;
+pub use tally::Tally;
 
 use std::future::Future;
 

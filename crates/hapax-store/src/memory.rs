@@ -26,6 +26,7 @@ use hapax_core::{
 use crate::clock::SystemClock;
 use crate::hub::{Hub, Watch};
 use crate::options::Options;
+use crate::tally::Tally;
 use crate::{Lifecycle, limits};
 use sweeper::Sweeper;
 use world::World;
@@ -48,7 +49,8 @@ impl Memory {
         let session = world.start_session(clock.now(), &options);
         let (world, hub) = (Arc::new(Mutex::new(world)), Hub::default());
         if options.sweeper {
-            Sweeper { world: Arc::downgrade(&world), hub: hub.clone(), clock: clock.clone() }.start();
+            let tally = options.tally.clone();
+            Sweeper { world: Arc::downgrade(&world), hub: hub.clone(), clock: clock.clone(), tally }.start();
         }
         Memory { world, hub, clock, options, session }
     }
@@ -57,6 +59,11 @@ impl Memory {
     pub fn join(&self) -> Self {
         let session = self.lock().start_session(self.clock.now(), &self.options);
         Memory { session, ..self.clone() }
+    }
+
+    /// What it notes of its own work.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.options.tally
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {

@@ -23,6 +23,7 @@ mod section;
 mod show;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod tree;
 pub(crate) mod units;
 mod upstream;
@@ -41,6 +42,7 @@ pub use keeping::{Log, LogFormat, RetentionClasses, SealKey, StoreSettings};
 pub use mistakes::{Mistake, Mistakes, Place, Within};
 pub use reader::{Secret, Secrets};
 pub use route::Declared;
+pub use traces::Traces;
 
 pub(crate) use hapax_gateway::pattern::Pattern;
 pub(crate) use keeping::retention_text as parse_retention;
@@ -86,6 +88,8 @@ pub struct Config {
     pub webhook_retention: Option<String>,
     /// How the process tells what it does.
     pub log: Log,
+    /// Where spans go; none are recorded where it is not said.
+    pub traces: Option<Traces>,
     /// What is allowed, but worth telling when a process starts: one sentence each, with its place.
     pub notices: Vec<String>,
     pub(crate) route_defaults: RouteDefaults,
@@ -139,6 +143,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     let retention = keeping::retention(&root.section("retention", &fields::RETENTION));
     let seal = keeping::seal(&root.section("seal", &fields::SEAL));
     let log = keeping::log(&root.section("log", &fields::LOG));
+    let traces = traces::traces(&root.section("traces", &fields::TRACES));
     let tenants = keeping::tenants(&root.section("tenants", &fields::TENANTS));
     let auth_section = root.section("auth", &fields::AUTH);
     let auth = auth::auth(&auth_section);
@@ -184,6 +189,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         schedules,
         webhook_retention,
         log,
+        traces,
         notices: Vec::new(),
         route_defaults,
     })

@@ -67,6 +67,7 @@ pub async fn run(args: Args) -> Result<(), Failed> {
         settings: settings(args.listen, service)?,
         classes: Classes::default(),
         schedules: Vec::new(),
+        traces: None,
         admin: (args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?),
         admin_hosts: Vec::new(),
         api: None,

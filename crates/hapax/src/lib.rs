@@ -17,4 +17,5 @@ pub mod operations;
 mod probe;
 pub mod schedules;
 mod signals;
+mod traces;
 pub mod when;

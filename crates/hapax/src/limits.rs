@@ -73,6 +73,21 @@ pub(crate) const LOG_PAUSE: Duration = Duration::from_millis(10);
 /// How often the log is told which of its lines are missing.
 pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
 
+// Traces.
+
+/// Recorded requests that go to the collector at once.
+pub(crate) const EXPORT_BATCH: usize = 512;
+/// The longest wait for more of them.
+pub(crate) const EXPORT_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether more have come.
+pub(crate) const EXPORT_PAUSE: Duration = Duration::from_millis(50);
+/// The longest wait for a collector.
+pub(crate) const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a collector has taken nothing; twice as long after each further time, up to 32 times.
+pub(crate) const EXPORT_BACKOFF: Duration = Duration::from_secs(1);
+/// The longest wait at the end of the process for a collector to take the last spans.
+pub(crate) const EXPORT_AT_END: Duration = Duration::from_secs(2);
+
 // Schedules.
 
 /// Most schedules of a configuration.

@@ -25,10 +25,12 @@ use tokio::net::TcpListener;
 use crate::admin::{self, AdminState, AdminTokens};
 use crate::application::{self, ApplicationState};
 use crate::cli::Failed;
+use crate::config::Traces;
 use crate::listen::connections;
 use crate::listen::host::Hosts;
 use crate::log;
 use crate::schedules::{Dispatcher, Schedule};
+use crate::traces::{self, Exporting};
 
 pub(crate) use answers::KeptAnswers;
 pub use keeping::Classes;
@@ -52,6 +54,8 @@ pub struct Parts {
     pub classes: Classes,
     /// What is dispatched at planned times.
     pub schedules: Vec<Schedule>,
+    /// Where spans of requests go.
+    pub traces: Option<Traces>,
     /// The admin listener and who may use it.
     pub admin: (SocketAddr, AdminTokens),
     /// Names that the admin listener answers to, beside addresses and `localhost`.
@@ -70,6 +74,7 @@ pub struct Node {
     keeping: Arc<Keeping>,
     dispatcher: Arc<Dispatcher>,
     tokens: AdminTokens,
+    traces: Option<Exporting>,
 }
 
 impl Node {
@@ -94,6 +99,11 @@ impl Node {
         let protect = Protect::new(executor, leaf_key).sealed(parts.seal.clone());
         let known = Known::read(&store, parts.settings, parts.classes).await?;
         let gateway = Arc::new(Gateway::start(known.settings(), protect, store.clone()).await?);
+        let traces = parts.traces.as_ref().map(traces::start).transpose()?;
+        let traces = traces.map(|(tracer, exporting)| {
+            gateway.trace(tracer);
+            exporting
+        });
         let keeping = Arc::new(Keeping::new(store.clone(), gateway.clone(), known));
         let (store_here, follows) = (store.clone(), keeping.settings().subscribe());
         let dispatcher = Dispatcher::new(store_here, gateway.clone(), follows, &parts.schedules)?;
@@ -143,7 +153,7 @@ impl Node {
         tasks.keep("log watch", log::tell_gaps);
         let walking = dispatcher.clone();
         tasks.keep("schedules", move || walking.clone().run());
-        Ok(Node { store, gateway, admin_address, api_address, tasks, keeping, dispatcher, tokens })
+        Ok(Node { store, gateway, admin_address, api_address, tasks, keeping, dispatcher, tokens, traces })
     }
 
     /// Where the edge listens.
@@ -192,6 +202,9 @@ impl Node {
         let clean = self.gateway.drain(within).await;
         self.tasks.end(Stage::Operators).await;
         self.store.close().await?;
+        if let Some(traces) = self.traces {
+            traces.end().await;
+        }
         Ok(clean)
     }
 }

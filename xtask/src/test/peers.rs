@@ -17,7 +17,7 @@ pub(super) const PYTHON_VAR: &str = "HAPAX_TEST_PYTHON";
 pub(super) const NEEDS: [&str; 2] = ["npm", "python"];
 
 // Exact versions: tests say what they do. All of them run on the Node.js and the Python of Debian 12.
-const FROM_NPM: [&str; 6] = [
+const FROM_NPM: [&str; 7] = [
     "express@5.3.0",
     "express-idempotency@1.0.6",
     "stripe@22.6.2",
@@ -26,8 +26,10 @@ const FROM_NPM: [&str; 6] = [
     "@octokit/webhooks-methods@5.1.1",
     // Keeps claims itself.
     "@restatedev/restate-server@1.7.12",
+    // Looks for what keeps people from using a page.
+    "axe-core@4.14.0",
 ];
-const FOR_PYTHON: [&str; 7] = [
+const FOR_PYTHON: [&str; 8] = [
     "stripe==16.1.0",
     "httpx==0.28.1",
     "squareup==46.0.0.20260916",
@@ -37,6 +39,8 @@ const FOR_PYTHON: [&str; 7] = [
     "slack-sdk==3.47.0",
     // Writes into a KV version 2 store.
     "hvac==2.4.0",
+    // Reads exported spans.
+    "opentelemetry-proto==1.45.2",
 ];
 
 /// The folder with all those from npm, installed if need be.

@@ -90,7 +90,7 @@ struct Prepared<'a> {
     origin: &'a Origin,
     action: &'a PlannedAction,
     connector: &'a dyn Connect,
-    tool: &'a Tool,
+    tool: Tool,
     identity: Identity,
     fingerprint: Fingerprint,
     until: Instant,
@@ -161,10 +161,11 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
 
     async fn act(&self, origin: &Origin, action: &PlannedAction) -> Result<End, Refusal> {
         action.check()?;
-        let (connector, tool) = self.connectors.find(&action.connector, &action.tool)?;
+        let found = self.connectors.find(&action.connector, &action.tool, &action.args).await;
+        let (connector, tool) = found?;
         let until = deadline(hapax_core::limits::LANE_WAIT);
         if tool.read_only {
-            return self.read(origin, action, connector, tool, until).await;
+            return self.read(origin, action, connector, &tool, until).await;
         }
         let identity = origin.identity(action.key()?).map_err(|error| Refusal::of_store(&error))?;
         let fingerprint = action.fingerprint()?;
@@ -257,7 +258,7 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
             .fingerprint(prepared.fingerprint)
             .rerun(prepared.tool.rerun)
             .give_up(prepared.tool.give_up)
-            .max_run(max_run(prepared.tool))
+            .max_run(max_run(&prepared.tool))
             .retention(Retention::Forever)
             .ask_within(limits::ASK_WITHIN)
             .attach(Attach::Wait(left(prepared.until)))
@@ -270,7 +271,7 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
         held: Held<S>,
         decision: Decision,
     ) -> Result<Turn, Refusal> {
-        let (tool, run) = (&prepared.action.tool, max_run(prepared.tool));
+        let (tool, run) = (&prepared.action.tool, max_run(&prepared.tool));
         let ask = |_| std::future::ready(Reconciled::Unknown);
         let mut look = place.beginning(tool, run);
         #[allow(

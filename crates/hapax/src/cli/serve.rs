@@ -126,6 +126,7 @@ fn parts(config: &Config, standing: Arc<Standing>) -> Result<Parts, Failed> {
         settings: config.settings.clone(),
         classes: Classes::from(config),
         schedules: config.schedules.clone(),
+        traces: config.traces.clone(),
         admin: (config.admin.listen, admin_tokens(config)?),
         admin_hosts: config.admin.hosts.clone(),
         api: config.api.as_ref().map(|api| (api.listen, api.hosts.clone())),

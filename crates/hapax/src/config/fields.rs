@@ -29,7 +29,7 @@ macro_rules! sections {
 sections! {
     /// The top of the file.
     ROOT = "" [
-        "edge", "admin", "api", "store", "retention", "auth", "seal", "log", "tenants", "upstreams", "routes", "openapi",
+        "edge", "admin", "api", "store", "retention", "auth", "seal", "log", "traces", "tenants", "upstreams", "routes", "openapi",
         "retired", "webhooks", "schedules",
     ] later ["actions", "connectors", "trust"];
     /// The listener and what holds for every route.
@@ -72,6 +72,8 @@ sections! {
     SEAL = "seal" ["key_env", "key_file"];
     /// What the process tells.
     LOG = "log" ["format", "level"];
+    /// Where spans of requests go.
+    TRACES = "traces" ["endpoint", "ratio", "parent", "headers_env", "headers_file"];
     /// What one tenant may use.
     TENANTS = "tenants" ["held", "claims_per_second", "in_doubt"];
     /// The services behind.

@@ -31,6 +31,7 @@ impl Config {
             ("seal", self.seal != started.seal),
             ("log.format", self.log.format != started.log.format),
             ("log.level", self.log.level != started.log.level),
+            ("traces", self.traces != started.traces),
         ];
         all.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }

@@ -32,6 +32,7 @@ const SET: &str = "(set)";
 enum Shown {
     Text(String),
     Number(u64),
+    Ratio(f64),
     Flag(bool),
     Texts(Vec<String>),
     Table(Entries),
@@ -132,11 +133,23 @@ impl Config {
         let mut log = Section::default();
         log.text("format", if self.log.format == LogFormat::Json { "json" } else { "text" });
         log.text("level", self.log.level);
+        let mut traces = Section::default();
+        if let Some(told) = &self.traces {
+            traces.text("endpoint", &told.endpoint).put("ratio", Shown::Ratio(told.sampling.ratio));
+            traces.flag("parent", told.sampling.by_parent);
+            if !told.headers.is_empty() {
+                traces.text("headers", SET);
+            }
+        }
         let tenants = &self.settings.tenants;
         let mut limits = Section::default();
         limits.number("held", tenants.held).number("claims_per_second", tenants.claims_per_second);
         limits.number("in_doubt", tenants.in_doubt);
-        root.table("log", log).table("tenants", limits);
+        root.table("log", log);
+        if self.traces.is_some() {
+            root.table("traces", traces);
+        }
+        root.table("tenants", limits);
         let mut upstreams = Section::default();
         for (name, upstream) in &self.settings.upstreams {
             upstreams.table(name, shown_upstream(upstream));
@@ -491,6 +504,7 @@ fn json(shown: &Shown) -> Json {
     match shown {
         Shown::Text(text) => text.as_str().into(),
         Shown::Number(number) => (*number).into(),
+        Shown::Ratio(ratio) => (*ratio).into(),
         Shown::Flag(flag) => (*flag).into(),
         Shown::Texts(texts) => texts.clone().into(),
         Shown::Table(entries) => object(entries),
@@ -534,6 +548,7 @@ fn toml_value(shown: &Shown) -> String {
     match shown {
         Shown::Text(text) => toml::Value::from(text.as_str()).to_string(),
         Shown::Number(number) => number.to_string(),
+        Shown::Ratio(ratio) => format!("{ratio:?}"),
         Shown::Flag(flag) => flag.to_string(),
         Shown::Texts(texts) => {
             let items: Vec<_> =

@@ -363,6 +363,7 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
         ("[store]\nurl = \"memory:\"\nlease = \"7s\"\nspool = \"s\"", "store.url, store.lease, store.spool"),
         ("[seal]\nkey_file = \"seal\"", "seal"),
         ("[log]\nformat = \"text\"\nlevel = \"warn\"", "log.format, log.level"),
+        ("[traces]\nendpoint = \"http://127.0.0.1:4318\"", "traces"),
         // What a reload does change.
         ("[edge]\ndrain_timeout = \"7s\"\nbody_rate = \"7B\"\nmax_buffered = \"7MiB\"\nmax_detached = 7", ""),
         ("[edge]\noperations_prefix = \"/o\"\nmax_request_body = \"7B\"\n[edge.cors]\norigins = [\"*\"]", ""),

@@ -25,6 +25,7 @@ mod init_cli;
 mod keys_cli;
 mod log;
 mod npm_restate;
+mod observed;
 mod office;
 mod operators;
 mod postgres;

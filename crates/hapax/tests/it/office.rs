@@ -124,6 +124,7 @@ impl Office {
             settings: config.settings.clone(),
             classes: Classes::from(&config),
             schedules: config.schedules.clone(),
+            traces: config.traces.clone(),
             admin: ("127.0.0.1:0".parse().unwrap(), tokens),
             admin_hosts: vec!["hapax.internal".into()],
             api: None,

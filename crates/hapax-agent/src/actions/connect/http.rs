@@ -9,7 +9,7 @@ use reqwest::{Client, Method, StatusCode, Url};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, Connect, Invocation, Invoked, Tool};
+use super::{BoxFuture, Connect, Invocation, Invoked, Refusal, Tool};
 use crate::limits;
 
 /// How many characters of the action's key a service takes in `Idempotency-Key`.
@@ -267,8 +267,13 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 impl Connect for Http {
-    fn tool(&self, name: &str) -> Option<&Tool> {
-        self.tools.get(name).map(|tool| &tool.tool)
+    fn look_up<'a>(
+        &'a self,
+        name: &'a str,
+        _args: &'a RawValue,
+    ) -> BoxFuture<'a, Result<Option<Tool>, Refusal>> {
+        let known = self.tools.get(name).map(|tool| tool.tool.clone());
+        Box::pin(std::future::ready(Ok(known)))
     }
 
     fn invoke(&self, call: Invocation) -> BoxFuture<'_, Invoked> {
