@@ -260,18 +260,26 @@ fn call_of(record: &Record) -> Call {
     Call::of(record.identity.clone()).rerun(record.claim.terms.rerun).attach(Attach::Reject)
 }
 
-fn outcome_of(body: &SettledClaim) -> Result<(fn(bytes::Bytes) -> Outcome, Option<Vec<u8>>), Refusal> {
-    let (kind, member, raw): (fn(bytes::Bytes) -> Outcome, _, _) =
-        match (&body.result, &body.error, body.not_kept) {
-            (Some(raw), None, false) => (Outcome::Succeeded, "result", raw),
-            (None, Some(raw), false) => (Outcome::Refused, "error", raw),
-            (None, None, true) => return Ok((Outcome::Succeeded, None)),
-            _ => return Err(Refusal::malformed("say exactly one of `result`, `error` and `not_kept`")),
-        };
-    let bytes = read::canonical(member, raw)?;
-    match bytes.len() <= limits::CLAIM_RESULT_BYTES {
-        true => Ok((kind, Some(bytes))),
-        false => Err(Refusal::malformed(format!("{member}: at most 1 MiB as canonical JSON"))),
+/// What is kept of work, before it is sealed: the kind of outcome, and its bytes where it has some.
+struct Said {
+    kind: fn(bytes::Bytes) -> Outcome,
+    plain: Option<Vec<u8>>,
+}
+
+impl Said {
+    fn of(body: &SettledClaim) -> Result<Self, Refusal> {
+        let (kind, member, raw): (fn(bytes::Bytes) -> Outcome, _, _) =
+            match (&body.result, &body.error, body.not_kept) {
+                (Some(raw), None, false) => (Outcome::Succeeded, "result", raw),
+                (None, Some(raw), false) => (Outcome::Refused, "error", raw),
+                (None, None, true) => return Ok(Said { kind: Outcome::Succeeded, plain: None }),
+                _ => return Err(Refusal::malformed("say exactly one of `result`, `error` and `not_kept`")),
+            };
+        let bytes = read::canonical(member, raw)?;
+        match bytes.len() <= limits::CLAIM_RESULT_BYTES {
+            true => Ok(Said { kind, plain: Some(bytes) }),
+            false => Err(Refusal::malformed(format!("{member}: at most 1 MiB as canonical JSON"))),
+        }
     }
 }
 
@@ -282,7 +290,7 @@ pub(super) async fn settle(
 ) -> Result<ClaimSettled, Refusal> {
     let body = asked.body;
     let epoch = read::epoch(body.epoch.as_str())?;
-    let (kind, plain) = outcome_of(&body)?;
+    let Said { kind, plain } = Said::of(&body)?;
     let retention = body.retention.as_deref().map(parse_retention).transpose();
     let retention =
         retention.map_err(|error| Refusal::malformed(format!("retention: {}", error.message())))?;

@@ -286,13 +286,10 @@ async fn callers_are_known_as_at_the_edge_and_see_their_project_alone_m1_a6() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_input_is_refused_by_name_and_nothing_is_written_j1_j5() {
-    let (_ground, _hapax, app) = one().await;
-    let lease = app.lease().await;
-    let runner = planned(&app, "e-1", &lease).await;
-    let granted = app.post(&path("e-1", "begin"), begin(&runner, &lease, "1")).await;
-    let before = app.get("/v1/executions/e-1").await;
+/// Status and code, what the refusal names, and the request.
+type Bad = (u16, &'static str, &'static str, (String, String));
+
+fn bad_cases(lease: &Value, runner: &Value, granted: &Value) -> Vec<Bad> {
     let new = |more: Value| {
         let mut body = json!({"executionId": "e-2", "agentId": "clerk", "lease": lease});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -301,7 +298,7 @@ async fn bad_input_is_refused_by_name_and_nothing_is_written_j1_j5() {
     let post = |verb: &str, body: Value| (path("e-1", verb), body.to_string());
     let create = |body: String| ("/v1/executions".to_owned(), body);
     let wrong_step = |epoch: &str| finish(&json!(epoch), json!({"result": 1}));
-    let cases = [
+    vec![
         (400, "request-malformed", "JSON", create("{not json".into())),
         (400, "request-malformed", "executionId", create(new(json!({"executionId": "a:b"})))),
         (400, "request-malformed", "agentId", create(new(json!({"agentId": ""})))),
@@ -361,13 +358,13 @@ async fn bad_input_is_refused_by_name_and_nothing_is_written_j1_j5() {
             "request-malformed",
             "counted from 0",
             post("begin", {
-                let mut body = begin(&runner, &lease, "x");
+                let mut body = begin(runner, lease, "x");
                 body["call"] = json!(1);
                 body
             }),
         ),
-        (400, "request-malformed", "attempt", post("begin", begin(&runner, &lease, "not one"))),
-        (409, "lease-over", "lease", post("begin", begin(&runner, &json!("ls_00000000000fffff"), "2"))),
+        (400, "request-malformed", "attempt", post("begin", begin(runner, lease, "not one"))),
+        (409, "lease-over", "lease", post("begin", begin(runner, &json!("ls_00000000000fffff"), "2"))),
         (409, "epoch-stale", "epoch", post("finish", wrong_step("1.999"))),
         (409, "epoch-stale", "epoch", post("finish", wrong_step("2.1"))),
         (400, "request-malformed", "epoch", post("finish", wrong_step("seven"))),
@@ -377,7 +374,17 @@ async fn bad_input_is_refused_by_name_and_nothing_is_written_j1_j5() {
             "exactly one",
             post("finish", finish(&granted["epoch"], json!({"result": 1, "unknown": "x"}))),
         ),
-    ];
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_input_is_refused_by_name_and_nothing_is_written_j1_j5() {
+    let (_ground, _hapax, app) = one().await;
+    let lease = app.lease().await;
+    let runner = planned(&app, "e-1", &lease).await;
+    let granted = app.post(&path("e-1", "begin"), begin(&runner, &lease, "1")).await;
+    let before = app.get("/v1/executions/e-1").await;
+    let cases = bad_cases(&lease, &runner, &granted);
     for (status, code, names, (path, body)) in cases {
         let got = app.ask("POST", &path, &body).await;
         assert_eq!(got.problem(), (status, code.to_owned()), "{path} {body}: {}", got.text());
@@ -392,7 +399,14 @@ async fn bad_input_is_refused_by_name_and_nothing_is_written_j1_j5() {
     }
     assert_eq!(app.get("/v1/executions/e-1").await, before, "something was written");
     assert_eq!(app.get("/v1/executions").await["executions"].as_array().unwrap().len(), 1);
-    // The largest checkpoint fits.
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_largest_checkpoint_fits_and_other_work_than_is_recorded_pauses_j4() {
+    let (_ground, _hapax, app) = one().await;
+    let lease = app.lease().await;
+    let runner = planned(&app, "e-1", &lease).await;
+    let granted = app.post(&path("e-1", "begin"), begin(&runner, &lease, "1")).await;
     app.post(&path("e-1", "finish"), finish(&granted["epoch"], json!({"result": 1}))).await;
     let state = "x".repeat(4 * 1024 * 1024 - 128);
     app.post(&path("e-1", "checkpoint"), json!({"runner": runner, "iteration": 0, "checkpoint": state}))
