@@ -22,7 +22,7 @@ pub use leases::{Lease, LeaseEnded, OpenLease as LeaseToOpen};
 
 use crate::endpoint::{Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
 use crate::node::{Health as Alive, Markdown, Written};
-use crate::operations::{BAD_BODY, BAD_QUERY, operations, problem};
+use crate::operations::{BAD_BODY, BAD_QUERY, MISDIRECTED, operations, problem};
 use crate::text::{ExecutionId, LeaseId, OperationId, ProblemCode};
 
 /// What callers of the application listener must have.
@@ -43,7 +43,10 @@ impl Need for Credentials {
         const {
             &[
                 problem(401, "No credentials, or none that are valid."),
-                problem(403, "The credentials reach no project."),
+                problem(
+                    403,
+                    "The credentials reach no project; or a page of another site asks, as the browser says (`Sec-Fetch-Site`).",
+                ),
                 problem(
                     429,
                     "The service that knows the credentials lets no more requests through; try later.",
@@ -200,6 +203,7 @@ pub(crate) const TABLE: Table<Credentials> = Table {
     description: "Served on the application listener only, to callers who authenticate as at the edge; everything is that of their \
                   tenant and project. Every error is `application/problem+json`. Every answer has `Cache-Control: no-store` and \
                   `Hapax-Listener: application`.",
+    refusals: &[MISDIRECTED],
     server: "http://127.0.0.1:8082",
     body: (crate::limits::APPLICATION_BODY_BYTES, "The body has more than 4.5 MiB."),
     credential: (

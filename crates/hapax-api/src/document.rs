@@ -104,7 +104,7 @@ fn responses<N: Need>(endpoint: &Endpoint<N>, table: &Table<N>, schemas: &mut Sc
     }
     let of_needs = endpoint.needs.map(Need::refusals).unwrap_or_default();
     let of_method: &[Refusal] = if endpoint.method == Method::Post { &reading } else { &[] };
-    for refusal in of_needs.iter().chain(of_method).chain(endpoint.refusals) {
+    for refusal in table.refusals.iter().chain(of_needs).chain(of_method).chain(endpoint.refusals) {
         let schema = (refusal.schema)(&mut schemas.answered);
         add(refusal.status, refusal.description, "application/problem+json", schema);
     }

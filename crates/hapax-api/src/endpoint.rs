@@ -191,6 +191,8 @@ pub struct Table<N: 'static> {
     pub summary: &'static str,
     /// What holds for all endpoints.
     pub description: &'static str,
+    /// How any of the endpoints may refuse.
+    pub refusals: &'static [Refusal],
     /// Where the listener is unless configured otherwise.
     pub server: &'static str,
     /// The longest body of a request in bytes, and how a longer one is refused.

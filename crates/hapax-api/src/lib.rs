@@ -19,6 +19,7 @@ mod endpoint;
 mod executions;
 mod keys;
 pub mod limits;
+mod me;
 mod node;
 pub mod operations;
 mod problem;
@@ -47,6 +48,7 @@ pub use executions::{
     ResumeExecution, Verified, VerifyQuery, WaitingStep, WaitingSteps,
 };
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
+pub use me::{Link, Me, Server, StoreBrief};
 pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
 pub use problem::{Conflict, Problem};
 pub use raw::Raw;
@@ -67,7 +69,7 @@ pub use webhooks::{
 pub use words::{
     ConflictCode, Done, DoubtReason, Executed, ExecutionConflict, ExecutionStatus, HealthStatus, Level,
     MayHaveRun, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, Standing, State,
-    StepDecision,
+    StepDecision, StoreKind,
 };
 
 /// The endpoints of the admin listener.

@@ -42,6 +42,7 @@ pub(crate) fn router(
     hosts: Hosts,
 ) -> Result<Router, Error> {
     Mount::new(&hapax_api::APPLICATION, state, access::Callers(gateway), docs, hosts)
+        .of_one_site()
         .open_to_any_host(health)
         .open(problem_page)
         .open(openapi)

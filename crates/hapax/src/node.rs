@@ -17,6 +17,7 @@ use std::time::Duration;
 use hapax_exec::{Executor, Installation, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
+use hapax_gateway::tls::Certificates;
 use hapax_gateway::webhooks::record::Desk;
 use hapax_store::{Lifecycle as _, Store};
 use hapax_tower::Protect;
@@ -56,10 +57,8 @@ pub struct Parts {
     pub schedules: Vec<Schedule>,
     /// Where spans of requests go.
     pub traces: Option<Traces>,
-    /// The admin listener and who may use it.
-    pub admin: (SocketAddr, AdminTokens),
-    /// Names that the admin listener answers to, beside addresses and `localhost`.
-    pub admin_hosts: Vec<String>,
+    /// The admin listener, and who may use it.
+    pub admin: admin::Setup,
     /// Where applications are served, and under which names beside addresses and `localhost`; `None`: nowhere.
     pub api: Option<(SocketAddr, Vec<String>)>,
 }
@@ -74,17 +73,20 @@ pub struct Node {
     keeping: Arc<Keeping>,
     dispatcher: Arc<Dispatcher>,
     tokens: AdminTokens,
+    /// Those of the admin listener.
+    certificates: Option<Certificates>,
     traces: Option<Exporting>,
 }
 
 impl Node {
     /// Settles what an earlier process left, before anything is accepted (L15); then listens.
     pub async fn start(store: Store, parts: Parts) -> Result<Self, Failed> {
-        let (address, tokens) = parts.admin;
+        let (address, tokens) = (parts.admin.listen, parts.admin.tokens.clone());
+        let certificates = admin::certificates(&parts.admin)?;
         let (listener, admin_address) = bind("admin", address).await?;
         let mut api = None;
         if let Some((address, hosts)) = &parts.api {
-            api = Some((bind("application", *address).await?, Hosts::new("api", hosts)));
+            api = Some((bind("application", *address).await?, Hosts::new("api", hosts, address.ip())));
         }
         let set_up = ExecutorSettings {
             spool: Some(parts.spool),
@@ -117,14 +119,16 @@ impl Node {
             webhooks: Desk::new(store.clone(), parts.seal.clone()),
             answers: KeptAnswers::new(parts.seal.clone()),
             schedules: dispatcher.clone(),
+            about: Arc::new(admin::About::new(parts.admin.clone(), admin_address, &store)),
         };
-        let router = admin::router(state, tokens.clone(), Hosts::new("admin", &parts.admin_hosts))?;
+        let router = admin::router(state, parts.admin)?;
+        let tls = certificates.as_ref().map(connections::tls);
         let docs = keeping.settings().borrow().edge.docs.clone();
         let clusters = keeping.settings().borrow().upstreams.clone();
         tokio::spawn(async move { watch::look_at_clusters(clusters.into_values()).await });
         let mut tasks = Supervisor::default();
         tasks.serve("admin listener", |stopped| {
-            connections::serve(listener, router, async {
+            connections::serve(listener, router, tls, async {
                 // The node is gone: then there is nothing to serve either.
                 let _ = stopped.await;
             })
@@ -136,7 +140,7 @@ impl Node {
             let router = application::router(state, gateway.clone(), &docs, hosts)?;
             api_address = Some(address);
             tasks.serve("application listener", |stopped| {
-                connections::serve(listener, router, async {
+                connections::serve(listener, router, None, async {
                     let _ = stopped.await;
                 })
             });
@@ -153,7 +157,18 @@ impl Node {
         tasks.keep("log watch", log::tell_gaps);
         let walking = dispatcher.clone();
         tasks.keep("schedules", move || walking.clone().run());
-        Ok(Node { store, gateway, admin_address, api_address, tasks, keeping, dispatcher, tokens, traces })
+        Ok(Node {
+            store,
+            gateway,
+            admin_address,
+            api_address,
+            tasks,
+            keeping,
+            dispatcher,
+            tokens,
+            traces,
+            certificates,
+        })
     }
 
     /// Where the edge listens.
@@ -182,6 +197,9 @@ impl Node {
         self.keeping.reload(settings, classes).await?;
         self.dispatcher.reload(schedules);
         self.tokens.replace(tokens);
+        if let Some(certificates) = &self.certificates {
+            certificates.reload().map_err(|error| hapax_core::Error::invalid(error.to_string()))?;
+        }
         Ok(())
     }
 

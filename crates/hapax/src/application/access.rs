@@ -9,8 +9,8 @@ use hapax_store::Store;
 use hapax_tower::{Code, Problem};
 use http::request::Parts;
 
-use crate::listen::connections::Peer;
-use crate::listen::mount::Authenticator;
+use crate::listen::connections::Caller;
+use crate::listen::mount::{Authenticator, Of};
 use crate::listen::refusal::Refusal;
 
 /// Asks the edge of this process.
@@ -20,8 +20,8 @@ impl Authenticator for Callers {
     type Need = Credentials;
     type Caller = Scope;
 
-    async fn admit(&self, request: &Parts, _: Credentials) -> Result<Scope, Refusal> {
-        let Some(Peer(peer)) = request.extensions.get().copied() else {
+    async fn admit(&self, request: &Parts, _: Credentials, _: &Of<'_>) -> Result<Scope, Refusal> {
+        let Some(Caller(peer)) = request.extensions.get().copied() else {
             return Err(Problem::new(Code::Internal).owing_to("a request has no peer").into());
         };
         let scope = self.0.scope_of(request, peer).await;

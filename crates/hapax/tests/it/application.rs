@@ -276,7 +276,7 @@ async fn callers_are_known_as_at_the_edge_and_see_their_project_alone_m1_a6() {
     assert_eq!(send(app.address, &bytes(&token)).await.unwrap().status, 401);
     // Another name in `Host` is refused, and what tells of nobody is open.
     let strange = "GET /openapi.json HTTP/1.1\r\nhost: evil.example\r\n\r\n";
-    assert_eq!(send(app.address, strange.as_bytes()).await.unwrap().status, 403);
+    assert_eq!(send(app.address, strange.as_bytes()).await.unwrap().status, 421);
     assert_eq!(app.get("/healthz").await["status"], "ok");
     assert_eq!(app.get("/openapi.json").await["info"]["title"], "hapax application API");
     assert_eq!(app.ask("GET", "/.well-known/hapax/errors/lease-over", "").await.status, 200);

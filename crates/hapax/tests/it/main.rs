@@ -9,6 +9,7 @@ mod application_examples;
 mod claims_cli;
 mod client;
 mod config;
+mod console;
 mod crowd;
 mod demo;
 mod deploy;

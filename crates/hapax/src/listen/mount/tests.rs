@@ -51,6 +51,7 @@ static TABLE: Table<OfTenant> = Table {
     title: "An application API",
     summary: "For this test.",
     description: "For this test.",
+    refusals: &[],
     server: "http://127.0.0.1:8082",
     body: (1024, "The body is too long."),
     credential: ("key", "An API key."),
@@ -65,7 +66,7 @@ impl Authenticator for Tenants {
     type Need = OfTenant;
     type Caller = String;
 
-    async fn admit(&self, request: &Parts, _: OfTenant) -> Result<String, Refusal> {
+    async fn admit(&self, request: &Parts, _: OfTenant, _: &Of<'_>) -> Result<String, Refusal> {
         tokio::task::yield_now().await;
         let tenant = request.headers.get("x-tenant").and_then(|tenant| tenant.to_str().ok());
         tenant.map(str::to_owned).ok_or_else(|| Problem::new(Code::Unauthenticated).into())
@@ -85,7 +86,13 @@ async fn stray(_: &'static str, _: String, _: Asked<Stray>) -> Result<Revoked, R
 }
 
 fn mount() -> Mount<&'static str, Tenants> {
-    Mount::new(&TABLE, "hello", Tenants, "/errors/", Hosts::new("api", &[]))
+    Mount::new(
+        &TABLE,
+        "hello",
+        Tenants,
+        "/errors/",
+        Hosts::new("api", &[], std::net::IpAddr::from([127, 0, 0, 1])),
+    )
 }
 
 async fn ask(router: &mut Router, method: &str, path: &str, tenant: Option<&str>) -> (u16, HeaderMap, Value) {
