@@ -9,6 +9,7 @@
     warn(clippy::disallowed_methods, reason = "models never ask the time: a time is a field")
 )]
 
+mod actions;
 pub mod application;
 mod audit;
 mod claims;
@@ -30,6 +31,11 @@ mod text;
 mod webhooks;
 mod words;
 
+pub use actions::{
+    AcknowledgeAlert, Alert, Alerts, AlertsQuery, Approval, Approvals, ApprovalsQuery, ConfirmAction, Lane,
+    LaneClaim, LaneTicket, LaneTool, Lanes, LanesQuery, Receipt, Receipts, ReceiptsHead, ReceiptsQuery,
+    ReceiptsVerified, ReleaseAction, VerifyReceiptsQuery,
+};
 pub use audit::{Audit, AuditQuery, Event};
 pub use claims::{
     Claim, ClaimQuery, ClaimState, Claims, ClaimsQuery, Counts, CountsQuery, Damaged, Doubt, Fingerprint,
@@ -58,8 +64,8 @@ pub use schedules::{
     SchedulePaused, ScheduleRun, ScheduleState, Schedules,
 };
 pub use text::{
-    ClassName, Epoch, ExecutionId, InvocationId, KeyId, LeaseId, OperationId, ProblemCode, RunnerId,
-    ScheduleId, Time, WebhookId,
+    AlertId, ClassName, Epoch, ExecutionId, InvocationId, KeyId, LeaseId, OperationId, ProblemCode, RunnerId,
+    ScheduleId, TenantName, Time, WebhookId,
 };
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
@@ -67,9 +73,9 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ConflictCode, Done, DoubtReason, Executed, ExecutionConflict, ExecutionStatus, HealthStatus, Level,
-    MayHaveRun, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, Standing, State,
-    StepDecision, StoreKind,
+    ActionDecision, ConflictCode, Done, DoubtReason, Executed, ExecutionConflict, ExecutionStatus,
+    HealthStatus, Level, MayHaveRun, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source,
+    Standing, State, StepDecision, StoreKind,
 };
 
 /// The endpoints of the admin listener.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
-    ActionResult, Actions, Connectors, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Tool,
+    ActionResult, Actions, Connectors, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Rules, Tool,
 };
 use hapax_core::{Project, Tenant};
 use hapax_exec::Executor;
@@ -113,7 +113,7 @@ pub(super) fn action(tool: &str, entity: &str, key: &str) -> PlannedAction {
 }
 
 pub(super) fn actions(store: &Store, connectors: Connectors) -> Result<Actions<Store>> {
-    Ok(Actions::new(Executor::new(store.clone()), connectors, Gate::new(Decision::Allow)))
+    Ok(Actions::new(Executor::new(store.clone()), Rules::new(connectors, Gate::new(Decision::Allow)), None))
 }
 
 /// The times of one action.

@@ -11,4 +11,5 @@ mod steps;
 mod tampered;
 mod transfers;
 mod walkthrough;
+mod watched;
 mod world;
