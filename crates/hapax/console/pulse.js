@@ -31,6 +31,10 @@ async function ask() {
   }
 }
 
+/** The digest that stands in the path of these files; what the server says now is another one after an upgrade. */
+const BUILD = new URL(import.meta.url).pathname.split("/")[2];
+const isNew = console_ => Boolean(console_) && BUILD !== "dev" && console_ !== "dev" && console_ !== BUILD;
+
 async function beat() {
   clearTimeout(timer);
   if (!wanted() || asking) return;
@@ -40,6 +44,7 @@ async function beat() {
     const pulse = await ask();
     failures = 0;
     send({ type: "pulse", pulse, now: Date.now() });
+    if (isNew(pulse.console) && !current().outdated) send({ type: "set", outdated: true });
   } catch (problem) {
     failures += 1;
     if (failures >= FAILURES || problem.status === 503) send({ type: "silent", now: Date.now() });
