@@ -115,6 +115,6 @@ export function Dialog({ title, close, children }) {
 /** A table whose rows keep their identity. `columns`: `{name, of, num, sort}`. */
 export function Table({ columns, rows, id, caption, current, sorted, onSort, onSelect }) {
   const head = ({ name, label, num, sort }) => html`<th key=${name} class=${num ? "num" : ""} scope="col" aria-sort=${sorted && sort === sorted ? "descending" : undefined}>${sort && onSort ? html`<button type="button" onClick=${() => onSort(sort)}>${label ?? name}${sort === sorted ? " ▾" : ""}</button>` : label ?? name}</th>`;
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table><caption class="visually-hidden">${caption}</caption><thead><tr>${columns.map(head)}</tr></thead>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${`${caption}, table`}><table><caption class="visually-hidden">${caption}</caption><thead><tr>${columns.map(head)}</tr></thead>
   <tbody>${rows.map((row, at) => html`<tr key=${id(row)} class=${at === current ? "current" : ""} data-operation-id=${row.operation_id} data-tenant=${row.tenant} onClick=${onSelect && (() => onSelect(at))}>${columns.map(({ name, of, num, nowrap }) => html`<td key=${name} class=${`${num ? "num" : ""}`}>${of(row)}</td>`)}</tr>`)}</tbody></table></div>`;
 }
