@@ -12,7 +12,7 @@ export async function claimsPage(query, signal) {
   const asked = { ...query };
   if (older) NEWER.forEach(name => delete asked[name]);
   try { return await get("/v1/claims", asked, signal); } catch (problem) {
-    if (older || problem.status !== 400 || !NEWER.some(name => asked[name] && problem.detail.includes(`\`${name}\``))) throw problem;
+    if (problem.status !== 400 || !NEWER.some(name => asked[name] && problem.detail.includes(`\`${name}\``))) throw problem;
     older = true;
     return claimsPage(query, signal);
   }
