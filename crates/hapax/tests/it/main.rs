@@ -3,6 +3,7 @@
 
 mod admin;
 mod admin_decisions;
+mod browser;
 mod claims_cli;
 mod client;
 mod config;
