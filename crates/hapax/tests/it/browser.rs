@@ -4,6 +4,7 @@ mod desk;
 mod live;
 mod look;
 mod safe;
+mod setup;
 
 use std::path::PathBuf;
 
@@ -31,6 +32,8 @@ impl Console {
         std::fs::write(&reader, READER).unwrap();
         ground.sections = format!(
             "[[admin.tokens]]\nname = \"viewer\"\nrole = \"read\"\nfile = \"{}\"\n\
+             [retention]\ndefault = \"interactive\"\ninteractive = \"24h\"\n\
+             [webhooks]\nprefix = \"/hooks\"\nupstream = \"service\"\npath = \"/internal/{{provider}}\"\n\
              [upstreams.brief]\nurl = \"http://{service}\"\ntimeout = \"2s\"\ngive_up = \"6s\"\n",
             reader.display()
         );
