@@ -5,6 +5,7 @@
 
 mod http;
 mod local;
+mod mcp;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -18,6 +19,7 @@ use crate::limits;
 
 pub use http::{Http, HttpTool, KeyDialect};
 pub use local::Local;
+pub use mcp::{KEY_FIELD, Mcp, McpProcess, McpTool};
 
 /// What is known of a tool before it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +111,13 @@ impl Connectors {
     /// Adds a service that speaks HTTP.
     #[must_use]
     pub fn http(mut self, name: impl Into<String>, connector: Http) -> Self {
+        self.0.insert(name.into(), Box::new(connector));
+        self
+    }
+
+    /// Adds an MCP server.
+    #[must_use]
+    pub fn mcp(mut self, name: impl Into<String>, connector: Mcp) -> Self {
         self.0.insert(name.into(), Box::new(connector));
         self
     }

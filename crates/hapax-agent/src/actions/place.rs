@@ -104,6 +104,7 @@ impl<S: Ledger + Lanes> Place<S> {
         };
         let answer =
             store.enter(lane, place.ticket, claim).await.map_err(|error| Refusal::of_store(&error))?;
+        fail::fail_point!("actions.entered");
         Ok((place, answer))
     }
 

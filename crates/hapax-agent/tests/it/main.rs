@@ -3,6 +3,7 @@
 
 mod killed;
 mod looks;
+mod mcp;
 mod recoverers;
 mod resumed;
 mod sealed;
