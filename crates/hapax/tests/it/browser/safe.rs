@@ -154,7 +154,7 @@ async fn other_origins_are_refused(console: &Console) {
     assert_eq!(linked.status, 200, "a link in a chat works");
     assert_eq!(
         (linked.header("x-frame-options"), linked.header("access-control-allow-origin")),
-        (Some("DENY"), None)
+        (Some("deny"), None)
     );
 }
 
