@@ -18,6 +18,7 @@ mod endpoint;
 mod executions;
 mod keys;
 pub mod limits;
+mod me;
 mod node;
 pub mod operations;
 mod problem;
@@ -45,6 +46,7 @@ pub use executions::{
     ResumeExecution, Verified, VerifyQuery, WaitingStep, WaitingSteps,
 };
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
+pub use me::{Link, Me, Server, StoreBrief};
 pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
 pub use problem::{Conflict, Problem};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
@@ -62,7 +64,7 @@ pub use webhooks::{
 };
 pub use words::{
     ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level, OutcomeKind,
-    Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision,
+    Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision, StoreKind,
 };
 
 /// The endpoints of the admin listener.

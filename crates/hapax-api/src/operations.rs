@@ -16,6 +16,7 @@ use crate::executions::{
     ResumeExecution as Resuming, Verified, VerifyQuery, WaitingSteps,
 };
 use crate::keys::{KeyMade, Keys, KeysQuery, NewKey, Revoked};
+use crate::me::Me as Whoami;
 use crate::node::{Health as Alive, Markdown, OpenMetrics, Readiness as Ready, Routes as RouteList, Written};
 use crate::problem::{Conflict, Problem};
 use crate::retention::{
@@ -38,6 +39,11 @@ const READ: Option<Role> = Some(Role::Read);
 const OPERATE: Option<Role> = Some(Role::Operate);
 
 const UNKNOWN: Refusal = problem(401, "No token, or none that this server knows.");
+const ELSEWHERE: Refusal =
+    problem(403, "A page of another site asks, as the browser says (`Sec-Fetch-Site`).");
+const MISDIRECTED: Refusal = problem(421, "The listener does not answer to this host.");
+const GUESSED: Refusal =
+    problem(429, "Too many wrong tokens came from this address: come back as `Retry-After` says.");
 const BAD_QUERY: Refusal = problem(400, "The query cannot be understood.");
 const BAD_BODY: Refusal = problem(400, "The body cannot be understood.");
 const NO_CLAIM: Refusal = problem(404, "There is no such claim.");
@@ -70,8 +76,16 @@ impl Need for Role {
 
     fn refusals(self) -> &'static [Refusal] {
         match self {
-            Role::Read => const { &[UNKNOWN] },
-            Role::Operate => const { &[UNKNOWN, problem(403, "The token has the role read.")] },
+            Role::Read => const { &[UNKNOWN, ELSEWHERE, GUESSED] },
+            Role::Operate => {
+                const {
+                    &[
+                        UNKNOWN,
+                        problem(403, "The token has the role read, or a page of another site asks."),
+                        GUESSED,
+                    ]
+                }
+            }
         }
     }
 }
@@ -122,7 +136,7 @@ operations! {
     }
     Metrics Get "/metrics" "metrics" {
         "Metrics in the OpenMetrics text format.", needs: None, query: Nothing, body: Nothing, answer: OpenMetrics,
-        answers: (200, "The metrics."), refuses: [],
+        answers: (200, "The metrics."), refuses: [ELSEWHERE],
     }
     ProblemPage Get "/.well-known/hapax/errors/{code}" "problemPage" {
         "What a problem means and what to do about it: where `type` leads.",
@@ -132,6 +146,10 @@ operations! {
     Openapi Get "/openapi.json" "openapi" {
         "This document.", needs: READ, query: Nothing, body: Nothing, answer: Written,
         answers: (200, "This document."), refuses: [],
+    }
+    Me Get "/v1/me" "me" {
+        "Who asks, and what answers.", needs: READ, query: Nothing, body: Nothing, answer: Whoami,
+        answers: (200, "The token's name and role, and the server."), refuses: [],
     }
     ListClaims Get "/v1/claims" "listClaims" {
         "List claims, oldest first.", needs: READ, query: ClaimsQuery, body: Nothing, answer: Claims,
@@ -349,7 +367,9 @@ pub(crate) const TABLE: Table<Role> = Table {
     title: "hapax admin API",
     summary: "What operators ask and decide.",
     description: "Served on the admin listener only. Every error is `application/problem+json`. Every answer has \
-                  `Cache-Control: no-store` and `Hapax-Listener: admin`.",
+                  `Cache-Control: no-store` and `Hapax-Listener: admin`. Beside the API the listener serves the pages of the console \
+                  at `/` and below `/ui/`.",
+    refusals: &[MISDIRECTED],
     server: "http://127.0.0.1:8081",
     credential: ("token", "An admin token. Its role is `read` or `operate`; operate includes read."),
     parameters: &[

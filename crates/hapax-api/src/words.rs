@@ -83,6 +83,15 @@ words! {
         /// To look and to decide.
         Operate = "operate",
     }
+    /// Where claims are kept.
+    StoreKind ("a store is memory, embedded or postgres") {
+        /// In the memory of one process.
+        Memory = "memory",
+        /// In a folder of one process.
+        Embedded = "embedded",
+        /// In a PostgreSQL database, for any number of processes.
+        Postgres = "postgres",
+    }
     /// The state of a claim.
     State ("a state is held, settled, in_doubt or released") {
         /// The work runs, or may run.

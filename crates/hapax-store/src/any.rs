@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::{AuditEvent, Setting};
+use hapax_core::claim::audit::{AuditEvent, Note, Setting};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{LaneAnswer, LaneId, LaneView};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Identity, Inspect,
     Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome, Page, Record, Registry,
-    Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Timestamp, Verdict, View,
+    Report, Retention, Scope, Session, SessionId, SetAnswer, Shelf, SweepReport, Timestamp, Verdict, View,
 };
 
 #[cfg(feature = "embedded")]
@@ -306,6 +306,15 @@ impl Inspect for Store {
         each!(self, store => store.count(filter).await)
     }
 
+    async fn shelves(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Shelf>, Error> {
+        each!(self, store => store.shelves(filter, after, limit).await)
+    }
+
     async fn decide_with(
         &self,
         claim: ClaimId,
@@ -326,6 +335,10 @@ impl Inspect for Store {
         setting: Setting,
     ) -> Result<(), Error> {
         each!(self, store => store.decide_setting(id, expect, body, setting).await)
+    }
+
+    async fn note(&self, note: Note) -> Result<(), Error> {
+        each!(self, store => store.note(note).await)
     }
 
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {

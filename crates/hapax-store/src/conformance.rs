@@ -140,6 +140,8 @@ macro_rules! conformance_tests {
             inspecting::a_public_id_leads_only_its_own_caller_to_a_claim,
             inspecting::decisions_are_audited_and_so_is_a_settle_that_contradicts_one,
             inspecting::what_operators_set_is_written_with_its_audit_event_or_not_at_all,
+            inspecting::a_note_is_written_down_and_changes_nothing,
+            inspecting::shelves_are_listed_by_name_with_what_is_on_them,
             inspecting::sweeping_is_bounded_and_says_whether_more_is_due,
             inspecting::what_is_kept_for_long_does_not_keep_the_sweeper_from_what_is_due,
         );

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::{AuditEvent, Setting};
+use hapax_core::claim::audit::{AuditEvent, Note, Setting};
 use hapax_core::claim::{is_lapsed_repeat, view};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, LaneView, Ticket};
@@ -19,8 +19,8 @@ use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error,
     Filter, Identity, Inspect, Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome,
-    Page, Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Timestamp,
-    Verdict, View, step,
+    Page, Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, Shelf, SweepReport,
+    Timestamp, Verdict, View, step,
 };
 
 use crate::clock::SystemClock;
@@ -371,6 +371,15 @@ impl Inspect for Memory {
         self.lock().count(filter)
     }
 
+    async fn shelves(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Shelf>, Error> {
+        self.lock().shelves(filter, after, limit)
+    }
+
     async fn decide_with(
         &self,
         claim: ClaimId,
@@ -398,6 +407,11 @@ impl Inspect for Memory {
             None => world.delete_document(id, expect)?,
         }
         world.write_down(setting.event(now));
+        Ok(())
+    }
+
+    async fn note(&self, note: Note) -> Result<(), Error> {
+        self.lock().write_down(note.event(self.clock.now()));
         Ok(())
     }
 

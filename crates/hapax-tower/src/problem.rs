@@ -359,6 +359,11 @@ impl Problem {
         self.code
     }
 
+    /// What exactly, as the caller is told.
+    pub fn told(&self) -> Option<&str> {
+        self.detail.as_deref()
+    }
+
     /// The operation, where there is one.
     pub fn operation_id(&self) -> Option<&PublicId> {
         self.operation_id.as_deref()

@@ -4,6 +4,7 @@
 //! the result is a [`Config`]. Reading goes on after a mistake, so that all of them are told at once. Whether the store,
 //! an upstream or a key service can be reached is not asked here.
 
+mod admin;
 mod auth;
 mod cluster;
 mod edge;
@@ -37,7 +38,8 @@ use std::sync::Arc;
 use hapax_core::Operation;
 use hapax_gateway::settings::{Edge, Settings};
 
-pub use edge::{Admin, Api};
+pub use admin::{Admin, AdminToken};
+pub use edge::Api;
 pub use keeping::{Log, LogFormat, RetentionClasses, SealKey, StoreSettings};
 pub use mistakes::{Mistake, Mistakes, Place, Within};
 pub use reader::{Secret, Secrets};
@@ -198,7 +200,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
 fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Admin, Api) {
     let (admin_section, api_section) =
         (root.section("admin", &fields::ADMIN), root.section("api", &fields::API));
-    let (admin, api) = (edge::admin(&admin_section), edge::api(&api_section));
+    let (admin, api) = (admin::admin(&admin_section), edge::api(&api_section));
     let listeners = [
         ("edge", edge.listen, edge_section.has("listen").then(|| edge_section.place("listen"))),
         ("admin", admin.listen, admin_section.has("listen").then(|| admin_section.place("listen"))),

@@ -17,6 +17,7 @@ use std::time::Duration;
 use hapax_exec::{Executor, Installation, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
+use hapax_gateway::tls::Certificates;
 use hapax_gateway::webhooks::record::Desk;
 use hapax_store::{Lifecycle as _, Store};
 use hapax_tower::Protect;
@@ -26,7 +27,6 @@ use crate::admin::{self, AdminState, AdminTokens};
 use crate::cli::Failed;
 use crate::config::Traces;
 use crate::listen::connections;
-use crate::listen::host::Hosts;
 use crate::log;
 use crate::schedules::{Dispatcher, Schedule};
 use crate::traces::{self, Exporting};
@@ -55,10 +55,8 @@ pub struct Parts {
     pub schedules: Vec<Schedule>,
     /// Where spans of requests go.
     pub traces: Option<Traces>,
-    /// The admin listener and who may use it.
-    pub admin: (SocketAddr, AdminTokens),
-    /// Names that the admin listener answers to, beside addresses and `localhost`.
-    pub admin_hosts: Vec<String>,
+    /// The admin listener, and who may use it.
+    pub admin: admin::Setup,
 }
 
 /// A running node.
@@ -70,13 +68,16 @@ pub struct Node {
     keeping: Arc<Keeping>,
     dispatcher: Arc<Dispatcher>,
     tokens: AdminTokens,
+    /// Those of the admin listener.
+    certificates: Option<Certificates>,
     traces: Option<Exporting>,
 }
 
 impl Node {
     /// Settles what an earlier process left, before anything is accepted (L15); then listens.
     pub async fn start(store: Store, parts: Parts) -> Result<Self, Failed> {
-        let (address, tokens) = parts.admin;
+        let (address, tokens) = (parts.admin.listen, parts.admin.tokens.clone());
+        let certificates = admin::certificates(&parts.admin)?;
         let listener = TcpListener::bind(address).await.map_err(|error| {
             Failed::unavailable(format!("the admin listener cannot have {address}: {error}"))
         })?;
@@ -111,13 +112,15 @@ impl Node {
             webhooks: Desk::new(store.clone(), parts.seal.clone()),
             answers: KeptAnswers::new(parts.seal),
             schedules: dispatcher.clone(),
+            about: Arc::new(admin::About::new(parts.admin.clone(), admin_address, &store)),
         };
-        let router = admin::router(state, tokens.clone(), Hosts::new(&parts.admin_hosts))?;
+        let router = admin::router(state, parts.admin)?;
+        let tls = certificates.as_ref().map(connections::tls);
         let clusters = keeping.settings().borrow().upstreams.clone();
         tokio::spawn(async move { watch::look_at_clusters(clusters.into_values()).await });
         let mut tasks = Supervisor::default();
         tasks.serve("admin listener", |stopped| {
-            connections::serve(listener, router, async {
+            connections::serve(listener, router, tls, async {
                 // The node is gone: then there is nothing to serve either.
                 let _ = stopped.await;
             })
@@ -134,7 +137,7 @@ impl Node {
         tasks.keep("log watch", log::tell_gaps);
         let walking = dispatcher.clone();
         tasks.keep("schedules", move || walking.clone().run());
-        Ok(Node { store, gateway, admin_address, tasks, keeping, dispatcher, tokens, traces })
+        Ok(Node { store, gateway, admin_address, tasks, keeping, dispatcher, tokens, traces, certificates })
     }
 
     /// Where the edge listens.
@@ -158,6 +161,9 @@ impl Node {
         self.keeping.reload(settings, classes).await?;
         self.dispatcher.reload(schedules);
         self.tokens.replace(tokens);
+        if let Some(certificates) = &self.certificates {
+            certificates.reload().map_err(|error| hapax_core::Error::invalid(error.to_string()))?;
+        }
         Ok(())
     }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
-    Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Tool, receipts,
+    Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Tool,
+    lanes_waiting, receipts,
 };
 use hapax_core::claim::Verb;
 use hapax_core::{Inspect as _, Journal as _, Project, Tenant};
@@ -233,6 +234,9 @@ async fn flood(stores: [Store; 3]) {
     let stream = receipts::stream(&origin().tenant).unwrap();
     let head = stores[0].head(&stream).await.unwrap().unwrap();
     assert_eq!(head.length, 657);
+    // What a store notes of its own work (O1): each process sees its own appends.
+    let appends = stores.iter().map(|store| store.tally().appends()).max().unwrap();
+    assert!(appends >= 219, "{appends}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -253,10 +257,14 @@ async fn overlap(stores: [Store; 3]) {
             runs.spawn(async move { actions.act(&origin(), action("orders.hold", &key, &json!({}))).await });
         }
     }
+    // Those that wait for their turn are seen (O1).
+    let mut waiting = 0;
     while let Some(done) = runs.join_next().await {
         let told = done.unwrap();
         assert!(told.ok, "{told:?}");
+        waiting = waiting.max(lanes_waiting());
     }
+    assert!(waiting > 0, "sixty actions in one lane, and none was seen to wait");
     let most = orders.most_at_once.load(Ordering::SeqCst);
     assert_eq!((orders.holds.load(Ordering::SeqCst), most), (60, 1));
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::{AuditEvent, Setting};
+use hapax_core::claim::audit::{AuditEvent, Note, Setting};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     ClaimId, Counts, Decision, Error, Filter, Inspect, Journal, Operated, OperationId, Page, Record,
-    Registry, SweepReport, View,
+    Registry, Shelf, SweepReport, View,
 };
 
 use super::folder::Folder;
@@ -140,6 +140,17 @@ impl Inspect for EmbeddedReader {
         self.desk.read(move |reader| list::count(reader, &wanted)).await
     }
 
+    async fn shelves(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Shelf>, Error> {
+        filter::countable(filter)?;
+        let (wanted, after) = (filter.clone(), ports::shelf_mark(after)?);
+        self.desk.read(move |reader| list::shelves(reader, &wanted, after, limit)).await
+    }
+
     async fn decide_with(&self, _: ClaimId, _: Decision, _: Vec<Append>) -> Result<Operated, Error> {
         Err(read_only())
     }
@@ -151,6 +162,10 @@ impl Inspect for EmbeddedReader {
         _: Option<Bytes>,
         _: Setting,
     ) -> Result<(), Error> {
+        Err(read_only())
+    }
+
+    async fn note(&self, _: Note) -> Result<(), Error> {
         Err(read_only())
     }
 

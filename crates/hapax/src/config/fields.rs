@@ -44,7 +44,15 @@ sections! {
     /// What browsers of other origins may do.
     CORS = "edge.cors" ["origins", "headers", "credentials", "max_age"];
     /// The operators' listener.
-    ADMIN = "admin" ["listen", "hosts", "token_env", "token_file"];
+    ADMIN = "admin" [
+        "listen", "hosts", "token_env", "token_file", "tokens", "name", "label", "links", "console", "tls",
+    ];
+    /// A token of an operator.
+    ADMIN_TOKEN = "admin.tokens" ["name", "role", "env", "file"];
+    /// Another tool that knows more.
+    ADMIN_LINK = "admin.links" ["name", "url"];
+    /// Certificate and key of the operators' listener.
+    ADMIN_TLS = "admin.tls" ["cert", "key"];
     /// The applications' listener.
     API = "api" ["listen"];
     /// Where claims are kept.

@@ -1,5 +1,6 @@
 //! The configuration as it takes effect, with all defaults, for `hapax config show`. Secrets are shown as `(set)`.
 
+mod admin;
 mod schedules;
 
 use std::time::Duration;
@@ -106,9 +107,7 @@ impl Config {
             root.texts("retired", &self.retired);
         }
         root.table("edge", self.shown_edge());
-        let mut admin = Section::default();
-        admin.text("listen", self.admin.listen.to_string()).texts("hosts", &self.admin.hosts);
-        admin.maybe(self.admin.token.as_ref(), |admin, _| _ = admin.text("token", SET));
+        let admin = admin::shown(&self.admin);
         let mut api = Section::default();
         api.text("listen", self.api.listen.to_string());
         let mut store = Section::default();

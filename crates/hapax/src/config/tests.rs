@@ -124,7 +124,7 @@ fn the_example_loads_and_means_what_it_says_p5() {
         "{}",
         config.store.url
     );
-    assert_eq!(config.admin.token.as_ref().unwrap().reveal(), "given");
+    assert_eq!(config.admin.tokens[0].token.as_ref().unwrap().reveal(), "given");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_configuration_that_says_nothing_else_lets_nobody_in() {
     assert_eq!(config.settings.edge.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8081");
     assert_eq!(config.api.listen.to_string(), "127.0.0.1:8082");
-    assert!(config.admin.token.is_none() && config.seal.is_empty());
+    assert!(config.admin.tokens.is_empty() && config.seal.is_empty());
     assert!(config.notices[0].contains("lets nobody in"), "{:?}", config.notices);
 }
 
@@ -259,7 +259,7 @@ fn secrets_come_from_variables_and_files_and_are_not_shown_b9() {
              [auth.trusted_headers]\nfrom = [\"10.0.0.0/8\", \"::1\"]\n",
         )
         .unwrap();
-    assert_eq!(config.admin.token.as_ref().unwrap().reveal(), "from-a-file");
+    assert_eq!(config.admin.tokens[0].token.as_ref().unwrap().reveal(), "from-a-file");
     assert_eq!((config.seal.len(), config.seal[0].0[31], config.seal[1].0[31]), (2, 0x1f, 0x2f));
     assert!(
         matches!(&config.settings.auth.jwt.as_ref().unwrap().keys, JwtKeys::File(path) if path.is_absolute())

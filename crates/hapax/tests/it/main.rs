@@ -7,6 +7,7 @@ mod browser;
 mod claims_cli;
 mod client;
 mod config;
+mod console;
 mod crowd;
 mod demo;
 mod deploy;

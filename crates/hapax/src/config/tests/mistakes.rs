@@ -3,6 +3,7 @@
 use super::*;
 
 mod nowhere;
+mod traces;
 
 /// The mistakes of a configuration, without the name of the folder.
 fn told(folder: &Folder, text: &str) -> Vec<String> {
