@@ -9,6 +9,7 @@
     warn(clippy::disallowed_methods, reason = "models never ask the time: a time is a field")
 )]
 
+mod actions;
 mod audit;
 mod claims;
 mod decisions;
@@ -28,6 +29,11 @@ mod text;
 mod webhooks;
 mod words;
 
+pub use actions::{
+    AcknowledgeAlert, Alert, Alerts, AlertsQuery, Approval, Approvals, ApprovalsQuery, ConfirmAction, Lane,
+    LaneClaim, LaneTicket, LaneTool, Lanes, LanesQuery, Receipt, Receipts, ReceiptsHead, ReceiptsQuery,
+    ReceiptsVerified, ReleaseAction, VerifyReceiptsQuery,
+};
 pub use audit::{Audit, AuditQuery, Event};
 pub use claims::{
     Claim, ClaimQuery, ClaimState, Claims, ClaimsQuery, Counts, CountsQuery, Damaged, Doubt, Fingerprint,
@@ -55,7 +61,8 @@ pub use schedules::{
     SchedulePaused, ScheduleRun, ScheduleState, Schedules,
 };
 pub use text::{
-    ClassName, Epoch, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, Time, WebhookId,
+    AlertId, ClassName, Epoch, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId,
+    TenantName, Time, WebhookId,
 };
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
@@ -63,8 +70,8 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level, OutcomeKind,
-    Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision, StoreKind,
+    ActionDecision, ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level,
+    OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision, StoreKind,
 };
 
 /// The endpoints of the admin listener.

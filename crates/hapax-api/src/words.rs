@@ -83,6 +83,21 @@ words! {
         /// To look and to decide.
         Operate = "operate",
     }
+    /// What was decided about an action: by the gate, by the ledger, or by a person.
+    ActionDecision ("a decision is ALLOW, ALERT, BLOCK, DEDUP, confirm or release") {
+        /// It was allowed.
+        Allow = "ALLOW",
+        /// It was allowed, and raised for people.
+        Alert = "ALERT",
+        /// It was refused before it reached anything.
+        Block = "BLOCK",
+        /// It had been done before.
+        Dedup = "DEDUP",
+        /// A person says that it happened.
+        Confirm = "confirm",
+        /// A person lets it be proposed again.
+        Release = "release",
+    }
     /// Where claims are kept.
     StoreKind ("a store is memory, embedded or postgres") {
         /// In the memory of one process.

@@ -4,6 +4,7 @@
 //! endpoints and their types are [`hapax_api::ADMIN`]; here are the handlers and who operators are.
 
 mod access;
+mod actions;
 mod audit;
 mod claims;
 mod console;
@@ -134,6 +135,13 @@ fn looking(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
         .on(executions::events)
         .on(executions::verify)
         .on(executions::waiting)
+        .on(actions::list_receipts)
+        .on(actions::receipts_head)
+        .on(actions::verify_receipts)
+        .on(actions::list_lanes)
+        .on(actions::list_approvals)
+        .on(actions::show_approval)
+        .on(actions::list_alerts)
         .on(keys::get_list)
         .on(webhooks::get_list)
         .on(deliveries::show)
@@ -160,6 +168,9 @@ fn deciding(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
         .on(executions::resume)
         .on(executions::cancel)
         .on(executions::archive)
+        .on(actions::confirm)
+        .on(actions::release)
+        .on(actions::acknowledge)
         .on(keys::post)
         .on(keys::delete)
         .on(webhooks::post)

@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
 
+mod actions;
 pub mod admin;
 pub mod cli;
 mod clock;

@@ -73,6 +73,15 @@ pub(crate) const LOG_PAUSE: Duration = Duration::from_millis(10);
 /// How often the log is told which of its lines are missing.
 pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
 
+// Actions.
+
+/// Most rules of the gate.
+pub(crate) const TRUST_RULES: usize = 1_000;
+/// Most tools of a connector that are configured.
+pub(crate) const CONNECTOR_TOOLS: usize = 1_000;
+/// How long a command waits at its end until the store has confirmed what it is owed.
+pub(crate) const ACTIONS_SETTLE: Duration = Duration::from_secs(30);
+
 // Traces.
 
 /// Recorded requests that go to the collector at once.

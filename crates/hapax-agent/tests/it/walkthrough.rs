@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
-    Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Tool,
+    Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Rules, Tool,
     lanes_waiting, receipts,
 };
 use hapax_core::claim::Verb;
@@ -75,7 +75,8 @@ impl Orders {
 
     fn actions(&self, store: &Store) -> Actions<Store> {
         let gate = Gate::new(Decision::Allow);
-        Actions::new(Executor::new(store.clone()), self.connectors(Duration::from_millis(50)), gate)
+        let rules = Rules::new(self.connectors(Duration::from_millis(50)), gate);
+        Actions::new(Executor::new(store.clone()), rules, None)
     }
 }
 
@@ -250,7 +251,11 @@ async fn overlap(stores: [Store; 3]) {
     let mut runs = JoinSet::new();
     for (process, store) in stores.iter().enumerate() {
         let connectors = orders.connectors(Duration::from_millis(2));
-        let actions = Actions::new(Executor::new(store.clone()), connectors, Gate::new(Decision::Allow));
+        let actions = Actions::new(
+            Executor::new(store.clone()),
+            Rules::new(connectors, Gate::new(Decision::Allow)),
+            None,
+        );
         for n in 0..20 {
             let actions = actions.clone();
             let key = format!("{process}.{n}");
@@ -311,8 +316,8 @@ async fn what_cannot_be_done_says_why_and_leaves_a_receipt() {
         }
         let closed = Actions::new(
             Executor::new(store.clone()),
-            blocking.connectors(Duration::ZERO),
-            Gate::new(Decision::Block),
+            Rules::new(blocking.connectors(Duration::ZERO), Gate::new(Decision::Block)),
+            None,
         );
         let told = serde_json::to_value(closed.act(&origin(), hold()).await).unwrap();
         assert_eq!((&told["error"], told.get("code")), (&json!("blocked by trust policy"), None));

@@ -13,6 +13,7 @@ use http::HeaderName;
 use super::fields::{self, Fields};
 use super::*;
 
+mod actions;
 mod cluster;
 mod mistakes;
 mod page;
@@ -449,11 +450,31 @@ fn document_with(section: &Fields, field: &str) -> String {
         "upstreams.<name>" if section.names.contains(&"ingress") && field != "kind" => {
             format!("[upstreams.a]\nkind = \"restate\"\n{field} = {value}\n")
         }
+        // Each of both kinds of connector has fields that the other one has not.
+        "connectors.<name>" if section.names.contains(&"command") && field != "kind" => {
+            format!("[connectors.a]\nkind = \"mcp\"\n{}{field} = {value}\n", mcp_beside(field))
+        }
+        "connectors.<name>.tools.<name>" => {
+            let kind = if section.names.contains(&"method") { "http" } else { "mcp" };
+            format!(
+                "[connectors.a]\nkind = \"{kind}\"\nurl = \"http://h\"\n[connectors.a.tools.a]\n{field} = {value}\n"
+            )
+        }
+        "trust.rules" => format!("[[trust.rules]]\n{field} = {value}\n"),
         "openapi" => format!("[[openapi]]\n{field} = {value}\n"),
         "schedules" => format!("[[schedules]]\n{field} = {value}\n"),
         "schedules.as" => format!("[[schedules]]\nas = {{ {field} = {value} }}\n"),
         _ if parent.is_empty() => format!("[{name}]\n{field} = {value}\n"),
         _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),
+    }
+}
+
+/// What makes a server of tools that is reached as this field wants it.
+fn mcp_beside(field: &str) -> &'static str {
+    match field {
+        "args" | "env" | "pass_env" => "command = \"c\"\n",
+        "headers" | "token_env" | "token_file" => "url = \"http://h\"\n",
+        _ => "",
     }
 }
 

@@ -585,22 +585,6 @@ fn networks_and_origins_are_checked_a3_p7() {
 }
 
 #[test]
-fn what_comes_later_is_refused_by_name_and_for_nothing_else() {
-    let text = format!(
-        "{}\n[actions]\n[connectors.shop]\nkind = \"http\"\n\
-         [trust]\ndefault = \"ALLOW\"\n",
-        with_route("policy = \"REQUIRED_A\"")
-    );
-    let told = told(&Folder::new(&[]), &text);
-    assert!(told.iter().all(|line| line.contains(" is not available yet; ")), "{told:#?}");
-    let names = ["`actions`", "`connectors`", "`trust`"];
-    assert_eq!(told.len(), names.len(), "{told:#?}");
-    for name in names {
-        assert!(told.iter().any(|line| line.contains(name)), "{name}: {told:#?}");
-    }
-}
-
-#[test]
 fn too_many_routes_are_refused() {
     let mut text = with_route("policy = \"REQUIRED_A\"");
     for index in 0..limits::ROUTES {
