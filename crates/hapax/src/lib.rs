@@ -4,6 +4,7 @@
 
 mod actions;
 pub mod admin;
+mod application;
 mod backup;
 pub mod cli;
 mod clock;

@@ -4,6 +4,9 @@
 mod actions_cli;
 mod admin;
 mod admin_decisions;
+mod application;
+mod application_claims;
+mod application_examples;
 mod backup;
 mod claims_cli;
 mod client;
@@ -30,6 +33,7 @@ mod office;
 mod operators;
 mod pages;
 mod postgres;
+mod postgres_application;
 mod postgres_away;
 mod postgres_peers;
 mod postgres_renames;
