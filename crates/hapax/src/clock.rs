@@ -1,12 +1,6 @@
 //! Where this crate reads the time. Everywhere else clippy refuses to (clippy.toml), so that what depends on time can be seen here.
 
-use std::time::{Instant, SystemTime};
-
-/// A moment that pauses and deadlines are counted from.
-#[expect(clippy::disallowed_methods, reason = "this is the clock")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
+use std::time::SystemTime;
 
 /// What the machine's clock shows, which may be set: for dates that others wrote or will read.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]

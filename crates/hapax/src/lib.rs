@@ -13,7 +13,6 @@ mod log;
 pub mod node;
 pub mod openapi;
 pub mod operations;
-mod probe;
 pub mod schedules;
 mod signals;
 pub mod when;
