@@ -9,11 +9,13 @@
 //! - [`burst`]: many callers at once, in several processes;
 //! - [`guard`]: `kill -9` between any two steps of an application's own transaction;
 //! - [`outage`]: the database server itself is killed and comes back;
-//! - [`executions`]: processes that run durable executions are killed at every named step, and stopped while others go on.
+//! - [`executions`]: processes that run durable executions are killed at every named step, and stopped while others go on;
+//! - [`actions`]: processes that act on the same entities, and are killed while their tools run.
 //!
 //! [`worker`] is the process that suffers, [`check`] the judge. Every harm has a control: a worker with a planted flaw, or a
 //! disk that lies, which the judge must find.
 
+pub mod actions;
 pub mod burst;
 pub mod check;
 pub mod child;

@@ -13,7 +13,7 @@ use hapax_torture::place::Kind;
 use hapax_torture::powercut::{self, Syncs};
 use hapax_torture::report::Report;
 use hapax_torture::zombie::{self, Story};
-use hapax_torture::{crash, executions, guard, outage, worker};
+use hapax_torture::{actions, crash, executions, guard, outage, worker};
 
 /// Kills, stops and unplugs processes that use hapax, and checks that nothing ran twice and nothing was lost.
 ///
@@ -100,8 +100,20 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Actions of agents: three processes on the same lanes, a flood of one message, and a process that is killed while its tool runs
+    Actions {
+        /// The store; each when it is left out
+        #[arg(long)]
+        store: Option<Kind>,
+        /// How many actions, over a hundred entities
+        #[arg(long, default_value_t = 10_000)]
+        actions: usize,
+    },
     /// Everything above, with what it does by itself
     All,
+    /// The process that acts; started by `actions`
+    #[command(hide = true)]
+    Actor(actions::actor::Setup),
     /// The process that runs an execution; started by `executions`
     #[command(hide = true)]
     Agent(executions::Setup),
@@ -112,6 +124,10 @@ enum Command {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Actor(setup) => match actions::actor::main(&setup) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
         Command::Agent(setup) => match executions::main(&setup) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
@@ -138,6 +154,7 @@ fn run(command: Command) -> Result<ExitCode> {
             Command::Guard { kills: 300, seed: None },
             Command::Outage { falls: 50, seed: None },
             Command::Executions { store: None, kills: 40, seed: None },
+            Command::Actions { store: None, actions: 10_000 },
         ],
         one => vec![one],
     };
@@ -190,7 +207,15 @@ fn run_one(program: &Path, command: Command, done: &mut dyn FnMut(Report)) -> Re
                 done(executions::stopped(program, point)?);
             }
         }
-        Command::All | Command::Worker(_) | Command::Agent(_) => {}
+        Command::Actions { store, actions: count } => {
+            let stores = store.map_or_else(|| vec![Kind::Embedded, Kind::Postgres], |store| vec![store]);
+            for kind in stores {
+                done(actions::lanes(program, kind, count, 100)?);
+                done(actions::flood(program, kind)?);
+                done(actions::doubt(program, kind)?);
+            }
+        }
+        Command::All | Command::Worker(_) | Command::Agent(_) | Command::Actor(_) => {}
     }
     Ok(())
 }

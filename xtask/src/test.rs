@@ -22,9 +22,12 @@ use count::{Count, Runner};
 /// What every test that needs a server has in its path, by convention.
 const NEEDS_SERVER: &str = "postgres";
 
+/// What every test that needs a browser has in its path.
+const NEEDS_BROWSER: &str = "browser";
+
 /// What `--quick` leaves out: every test with one of these words in its path.
 fn left_out() -> impl Iterator<Item = &'static str> {
-    std::iter::once(NEEDS_SERVER).chain(peers::NEEDS)
+    [NEEDS_SERVER, NEEDS_BROWSER].into_iter().chain(peers::NEEDS)
 }
 
 /// The same for a test binary.
@@ -37,7 +40,7 @@ fn skips() -> impl Iterator<Item = &'static str> {
 /// The dependencies' licences, sources and versions are checked; advisories are left to `cargo xtask deny`, because they need the
 /// network and change from day to day.
 ///
-/// Installs what is missing (rustfmt, clippy, cargo-deny, PostgreSQL, peers from npm and for Python), starts a private PostgreSQL on a free
+/// Installs what is missing (rustfmt, clippy, cargo-deny, PostgreSQL, a browser, peers from npm and for Python), starts a private PostgreSQL on a free
 /// port, and stops and deletes it at the end. The tests run with cargo-nextest where it is installed and with `cargo test` otherwise.
 /// The last line is "N passed, N failed"; the exit code is 0 only if every step passed and tests did run.
 #[derive(Debug, clap::Args)]
@@ -46,7 +49,7 @@ fn skips() -> impl Iterator<Item = &'static str> {
   cargo xtask test --quick
   cargo xtask test -- second_caller      only tests whose name has this in it; no doc tests")]
 pub(crate) struct Args {
-    /// Only format, clippy, and the tests that need nothing else (without `postgres`, `npm` or `python` in their path)
+    /// Only format, clippy, and the tests that need nothing else (without `postgres`, `browser`, `npm` or `python` in their path)
     #[arg(long)]
     quick: bool,
     /// Arguments for the test runner, after `--`; doc tests are then not run
@@ -84,6 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         });
         let server =
             programs.and_then(|programs| steps.run("PostgreSQL server", || Server::start(&programs)));
+        steps.run("browser", install_browser);
         let npm = steps.run("peers from npm", peers::npm);
         let python = steps.run("peers for Python", peers::python);
         let handlers = steps.run("handlers for Restate", peers::handlers);
@@ -204,7 +208,13 @@ fn count_tests(
 
 /// What tests call as a user would: the demo's guide is run with it.
 fn install_programs() -> Result<()> {
-    for (program, package) in [("curl", "curl"), ("systemd-analyze", "systemd")] {
+    let programs = [
+        ("curl", "curl"),
+        ("systemd-analyze", "systemd"),
+        ("prometheus", "prometheus"),
+        ("promtool", "prometheus"),
+    ];
+    for (program, package) in programs {
         if !process::succeeds(Command::new(program).arg("--version")) {
             let by_hand =
                 format!("install {program} (Debian: apt-get install {package}) and put it on the PATH");
@@ -212,6 +222,18 @@ fn install_programs() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What tests of the console drive.
+fn install_browser() -> Result<()> {
+    if process::succeeds(Command::new("chromium").arg("--version")) {
+        return Ok(());
+    }
+    debian::install(
+        "chromium",
+        "chromium",
+        "install chromium (Debian: apt-get install chromium) and put it on the PATH",
+    )
 }
 
 fn install_rust_tools() -> Result<()> {
@@ -314,12 +336,13 @@ mod tests {
     #[test]
     fn quick_leaves_out_what_needs_a_server_whatever_the_runner() {
         assert!(
-            words(true, Runner::Nextest, &[])
-                .ends_with("--filterset not (test(postgres) or test(npm) or test(python)) --")
+            words(true, Runner::Nextest, &[]).ends_with(
+                "--filterset not (test(postgres) or test(browser) or test(npm) or test(python)) --"
+            )
         );
         assert!(
             words(true, Runner::CargoTest, &[])
-                .ends_with("--workspace -- --skip postgres --skip npm --skip python")
+                .ends_with("--workspace -- --skip postgres --skip browser --skip npm --skip python")
         );
     }
 
@@ -328,7 +351,7 @@ mod tests {
         let cargo = words(true, Runner::CargoTest, &["-p", "hapax-core", "once", "--", "--nocapture"]);
         assert_eq!(
             cargo,
-            "test --tests --all-features --no-fail-fast -p hapax-core once -- --nocapture --skip postgres --skip npm --skip python"
+            "test --tests --all-features --no-fail-fast -p hapax-core once -- --nocapture --skip postgres --skip browser --skip npm --skip python"
         );
     }
 

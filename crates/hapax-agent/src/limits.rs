@@ -76,6 +76,19 @@ pub const MAX_ARGS_BYTES: usize = 64 * 1024;
 /// Longest entity key in bytes.
 pub const MAX_ENTITY_BYTES: usize = core_limits::MAX_NAME_BYTES;
 
+/// Longest rule of the gate in bytes, how deep it nests, and how deep it walks lists and maps.
+pub const MAX_RULE_BYTES: usize = 4 * 1024;
+/// See [`MAX_RULE_BYTES`].
+pub const MAX_RULE_DEPTH: usize = 32;
+/// See [`MAX_RULE_BYTES`].
+pub const MAX_RULE_WALKS: usize = 2;
+
+/// The stack of the thread that reads a rule: the parser goes down with every bracket.
+pub const RULE_STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long rules may walk the arguments of one action.
+pub const RULE_TIME: Duration = Duration::from_secs(5);
+
 /// How often an action that waits for its turn looks by itself, beside being woken.
 pub const LANE_LOOK: Duration = Duration::from_secs(1);
 
@@ -90,6 +103,12 @@ pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duratio
 
 /// How often a receipt is sent that is written alone.
 pub const RECEIPT_TRIES: u32 = 5;
+
+/// Receipts that one question looks at.
+pub const RECEIPTS_LOOKED_AT: usize = 2_048;
+
+/// How often an alert of an action that did not begin is taken back.
+pub const ALERT_TRIES: u32 = 64;
 
 /// How long the ledger may take to say whose an action is.
 pub const ASK_WITHIN: Duration = Duration::from_secs(10);
@@ -109,6 +128,44 @@ pub const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 /// How much of a service's refusal is told.
 pub const EXCERPT_CHARS: usize = 200;
 
+/// Most calls that one MCP server is sent at once.
+pub const MCP_CALLS: usize = 64;
+
+/// How long an MCP server may take to be started and greeted, and to answer what is no call of a tool.
+pub const MCP_START: Duration = Duration::from_secs(30);
+/// See [`MCP_START`].
+pub const MCP_ASK: Duration = Duration::from_secs(10);
+
+/// The first and the longest pause between two starts of an MCP server that does not stay.
+pub const MCP_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// How long an MCP server has to live to count as started.
+pub const MCP_LIVED: Duration = Duration::from_secs(10);
+
+/// The longest pause before a start of an MCP server that an action waits for; beyond, it is refused at once.
+pub const MCP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long an MCP server has to end by itself, once its input is closed, and how often it is looked at.
+pub const MCP_END: Duration = Duration::from_secs(3);
+/// See [`MCP_END`].
+pub const MCP_LOOK: Duration = Duration::from_millis(100);
+
+/// How long a list of tools is used, unless its server says that it has changed, and how soon one is asked for again.
+pub const MCP_LIST_FRESH: Duration = Duration::from_secs(5 * 60);
+/// See [`MCP_LIST_FRESH`].
+pub const MCP_LIST_AGAIN: Duration = Duration::from_secs(1);
+
+/// Most pages of a list of tools, and most tools on them.
+pub const MCP_LIST_PAGES: usize = 64;
+/// See [`MCP_LIST_PAGES`].
+pub const MCP_TOOLS: usize = 1024;
+
+/// How much of one line is logged that an MCP server writes to its standard error, in bytes.
+pub const MCP_LOG_LINE: usize = 4096;
+
+/// How often the stream of an answer over HTTP is taken up again where it was cut, and the pause before.
+pub const MCP_RESUMES: usize = 5;
+
 // What the code relies on between two bounds.
 
 const _: () = assert!(
@@ -120,3 +177,6 @@ const _: () = assert!(
     2 * core_limits::MAX_PAYLOAD_BYTES < MAX_LINE_BYTES,
     "a line has room for the largest payload, also as base64"
 );
+const _: () =
+    assert!(MCP_PATIENCE.as_nanos() < MCP_PAUSE.1.as_nanos(), "no action waits for the longest pause");
+const _: () = assert!(MAX_ARGS_BYTES < MAX_ANSWER_BYTES, "what is sent is smaller than what is read");

@@ -48,6 +48,8 @@ pub struct Event {
     pub after: Option<String>,
     /// What was set, such as `retention/critical`; null where it was done to a claim.
     pub setting: Option<String>,
+    /// The code with which it was refused; null where it was done.
+    pub refused: Option<String>,
     /// The outcome that was set aside, or that came too late; without its bytes.
     pub outcome: Option<Outcome>,
 }

@@ -37,7 +37,7 @@ pub fn document<N: Need>(table: &Table<N>) -> Value {
                 "name": parameter.name, "in": "path", "required": true, "description": parameter.description, "schema": schema,
             }]);
         }
-        path[endpoint.method.as_str().to_lowercase()] = operation(endpoint, table.credential.0, &mut schemas);
+        path[endpoint.method.as_str().to_lowercase()] = operation(endpoint, table, &mut schemas);
     }
     let (credential, about) = table.credential;
     json!({
@@ -65,13 +65,14 @@ fn variable(parameters: &'static [Parameter], path: &str) -> Option<&'static Par
     parameters.iter().find(|parameter| parameter.name == name)
 }
 
-fn operation<N: Need>(endpoint: &Endpoint<N>, credential: &str, schemas: &mut Schemas) -> Value {
+fn operation<N: Need>(endpoint: &Endpoint<N>, table: &Table<N>, schemas: &mut Schemas) -> Value {
+    let credential = table.credential.0;
     let security = endpoint.needs.map(|needs| json!({credential: [needs.scope()]}));
     let mut operation = json!({
         "summary": endpoint.summary,
         "operationId": endpoint.id,
         "security": security.into_iter().collect::<Vec<_>>(),
-        "responses": responses(endpoint, schemas),
+        "responses": responses(endpoint, table.refusals, schemas),
     });
     let parameters = query((endpoint.query)(&mut schemas.sent));
     if !parameters.is_empty() {
@@ -85,7 +86,7 @@ fn operation<N: Need>(endpoint: &Endpoint<N>, credential: &str, schemas: &mut Sc
     operation
 }
 
-fn responses<N: Need>(endpoint: &Endpoint<N>, schemas: &mut Schemas) -> Value {
+fn responses<N: Need>(endpoint: &Endpoint<N>, of_all: &[Refusal], schemas: &mut Schemas) -> Value {
     let mut responses = Map::new();
     let mut add = |status: u16, description: &str, kind: &str, schema: Schema| {
         let told =
@@ -99,7 +100,7 @@ fn responses<N: Need>(endpoint: &Endpoint<N>, schemas: &mut Schemas) -> Value {
     }
     let of_needs = endpoint.needs.map(Need::refusals).unwrap_or_default();
     let of_method: &[Refusal] = if endpoint.method == Method::Post { &READING } else { &[] };
-    for refusal in of_needs.iter().chain(of_method).chain(endpoint.refusals) {
+    for refusal in of_all.iter().chain(of_needs).chain(of_method).chain(endpoint.refusals) {
         let schema = (refusal.schema)(&mut schemas.answered);
         add(refusal.status, refusal.description, "application/problem+json", schema);
     }

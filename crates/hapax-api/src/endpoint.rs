@@ -191,6 +191,8 @@ pub struct Table<N: 'static> {
     pub summary: &'static str,
     /// What holds for all endpoints.
     pub description: &'static str,
+    /// How any of the endpoints may refuse.
+    pub refusals: &'static [Refusal],
     /// Where the listener is unless configured otherwise.
     pub server: &'static str,
     /// What callers show, and what that may be.

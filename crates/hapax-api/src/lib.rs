@@ -9,6 +9,7 @@
     warn(clippy::disallowed_methods, reason = "models never ask the time: a time is a field")
 )]
 
+mod actions;
 mod audit;
 mod claims;
 mod decisions;
@@ -18,6 +19,7 @@ mod endpoint;
 mod executions;
 mod keys;
 pub mod limits;
+mod me;
 mod node;
 pub mod operations;
 mod problem;
@@ -27,6 +29,11 @@ mod text;
 mod webhooks;
 mod words;
 
+pub use actions::{
+    AcknowledgeAlert, Alert, Alerts, AlertsQuery, Approval, Approvals, ApprovalsQuery, ConfirmAction, Lane,
+    LaneClaim, LaneTicket, LaneTool, Lanes, LanesQuery, Receipt, Receipts, ReceiptsHead, ReceiptsQuery,
+    ReceiptsVerified, ReleaseAction, VerifyReceiptsQuery,
+};
 pub use audit::{Audit, AuditQuery, Event};
 pub use claims::{
     Claim, ClaimQuery, ClaimState, Claims, ClaimsQuery, Counts, CountsQuery, Damaged, Doubt, Fingerprint,
@@ -45,6 +52,7 @@ pub use executions::{
     ResumeExecution, Verified, VerifyQuery, WaitingStep, WaitingSteps,
 };
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
+pub use me::{Link, Me, Server, StoreBrief};
 pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
 pub use problem::{Conflict, Problem};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
@@ -53,7 +61,8 @@ pub use schedules::{
     SchedulePaused, ScheduleRun, ScheduleState, Schedules,
 };
 pub use text::{
-    ClassName, Epoch, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, Time, WebhookId,
+    AlertId, ClassName, Epoch, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId,
+    TenantName, Time, WebhookId,
 };
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
@@ -61,8 +70,8 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level, OutcomeKind,
-    Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision,
+    ActionDecision, ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level,
+    OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision, StoreKind,
 };
 
 /// The endpoints of the admin listener.

@@ -67,6 +67,10 @@ texts! {
     ScheduleId { "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$", inline: true }
     /// The id of an execution, which also has more than dots.
     ExecutionId { "pattern": "^[A-Za-z0-9._~-]{1,64}$", inline: true }
+    /// A tenant.
+    TenantName { "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$", inline: true }
+    /// The id of an alert.
+    AlertId { "pattern": "^[0-9a-f]{16}-op_[0-9a-f]{32}-[0-9]{1,20}$", inline: true }
     /// The fencing number: the store's incarnation and a counter, with a dot between them.
     Epoch { "pattern": "^[0-9]+\\.[0-9]+$", inline: false }
     /// A time in UTC, to the microsecond.

@@ -83,6 +83,30 @@ words! {
         /// To look and to decide.
         Operate = "operate",
     }
+    /// What was decided about an action: by the gate, by the ledger, or by a person.
+    ActionDecision ("a decision is ALLOW, ALERT, BLOCK, DEDUP, confirm or release") {
+        /// It was allowed.
+        Allow = "ALLOW",
+        /// It was allowed, and raised for people.
+        Alert = "ALERT",
+        /// It was refused before it reached anything.
+        Block = "BLOCK",
+        /// It had been done before.
+        Dedup = "DEDUP",
+        /// A person says that it happened.
+        Confirm = "confirm",
+        /// A person lets it be proposed again.
+        Release = "release",
+    }
+    /// Where claims are kept.
+    StoreKind ("a store is memory, embedded or postgres") {
+        /// In the memory of one process.
+        Memory = "memory",
+        /// In a folder of one process.
+        Embedded = "embedded",
+        /// In a PostgreSQL database, for any number of processes.
+        Postgres = "postgres",
+    }
     /// The state of a claim.
     State ("a state is held, settled, in_doubt or released") {
         /// The work runs, or may run.

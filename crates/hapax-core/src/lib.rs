@@ -43,7 +43,7 @@ pub use outcome::{Kept, Outcome, Retention};
 pub use policy::Policy;
 pub use port::{
     ClaimRequest, Counts, Damaged, Filter, Inspect, Journal, Lanes, Lease, Leases, Ledger, ListOrder, Page,
-    Record, Registry, Session, SweepReport, Watch,
+    Record, Registry, Session, Shelf, SweepReport, Watch,
 };
 pub use scope::{Project, Scope, Subject, SubjectKind, Tenant, Width};
 pub use time::{Clock, Timestamp};

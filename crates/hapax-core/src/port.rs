@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::Terms;
-use crate::claim::audit::{AuditEvent, Setting};
+use crate::claim::audit::{AuditEvent, Note, Setting};
 use crate::claim::{Ask, Claim, Decision, Ending, Operated, Report, SetAnswer, StateName, Verdict, View};
 use crate::error::Error;
 use crate::fingerprint::{Fingerprint, LazyLeaves, Leaves};
@@ -357,12 +357,15 @@ pub struct Page<T> {
     pub next: Option<String>,
     /// What was passed by because it cannot be read. It may be among what was asked for, or not.
     pub damaged: Vec<Damaged>,
+    /// How many records were looked at to find these.
+    pub looked_at: usize,
 }
 
 impl<T> Page<T> {
     /// A page on which nothing was passed by.
     pub fn new(items: Vec<T>, next: Option<String>) -> Self {
-        Page { items, next, damaged: Vec::new() }
+        let looked_at = items.len();
+        Page { items, next, damaged: Vec::new(), looked_at }
     }
 }
 
@@ -386,6 +389,35 @@ pub struct Counts {
     pub in_doubt: u64,
     /// Released.
     pub released: u64,
+}
+
+/// The claims of one tenant, project and operation, which lie side by side, with how many there are by the state that is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shelf {
+    /// The tenant.
+    pub tenant: String,
+    /// The project.
+    pub project: String,
+    /// The operation.
+    pub operation: String,
+    /// How many there are.
+    pub counts: Counts,
+}
+
+impl Shelf {
+    /// Where a list of shelves goes on after this one.
+    pub fn mark(&self) -> String {
+        format!("{}/{}/{}", self.tenant, self.project, self.operation)
+    }
+
+    /// The tenant, project and operation that a mark names.
+    pub fn read_mark(mark: &str) -> Result<[&str; 3], Error> {
+        let mut parts = mark.splitn(3, '/');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(tenant), Some(project), Some(operation)) => Ok([tenant, project, operation]),
+            _ => Err(Error::invalid("that is no page mark of this listing")),
+        }
+    }
 }
 
 /// What one round of sweeping did.
@@ -422,6 +454,15 @@ pub trait Inspect: Clone + Send + Sync + 'static {
     /// Counts claims by state (L17). Tenant, project and operation can be given; other filters are refused.
     fn count(&self, filter: &Filter) -> impl Future<Output = Result<Counts, Error>> + Send;
 
+    /// Lists shelves in the order of their names: of a tenant, project or operation where the filter has them; its other parts are
+    /// refused. A shelf stays when its last claim has gone.
+    fn shelves(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Page<Shelf>, Error>> + Send;
+
     /// Carries out an operator's decision, with its audit event (L8). `events` are appended in the same transaction (L18); where one
     /// of them is refused, nothing is written and the error's kind is `Conflict` or `Fenced`. A decision that changes nothing writes none.
     fn decide_with(
@@ -449,6 +490,17 @@ pub trait Inspect: Clone + Send + Sync + 'static {
         body: Option<Bytes>,
         setting: Setting,
     ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Lists the lanes that something is kept of: actions that wait or run, a claim that closes it, or what began lately. They come in an
+    /// order of the store's own.
+    fn lanes(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Page<LaneId>, Error>> + Send;
+
+    /// Writes an entry of the audit, and changes nothing else (L8).
+    fn note(&self, note: Note) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Sweeps what is due, at most `limit` claims (L10).
     fn sweep(&self, limit: usize) -> impl Future<Output = Result<SweepReport, Error>> + Send;

@@ -95,6 +95,11 @@ impl<L: Ledger> Executor<L> {
         self.0.owed.paid().await;
     }
 
+    /// How many reports the ledger has not heard yet, and how many outcomes lie in the spool or have a place there.
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.0.owed.waiting(), self.0.spool.as_ref().map_or(0, Spool::waiting))
+    }
+
     /// The ledger it runs on.
     pub fn ledger(&self) -> &L {
         &self.0.ledger

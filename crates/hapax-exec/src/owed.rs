@@ -156,6 +156,11 @@ impl<L: Ledger> Owed<L> {
         }
     }
 
+    /// How many debts are not paid yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.unpaid.number.load(Ordering::SeqCst)
+    }
+
     /// Takes a debt over. Where even that is impossible, the lease lapses instead.
     pub(crate) fn owe(&self, debt: Debt) {
         let room = if debt.has_place() { None } else { self.room_for(&debt) };

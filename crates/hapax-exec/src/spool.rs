@@ -94,6 +94,11 @@ impl Spool {
         Ok(spool)
     }
 
+    /// How many files lie here or have a place here.
+    pub(crate) fn waiting(&self) -> usize {
+        lock(&self.taken).files
+    }
+
     /// A place for an outcome, for [`Entry::write`]. Does not touch the disk.
     pub(crate) fn reserve(
         &self,

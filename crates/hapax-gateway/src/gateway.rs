@@ -26,6 +26,7 @@ use crate::sealed::OperationSeal;
 use crate::secrets;
 use crate::settings::Settings;
 use crate::stack::{Plan, Shared, Stack};
+use crate::trace::Tracer;
 use crate::upstream::Incoming;
 use crate::webhooks::{Tally, Webhooks};
 
@@ -57,6 +58,7 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
             contents: Remembered::new(limits::CONTENTS),
             refusals: Default::default(),
             delegation: Default::default(),
+            tracer: Default::default(),
         });
         let tls = certificates.as_ref().map(Certificates::server_config);
         let each = shared.clone();
@@ -81,7 +83,18 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
             self.shared.metrics.set_connections_refused(&running.counts());
         }
         self.shared.metrics.set_contradicted(self.shared.protect.executor().contradicted());
+        let (owed, spooled) = self.shared.protect.executor().waiting();
+        self.shared.metrics.set_owed(owed, spooled);
+        self.shared.metrics.set_circuits_open(self.shared.delegation.suspended());
+        if let Some(tracer) = self.shared.tracer.get() {
+            self.shared.metrics.set_spans(tracer.counts().read());
+        }
         &self.shared.metrics
+    }
+
+    /// From now on records requests, as this tracer decides (O3). Only the first one counts.
+    pub fn trace(&self, tracer: Tracer) {
+        let _ = self.shared.tracer.set(tracer);
     }
 
     /// Whether this process still identifies claims as the others on its ledger do (K6).

@@ -22,6 +22,7 @@ use crate::outlet::delegate::Delegate;
 use crate::outlet::forward::Forward;
 use crate::settings::Route;
 use crate::stack::{Answer, Plan, Shared};
+use crate::trace::{Recording, Step};
 
 /// A request that was taken in.
 #[expect(
@@ -119,4 +120,15 @@ pub(crate) struct Hop {
     pub(crate) trusted: bool,
     /// For which host; HTTP/1.0 need not say.
     pub(crate) host: Option<HeaderValue>,
+    /// Where the request is recorded, if it is.
+    pub(crate) trace: Option<Arc<Recording>>,
+}
+
+impl Hop {
+    /// The next step of the request begins.
+    pub(crate) fn step(&self, step: Step) {
+        if let Some(trace) = &self.trace {
+            trace.step(step);
+        }
+    }
 }

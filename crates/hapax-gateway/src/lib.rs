@@ -26,6 +26,7 @@ mod sealed;
 pub mod secrets;
 pub mod settings;
 mod stack;
+pub mod trace;
 mod upstream;
 pub mod webhooks;
 

@@ -30,12 +30,25 @@ pub(crate) const TENANTS: usize = 10_000;
 pub(crate) const RECALL_WAIT: Duration = Duration::from_secs(30);
 /// Tenants and projects that metrics tell apart; the rest is `_other` (O1).
 pub(crate) const LABELS: usize = 1_000;
-/// Answers of one endpoint, by event and status, whose counters need not be looked up.
-pub(crate) const ANSWERS_AT_HAND: usize = 32;
+/// Projects at endpoints that metrics tell apart; the rest is `_other` (O1).
+pub(crate) const GRAINS: usize = 50 * LABELS;
+/// Answers of one project at one endpoint that metrics tell apart, by event and status; those of further statuses are counted together.
+pub(crate) const ANSWERS: usize = 32;
+/// Providers of one project at one endpoint that metrics tell apart.
+pub(crate) const PROVIDERS: usize = 32;
+/// Label sets of any other family: providers with causes, schedules.
+pub(crate) const TALLIED: usize = 10_000;
 /// The longest wait for a service that is asked whether an earlier attempt happened, to the end of its answer.
 pub(crate) const RECONCILE: Duration = Duration::from_secs(5);
 /// The longest answer to that question.
 pub(crate) const RECONCILED: usize = 1 << 20;
+
+// Traces (O3).
+
+/// Recorded requests that wait to be exported; further ones are counted and dropped.
+pub(crate) const TRACES_WAITING: usize = 2_048;
+/// Steps of one request that are recorded.
+pub(crate) const STEPS: usize = 16;
 
 // Authentication (A).
 

@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use crate::auth::remembered::Digest;
 use crate::clock;
 use crate::limits;
-use crate::metrics::{COMPLETED, Counters};
+use crate::metrics::{Counters, Hit, Reason, Sent};
 use crate::settings::Route;
 use crate::stack::{Answer, Shared};
+use crate::trace::{Recording, Step, Value};
 use crate::webhooks::Webhook;
 use crate::webhooks::provider::Refused;
 
@@ -89,6 +90,8 @@ pub(crate) struct Seen {
     pub(crate) peer: SocketAddr,
     /// What a cluster calls the call, where one keeps the claim.
     pub(crate) invocation: Option<String>,
+    /// Where it is recorded, if it is (O3).
+    pub(crate) trace: Option<Arc<Recording>>,
 }
 
 impl Seen {
@@ -105,6 +108,14 @@ impl Seen {
             counters: None,
             peer,
             invocation: None,
+            trace: None,
+        }
+    }
+
+    /// The next step of the request begins.
+    pub(crate) fn step(&self, step: Step) {
+        if let Some(trace) = &self.trace {
+            trace.step(step);
         }
     }
 
@@ -151,29 +162,35 @@ impl<L: Ledger, R> Shared<L, R> {
         self.metrics.counters(seen.scope.as_ref(), seen.endpoint())
     }
 
-    pub(crate) fn count_key_problem(&self, seen: &Seen, code: Code) {
-        match code {
-            Code::KeyMissing => self.metrics.key_missing(&self.counters(seen), "required"),
-            Code::TranslationFailed => {
-                self.metrics.translation_failed(&self.counters(seen), seen.provider.as_ref())
-            }
-            code => self.metrics.key_invalid(&self.counters(seen), code.as_str()),
-        }
+    /// A key was refused, or none came where there must be one.
+    pub(crate) fn count_key_problem(&self, seen: &Seen, problem: &Problem) {
+        let counters = self.counters(seen);
+        let reason = match problem.code() {
+            Code::KeyMissing => return counters.key_missing(Policy::RequiredA),
+            Code::TranslationFailed => return counters.translation_failed(seen.provider.as_ref()),
+            Code::KeyReserved => Reason::Reserved,
+            Code::KeyDuplicated => Reason::Duplicated,
+            Code::KeyProhibited => Reason::Prohibited,
+            _ if problem.is_about_length() => Reason::Length,
+            _ => Reason::Charset,
+        };
+        counters.key_invalid(reason);
     }
 
     /// From here on neither whose the request is nor where it goes will change. A key that was derived was not sent (H9).
     pub(crate) fn count_protected(&self, seen: &mut Seen) {
         let counters = self.counters(seen);
-        match seen.key {
-            Some(_) => self.metrics.key_present(&counters, seen.keyed_case().as_str()),
-            None => self.metrics.key_missing(&counters, "accepted"),
+        match (&seen.key, seen.keyed_case()) {
+            (Some(_), Case::B) => counters.key_present(Sent::B),
+            (Some(_), _) => counters.key_present(Sent::A),
+            (None, _) => counters.key_missing(Policy::Accepted),
         }
         seen.counters = Some(counters);
     }
 
     pub(crate) fn count_unkeyed(&self, seen: &Seen) {
         if seen.policy() == Some(Policy::Accepted) {
-            self.metrics.key_missing(&self.counters(seen), "accepted");
+            self.counters(seen).key_missing(Policy::Accepted);
         }
     }
 
@@ -183,10 +200,11 @@ impl<L: Ledger, R> Shared<L, R> {
             Refused::Signature(why) => (Code::SignatureInvalid, why),
             Refused::Identifier(why) => (Code::TranslationFailed, why),
         };
+        let problem = Problem::new(code).owing_to(why);
         if code == Code::TranslationFailed {
-            self.count_key_problem(seen, code);
+            self.count_key_problem(seen, &problem);
         }
-        Problem::new(code).owing_to(why)
+        problem
     }
 
     /// What the sender of a request is told whose signature as a schedule's does not hold: the same, whatever is wrong (S2).
@@ -236,15 +254,15 @@ impl<L: Ledger, R> Shared<L, R> {
         let counters = seen.counters.clone().unwrap_or_else(|| self.counters(seen));
         self.metrics.answered(&counters, word(answered.event), status, took);
         let hit = match answered.event {
-            Event::Outcome(How::Replayed) if status >= 400 => Some("terminal_error"),
-            Event::Outcome(How::Replayed) => Some(COMPLETED),
-            Event::Outcome(How::Attached) => Some("attached"),
+            Event::Outcome(How::Replayed) if status >= 400 => Some(Hit::TerminalError),
+            Event::Outcome(How::Replayed) => Some(Hit::Completed),
+            Event::Outcome(How::Attached) => Some(Hit::Attached),
             _ => None,
         };
         match (hit, answered.event) {
-            (Some(hit), _) => self.metrics.hit(&counters, hit),
-            (None, _) if seen.handler_hit => self.metrics.handler_hit(&counters),
-            (None, Event::Problem(Code::KeyReused)) => self.metrics.collision(&counters),
+            (Some(hit), _) => counters.hit(hit),
+            (None, _) if seen.handler_hit => counters.handler_hit(),
+            (None, Event::Problem(Code::KeyReused)) => counters.collision(),
             // What a cluster keeps is asked of the cluster.
             (None, Event::Problem(Code::LedgerUnavailable)) if seen.invocation.is_none() => {
                 self.metrics.ledger_failed();
@@ -272,10 +290,14 @@ impl<L: Ledger, R> Shared<L, R> {
                     // The name that the log's readers know it by; where hapax keeps the claim, it is the operation's.
                     restate_invocation_id = invocation(seen, answered),
                     restate_cache_hit = hit.is_some() || seen.handler_hit,
+                    trace_id = seen.trace.as_ref().map(|trace| tracing::field::display(trace.id())),
                     $($more)*
                     "request"
                 )
             };
+        }
+        if let Some(trace) = &seen.trace {
+            self.record_span(trace, seen, answered, hit.is_some() || seen.handler_hit);
         }
         match (why(answered), answered.event) {
             (Why::Service(cause), _) => {
@@ -287,6 +309,34 @@ impl<L: Ledger, R> Shared<L, R> {
             // That the ledger is away is a warning of its own, once (M2).
             (Why::Other(cause), _) => line!(info, cause,),
         }
+    }
+
+    /// What the span of an answered request says: what its log line does.
+    #[cold]
+    fn record_span(&self, trace: &Recording, seen: &Seen, answered: &Answer, hit: bool) {
+        let text = |text: &str| Some(Value::Text(text.to_owned()));
+        let status = answered.response.status().as_u16();
+        let scope = seen.scope.as_ref();
+        let attributes = [
+            ("http.request.method", text(seen.method.as_str())),
+            ("http.route", text(seen.endpoint())),
+            ("http.response.status_code", Some(Value::Number(status.into()))),
+            ("hapax.event", text(word(answered.event))),
+            ("hapax.tenant", scope.and_then(|scope| text(scope.tenant().as_str()))),
+            (
+                "hapax.project",
+                scope.and_then(|scope| scope.project()).and_then(|project| text(project.as_str())),
+            ),
+            ("hapax.upstream", seen.route().and_then(|route| text(&route.upstream.name))),
+            ("idempotency_case", seen.case().and_then(|case| text(case.as_str()))),
+            ("idempotency_source", seen.case().and_then(|case| text(case.source()))),
+            ("idempotency_policy", seen.policy().and_then(|policy| text(policy.as_str()))),
+            ("idempotency_key_namespaced", self.namespaced(seen).map(Value::Text)),
+            ("restate_invocation_id", invocation(seen, answered).map(Value::Text)),
+            ("restate_cache_hit", text(if hit { "true" } else { "false" })),
+        ];
+        let attributes = attributes.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        trace.answered(format!("{} {}", seen.method, seen.endpoint()), attributes, status >= 500);
     }
 
     /// Counts and logs what was refused before there was a request to speak of.

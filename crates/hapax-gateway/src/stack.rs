@@ -3,7 +3,7 @@
 //! A head that can be read → a target → what an intake makes of it → the ledger's answer, or the service's → one log line, one
 //! counter. Each arm of [`Stack::answer`] is one paragraph; what an arm does is in the file it names.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -27,6 +27,7 @@ use crate::record::{Place, Seen};
 use crate::route::{NoMatch, Table, Target};
 use crate::sealed::OperationSeal;
 use crate::settings::Settings;
+use crate::trace::{Step, TRACEPARENT, Tracer};
 use crate::upstream::Incoming;
 use crate::webhooks::{Refusals, Webhooks};
 use crate::{cors, engine, pages, recall};
@@ -58,6 +59,8 @@ pub(crate) struct Shared<L, R> {
     pub(crate) refusals: Refusals,
     /// What is known of clusters that keep claims themselves (D).
     pub(crate) delegation: Delegation,
+    /// Which requests are recorded (O3); none, unless it was said.
+    pub(crate) tracer: OnceLock<Tracer>,
 }
 
 /// The request path of one thread.
@@ -83,6 +86,8 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         let cors = plan.settings.edge.cors.as_ref();
         let asked = cors.map(|_| request.headers().clone());
         let mut seen = Seen::new(&request, peer.addr);
+        let tracer = self.shared.tracer.get();
+        seen.trace = tracer.and_then(|tracer| tracer.request(request.headers(), seen.began));
         let answered = match self.answer(&plan, request, peer.tls, &mut seen).await {
             Ok(answered) => answered,
             Err(problem) => self.shared.protect.problem(problem),
@@ -120,7 +125,12 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
         // A head that can be read in exactly one way, and the last hop of its way here.
         let (mut head, body) = request.into_parts();
         let (host, peer) = (head::check(&mut head).map_err(engine::problem)?, seen.peer.ip());
-        let hop = Hop { peer, tls, trusted: plan.auth.is_trusted(peer), host };
+        let trace = seen.trace.clone();
+        // Whatever the request goes on to is told of its span here, in place of its caller's.
+        if let Some(told) = trace.as_ref().and_then(|trace| trace.header()) {
+            head.headers.insert(TRACEPARENT, told);
+        }
+        let hop = Hop { peer, tls, trusted: plan.auth.is_trusted(peer), host, trace };
 
         // Exactly one target. What a browser asks before the request itself is answered before the match, a catch-all's included.
         let target = match plan.table.find(&head.method, head.uri.path()) {
@@ -145,6 +155,7 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
                 seen.place = Place::Recall;
                 // The key that counts is the one in the path.
                 seen.key_ignored = key::is_sent(&head.headers);
+                hop.step(Step::Recall);
                 return recall::answer(shared, plan, &self.pools, recall, &head, &hop, seen).await;
             }
             // On a public route no credentials are looked at: there the key of a tick is as good as unsigned.
@@ -166,15 +177,18 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             Arrival::Answered(answered) => Ok(answered),
             // Without a key: it never meets the ledger.
             Arrival::Plain(plain) => {
+                seen.step(Step::Upstream);
                 outlet::pass::pass(edge, plain, &self.pools, &shared.delegation, seen).await
             }
             // With one that a cluster keeps: nor does that.
             Arrival::Keyed(Keyed { request, outlet: Outlet::Delegate(delegate), room }) => {
+                seen.step(Step::Upstream);
                 let answer = outlet::delegate::run(shared, plan, request, delegate, room, &self.pools, seen);
                 Box::pin(answer).await
             }
             // With one: replayed, attached, refused, or forwarded under a turn.
             Arrival::Keyed(Keyed { request, outlet: Outlet::Forward(forward), room }) => {
+                seen.step(Step::Claim);
                 let (silence, work) = (request.rule.timeout, forward.over(&self.pools));
                 let mut answered = shared.protect.run(request, work, room, self.tasks.enter()).await;
                 outlet::forward::bound_silence(answered.response.body_mut(), silence);

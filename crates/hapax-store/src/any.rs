@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::{AuditEvent, Setting};
+use hapax_core::claim::audit::{AuditEvent, Note, Setting};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{LaneAnswer, LaneId, LaneView};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     AttemptId, ClaimId, ClaimRequest, Counts, Decision, Ending, Epoch, Error, Filter, Identity, Inspect,
     Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome, Page, Record, Registry,
-    Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Timestamp, Verdict, View,
+    Report, Retention, Scope, Session, SessionId, SetAnswer, Shelf, SweepReport, Timestamp, Verdict, View,
 };
 
 #[cfg(feature = "embedded")]
@@ -20,6 +20,7 @@ use crate::memory::Memory;
 use crate::options::Options;
 #[cfg(feature = "postgres")]
 use crate::postgres::Postgres;
+use crate::tally::Tally;
 use crate::{Lifecycle, limits};
 
 /// The environment variable that names a store where nothing else does.
@@ -108,6 +109,13 @@ macro_rules! each {
     };
 }
 
+impl Store {
+    /// What it notes of its own work.
+    pub fn tally(&self) -> &Tally {
+        each!(self, store => store.tally())
+    }
+}
+
 impl Ledger for Store {
     type Watch = Watch;
 
@@ -122,7 +130,10 @@ impl Ledger for Store {
         report: Report,
         events: Vec<Append>,
     ) -> Result<Ending, Error> {
-        each!(self, store => store.report(claim, epoch, report, events).await)
+        let appends = events.len();
+        let ending = each!(self, store => store.report(claim, epoch, report, events).await)?;
+        self.tally().appended(appends);
+        Ok(ending)
     }
 
     async fn set(
@@ -228,7 +239,9 @@ impl Lanes for Store {
 
 impl Journal for Store {
     async fn append(&self, write: Append) -> Result<Head, Error> {
-        each!(self, store => store.append(write).await)
+        let head = each!(self, store => store.append(write).await)?;
+        self.tally().appended(1);
+        Ok(head)
     }
 
     async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
@@ -293,13 +306,25 @@ impl Inspect for Store {
         each!(self, store => store.count(filter).await)
     }
 
+    async fn shelves(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Shelf>, Error> {
+        each!(self, store => store.shelves(filter, after, limit).await)
+    }
+
     async fn decide_with(
         &self,
         claim: ClaimId,
         decision: Decision,
         events: Vec<Append>,
     ) -> Result<Operated, Error> {
-        each!(self, store => store.decide_with(claim, decision, events).await)
+        let appends = events.len();
+        let operated = each!(self, store => store.decide_with(claim, decision, events).await)?;
+        self.tally().appended(appends);
+        Ok(operated)
     }
 
     async fn decide_setting(
@@ -310,6 +335,14 @@ impl Inspect for Store {
         setting: Setting,
     ) -> Result<(), Error> {
         each!(self, store => store.decide_setting(id, expect, body, setting).await)
+    }
+
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        each!(self, store => store.lanes(after, limit).await)
+    }
+
+    async fn note(&self, note: Note) -> Result<(), Error> {
+        each!(self, store => store.note(note).await)
     }
 
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {

@@ -124,6 +124,7 @@ macro_rules! conformance_tests {
             sessions::a_sweep_wakes_whoever_watches,
             sessions::a_claim_whose_time_to_run_is_over_is_swept_although_its_session_lives,
             lanes::lanes_are_served_in_order_and_skip_the_dead,
+            lanes::lanes_are_listed_in_pages,
             lanes::a_lane_is_closed_while_the_claim_that_closed_it_is_held_or_in_doubt,
             lanes::a_leave_whose_claim_is_over_leaves_the_lane_open,
             lanes::a_lapsed_run_closes_its_lane_until_it_is_resolved,
@@ -140,6 +141,8 @@ macro_rules! conformance_tests {
             inspecting::a_public_id_leads_only_its_own_caller_to_a_claim,
             inspecting::decisions_are_audited_and_so_is_a_settle_that_contradicts_one,
             inspecting::what_operators_set_is_written_with_its_audit_event_or_not_at_all,
+            inspecting::a_note_is_written_down_and_changes_nothing,
+            inspecting::shelves_are_listed_by_name_with_what_is_on_them,
             inspecting::sweeping_is_bounded_and_says_whether_more_is_due,
             inspecting::what_is_kept_for_long_does_not_keep_the_sweeper_from_what_is_due,
         );

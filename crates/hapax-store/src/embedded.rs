@@ -59,6 +59,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clock::SystemClock;
 use crate::options::Options;
 use crate::table::Table;
+use crate::tally::Tally;
 use crate::{Lifecycle, limits};
 use batch::Memory;
 use fault::Fault;
@@ -104,6 +105,11 @@ struct Running {
 }
 
 impl Embedded {
+    /// What it notes of its own work.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.core.state.tally
+    }
+
     /// Opens the store in a folder for writing; makes both where there are none, unless the options say otherwise. Blocks for as long as the
     /// disk takes.
     ///

@@ -15,6 +15,7 @@ mod filter;
 pub mod hub;
 #[cfg(any(feature = "embedded", feature = "postgres"))]
 mod lane_bytes;
+mod lane_mark;
 pub mod limits;
 pub mod memory;
 mod options;
@@ -24,10 +25,12 @@ pub mod postgres;
 #[cfg(any(feature = "embedded", feature = "postgres"))]
 mod setting;
 pub mod table;
+mod tally;
 
 pub use any::{STORE_VARIABLE, Store};
 pub use clock::SystemClock;
 pub use options::Options;
+pub use tally::Tally;
 
 use std::future::Future;
 

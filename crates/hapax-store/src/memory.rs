@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::{AuditEvent, Setting};
+use hapax_core::claim::audit::{AuditEvent, Note, Setting};
 use hapax_core::claim::{is_lapsed_repeat, view};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, LaneView, Ticket};
@@ -19,13 +19,14 @@ use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, ClaimId, ClaimRequest, Clock, Command, Counts, Decision, Ending, Epoch, Error,
     Filter, Identity, Inspect, Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome,
-    Page, Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Timestamp,
-    Verdict, View, step,
+    Page, Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, Shelf, SweepReport,
+    Timestamp, Verdict, View, step,
 };
 
 use crate::clock::SystemClock;
 use crate::hub::{Hub, Watch};
 use crate::options::Options;
+use crate::tally::Tally;
 use crate::{Lifecycle, limits};
 use sweeper::Sweeper;
 use world::World;
@@ -48,7 +49,8 @@ impl Memory {
         let session = world.start_session(clock.now(), &options);
         let (world, hub) = (Arc::new(Mutex::new(world)), Hub::default());
         if options.sweeper {
-            Sweeper { world: Arc::downgrade(&world), hub: hub.clone(), clock: clock.clone() }.start();
+            let tally = options.tally.clone();
+            Sweeper { world: Arc::downgrade(&world), hub: hub.clone(), clock: clock.clone(), tally }.start();
         }
         Memory { world, hub, clock, options, session }
     }
@@ -57,6 +59,11 @@ impl Memory {
     pub fn join(&self) -> Self {
         let session = self.lock().start_session(self.clock.now(), &self.options);
         Memory { session, ..self.clone() }
+    }
+
+    /// What it notes of its own work.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.options.tally
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
@@ -364,6 +371,15 @@ impl Inspect for Memory {
         self.lock().count(filter)
     }
 
+    async fn shelves(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Shelf>, Error> {
+        self.lock().shelves(filter, after, limit)
+    }
+
     async fn decide_with(
         &self,
         claim: ClaimId,
@@ -391,6 +407,15 @@ impl Inspect for Memory {
             None => world.delete_document(id, expect)?,
         }
         world.write_down(setting.event(now));
+        Ok(())
+    }
+
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        self.lock().lanes_page(after, limit)
+    }
+
+    async fn note(&self, note: Note) -> Result<(), Error> {
+        self.lock().write_down(note.event(self.clock.now()));
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hapax_core::Clock;
 
 use crate::limits;
+use crate::tally::Tally;
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub struct Options {
     pub largest_outcome: usize,
     /// The clock to use instead of the store's own. Production leaves it empty (L12).
     pub clock: Option<Arc<dyn Clock>>,
+    /// What the store notes of its own work.
+    pub tally: Arc<Tally>,
 }
 
 impl Default for Options {
@@ -52,6 +55,7 @@ impl Default for Options {
             patience: limits::PATIENCE,
             largest_outcome: limits::LARGEST_OUTCOME,
             clock: None,
+            tally: Arc::default(),
         }
     }
 }

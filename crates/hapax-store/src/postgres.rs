@@ -65,6 +65,7 @@ use tokio::task::LocalSet;
 
 use crate::hub::Watch;
 use crate::options::Options;
+use crate::tally::Tally;
 use crate::{Lifecycle, limits};
 use address::Address;
 use batch::{Claiming, Item, Settling};
@@ -109,6 +110,11 @@ fn confused() -> Error {
 }
 
 impl Postgres {
+    /// What it notes of its own work.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.shared.options.tally
+    }
+
     /// Whether this is the URL of a database, which is not asked anything.
     pub(crate) fn check(url: &str) -> Result<(), Error> {
         Address::parse(url).map(drop)

@@ -1,5 +1,6 @@
 //! What hapax is tested with, and never shipped: nothing in here is used by the product.
 //!
+//! - [`browser`]: a real browser, driven over a pipe.
 //! - [`clock`]: a clock that tests move.
 //! - [`faulty`]: a ledger that is away, or whose answers get lost, on command.
 //! - [`kv`]: an imitation of the KV version 2 secrets engine of OpenBao and Vault.
@@ -15,6 +16,7 @@
 //!
 //! All of it knows `hapax-core` only, so that every other crate's tests can use it.
 
+pub mod browser;
 pub mod clock;
 pub mod faulty;
 pub mod kv;

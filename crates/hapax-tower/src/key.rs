@@ -216,7 +216,7 @@ impl KeyPlace {
             HeaderKeyError::Duplicated => Code::KeyDuplicated,
             _ => Code::KeyMalformed,
         };
-        Problem::new(code).detail(error.at(&self.shown()))
+        Problem::new(code).of_key(error).detail(error.at(&self.shown()))
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::advice::Why;
-use hapax_core::{Advice, Executed, Explanation, OperationId, Retry};
+use hapax_core::key::Malformation;
+use hapax_core::{Advice, Executed, Explanation, HeaderKeyError, OperationId, Retry};
 use hapax_exec::Reason;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use http::{HeaderName, Response, StatusCode};
@@ -241,6 +242,8 @@ pub struct Problem {
     cause: Option<Box<str>>,
     /// Whether that is why the service behind is to blame. Apart from the cause, because a problem is passed on by value.
     blames_service: bool,
+    /// Whether the key was refused for its length.
+    about_length: bool,
 }
 
 /// Why there is no answer of the service: for the log, and not for callers, who could learn from it what stands behind.
@@ -267,7 +270,21 @@ impl Problem {
             headers: Vec::new(),
             cause: None,
             blames_service: false,
+            about_length: false,
         }
+    }
+
+    /// What is wrong with the key, for counters.
+    #[must_use]
+    pub fn of_key(mut self, error: HeaderKeyError) -> Self {
+        self.about_length =
+            matches!(error, HeaderKeyError::Empty | HeaderKeyError::Malformed(Malformation::TooLong));
+        self
+    }
+
+    /// Whether the key was refused because it is empty or too long.
+    pub fn is_about_length(&self) -> bool {
+        self.about_length
     }
 
     /// What exactly, for people. Never anything that the caller may not know.
@@ -340,6 +357,11 @@ impl Problem {
     /// The code.
     pub fn code(&self) -> Code {
         self.code
+    }
+
+    /// What exactly, as the caller is told.
+    pub fn told(&self) -> Option<&str> {
+        self.detail.as_deref()
     }
 
     /// The operation, where there is one.

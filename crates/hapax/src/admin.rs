@@ -4,25 +4,32 @@
 //! endpoints and their types are [`hapax_api::ADMIN`]; here are the handlers and who operators are.
 
 mod access;
+mod actions;
 mod audit;
 mod claims;
+mod console;
 mod decide;
 mod delegated;
 mod deliveries;
 mod erase;
 mod executions;
+mod gate;
 mod keys;
+mod me;
 mod node;
 mod retention;
 mod schedules;
 pub(crate) mod view;
 mod webhooks;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use hapax_core::Error;
 use hapax_gateway::Gateway;
+use hapax_gateway::settings::Tls;
+use hapax_gateway::tls::Certificates;
 use hapax_gateway::webhooks::record::Desk;
 use hapax_store::Store;
 
@@ -33,11 +40,14 @@ use crate::schedules::Dispatcher;
 
 pub use access::AdminTokens;
 pub(crate) use claims::{count, list, show};
+pub use console::Console;
 pub(crate) use delegated::admin_of;
+use gate::Gate;
 pub use hapax_api::Role;
 pub(crate) use keys::{
     checked as checked_key, create as create_key, page as keys_page, revoke as revoke_key,
 };
+pub(crate) use me::About;
 
 /// What the handlers work with: the parts of a running node. Cheap to clone.
 #[derive(Clone)]
@@ -49,58 +59,127 @@ pub(crate) struct AdminState {
     pub(crate) answers: KeptAnswers,
     pub(crate) webhooks: Desk<Store>,
     pub(crate) schedules: Arc<Dispatcher>,
+    pub(crate) about: Arc<About>,
+}
+
+/// How operators are served.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where the listener is.
+    pub listen: SocketAddr,
+    /// Who may use it.
+    pub tokens: AdminTokens,
+    /// Names that it answers to, beside addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// Certificate and key, where it speaks TLS.
+    pub tls: Option<Tls>,
+    /// The pages for people.
+    pub console: Console,
+    /// What this process is called among others.
+    pub name: Option<String>,
+    /// What the installation is called.
+    pub label: Option<String>,
+    /// Other tools that know more, by name: URLs with `{operation_id}` and other places.
+    pub links: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// With nothing but an address and who may use it.
+    pub fn new(listen: SocketAddr, tokens: AdminTokens) -> Self {
+        let (console, nothing) = (Console::default(), None);
+        Setup {
+            listen,
+            tokens,
+            hosts: Vec::new(),
+            tls: None,
+            console,
+            name: nothing.clone(),
+            label: nothing,
+            links: Vec::new(),
+        }
+    }
+}
+
+/// What the listener proves its name with, where it speaks TLS.
+pub(crate) fn certificates(setup: &Setup) -> Result<Option<Certificates>, Error> {
+    let loaded = setup.tls.as_ref().map(Certificates::load).transpose();
+    loaded.map_err(|error| Error::invalid(format!("[admin.tls]: {error}")))
 }
 
 /// The listener's service.
-pub(crate) fn router(state: AdminState, tokens: AdminTokens, hosts: Hosts) -> Result<Router, Error> {
+pub(crate) fn router(state: AdminState, setup: Setup) -> Result<Router, Error> {
     let docs = state.keeping.settings().borrow().edge.docs.clone();
-    Mount::new(&hapax_api::ADMIN, state, tokens, &docs, hosts)
+    let hosts = Hosts::new(&setup.hosts, setup.listen.ip());
+    let gate = Gate::new(setup.tokens, state.store.clone());
+    let mount = Mount::new(&hapax_api::ADMIN, state, gate, &docs, hosts).of_one_site();
+    let mount = setup.console.serve(mount);
+    looking(deciding(mount)).router()
+}
+
+/// What is there to see.
+fn looking(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
+    mount
         .open_to_any_host(node::health)
         .open_to_any_host(node::readiness)
         .open(node::metrics)
         .open(node::problem_page)
         .on(node::openapi)
+        .on(me::get)
         .on(claims::get_list)
         .on(claims::get_count)
         .on(claims::get_one)
-        .on(decide::resolve)
-        .on(decide::reopen)
-        .on(decide::purge)
-        .on(decide::erase)
-        .on(erase::subject)
         .on(delegated::get_list)
         .on(delegated::show)
-        .on(delegated::purge)
-        .on(delegated::kill)
         .on(executions::get_list)
         .on(executions::show)
         .on(executions::events)
         .on(executions::verify)
         .on(executions::waiting)
+        .on(actions::list_receipts)
+        .on(actions::receipts_head)
+        .on(actions::verify_receipts)
+        .on(actions::list_lanes)
+        .on(actions::list_approvals)
+        .on(actions::show_approval)
+        .on(actions::list_alerts)
+        .on(keys::get_list)
+        .on(webhooks::get_list)
+        .on(deliveries::show)
+        .on(deliveries::get_list)
+        .on(schedules::get_list)
+        .on(schedules::show)
+        .on(retention::get_list)
+        .on(audit::get)
+        .on(node::routes)
+}
+
+/// What operators may change.
+fn deciding(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
+    mount
+        .on(decide::resolve)
+        .on(decide::reopen)
+        .on(decide::purge)
+        .on(decide::erase)
+        .on(erase::subject)
+        .on(delegated::purge)
+        .on(delegated::kill)
         .on(executions::decide)
         .on(executions::pause)
         .on(executions::resume)
         .on(executions::cancel)
         .on(executions::archive)
-        .on(keys::get_list)
+        .on(actions::confirm)
+        .on(actions::release)
+        .on(actions::acknowledge)
         .on(keys::post)
         .on(keys::delete)
-        .on(webhooks::get_list)
         .on(webhooks::post)
-        .on(deliveries::show)
-        .on(deliveries::get_list)
         .on(deliveries::reopen)
         .on(webhooks::rotate)
         .on(webhooks::delete)
-        .on(schedules::get_list)
-        .on(schedules::show)
         .on(schedules::pause)
         .on(schedules::resume)
         .on(schedules::run)
-        .on(retention::get_list)
         .on(retention::set)
         .on(retention::unset)
-        .on(audit::get)
-        .on(node::routes)
-        .router()
 }

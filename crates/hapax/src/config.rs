@@ -4,8 +4,11 @@
 //! the result is a [`Config`]. Reading goes on after a mistake, so that all of them are told at once. Whether the store,
 //! an upstream or a key service can be reached is not asked here.
 
+mod actions;
+mod admin;
 mod auth;
 mod cluster;
+mod connectors;
 mod edge;
 mod fields;
 mod fixed;
@@ -23,6 +26,7 @@ mod section;
 mod show;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod tree;
 pub(crate) mod units;
 mod upstream;
@@ -36,11 +40,15 @@ use std::sync::Arc;
 use hapax_core::Operation;
 use hapax_gateway::settings::{Edge, Settings};
 
-pub use edge::{Admin, Api};
+pub use actions::{ActionSettings, Trust, TrustRule};
+pub use admin::{Admin, AdminToken};
+pub use connectors::{Connector, HttpConnector, HttpToolSettings, McpConnector, Reached, ToolOverride};
+pub use edge::Api;
 pub use keeping::{Log, LogFormat, RetentionClasses, SealKey, StoreSettings};
 pub use mistakes::{Mistake, Mistakes, Place, Within};
 pub use reader::{Secret, Secrets};
 pub use route::Declared;
+pub use traces::Traces;
 
 pub(crate) use hapax_gateway::pattern::Pattern;
 pub(crate) use keeping::retention_text as parse_retention;
@@ -82,10 +90,18 @@ pub struct Config {
     pub retention: RetentionClasses,
     /// What is dispatched at planned times (S).
     pub schedules: Vec<Schedule>,
+    /// How actions of agents are done (X).
+    pub actions: ActionSettings,
+    /// The systems that their tools are on, by name.
+    pub connectors: BTreeMap<String, Connector>,
+    /// What may happen.
+    pub trust: Trust,
     /// The class by which deliveries are kept.
     pub webhook_retention: Option<String>,
     /// How the process tells what it does.
     pub log: Log,
+    /// Where spans go; none are recorded where it is not said.
+    pub traces: Option<Traces>,
     /// What is allowed, but worth telling when a process starts: one sentence each, with its place.
     pub notices: Vec<String>,
     pub(crate) route_defaults: RouteDefaults,
@@ -139,6 +155,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     let retention = keeping::retention(&root.section("retention", &fields::RETENTION));
     let seal = keeping::seal(&root.section("seal", &fields::SEAL));
     let log = keeping::log(&root.section("log", &fields::LOG));
+    let traces = traces::traces(&root.section("traces", &fields::TRACES));
     let tenants = keeping::tenants(&root.section("tenants", &fields::TENANTS));
     let auth_section = root.section("auth", &fields::AUTH);
     let auth = auth::auth(&auth_section);
@@ -163,6 +180,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         overlaps::webhooks(&webhooks_section, webhooks.as_ref(), &found, &edge.operations_prefix);
     }
     let retired = retired(&root, &found);
+    let (actions, connectors, trust) = agents(&root);
     let (routes, declared) =
         found.into_iter().map(|found| found.meant).collect::<Option<Vec<_>>>()?.into_iter().unzip();
     let (webhooks, webhook_retention) = match webhooks {
@@ -182,8 +200,12 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         seal,
         retention,
         schedules,
+        actions,
+        connectors,
+        trust,
         webhook_retention,
         log,
+        traces,
         notices: Vec::new(),
         route_defaults,
     })
@@ -192,7 +214,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
 fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Admin, Api) {
     let (admin_section, api_section) =
         (root.section("admin", &fields::ADMIN), root.section("api", &fields::API));
-    let (admin, api) = (edge::admin(&admin_section), edge::api(&api_section));
+    let (admin, api) = (admin::admin(&admin_section), edge::api(&api_section));
     let listeners = [
         ("edge", edge.listen, edge_section.has("listen").then(|| edge_section.place("listen"))),
         ("admin", admin.listen, admin_section.has("listen").then(|| admin_section.place("listen"))),
@@ -204,6 +226,19 @@ fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Ad
         root.reader().notice(&api_section.at(), text);
     }
     (admin, api)
+}
+
+/// What agents may do.
+fn agents(root: &Section<'_>) -> (ActionSettings, BTreeMap<String, Connector>, Trust) {
+    let connectors_section = root.section("connectors", &fields::CONNECTORS);
+    let connectors = connectors::connectors(&connectors_section);
+    let trust_section = root.section("trust", &fields::TRUST);
+    let trust = actions::trust(&trust_section);
+    if connectors_section.exists() && !trust_section.exists() {
+        let text = "there is no [trust]: every action of an agent is allowed";
+        root.reader().notice(&connectors_section.at(), text);
+    }
+    (actions::actions(&root.section("actions", &fields::ACTIONS)), connectors, trust)
 }
 
 /// The routes of the file, then those of its OpenAPI documents.

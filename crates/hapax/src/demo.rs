@@ -19,7 +19,7 @@ use hapax_tower::Rule;
 use http::Method;
 use tokio::net::TcpListener;
 
-use crate::admin::{AdminTokens, Role, create_key, revoke_key};
+use crate::admin::{self, AdminTokens, Role, create_key, revoke_key};
 use crate::cli::{Failed, store};
 use crate::node::{Classes, Node, Parts};
 use crate::signals::Signals;
@@ -67,8 +67,11 @@ pub async fn run(args: Args) -> Result<(), Failed> {
         settings: settings(args.listen, service)?,
         classes: Classes::default(),
         schedules: Vec::new(),
-        admin: (args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?),
-        admin_hosts: Vec::new(),
+        admin: admin::Setup {
+            label: Some("demo".into()),
+            ..admin::Setup::new(args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?)
+        },
+        traces: None,
     };
     let node = Node::start(store, parts).await?;
     guide::print(&guide::Facts {
@@ -113,7 +116,7 @@ pub(crate) struct Caller {
 /// Two subjects of one tenant, and one of another; the keys of an earlier demo stop working.
 async fn callers(store: &Store) -> Result<Vec<Caller>, Error> {
     for old in api_key::list(store, None, usize::MAX).await?.items.iter().filter(|key| key.label == LABEL) {
-        revoke_key(store, &old.id).await?;
+        revoke_key(store, &old.id, LABEL).await?;
     }
     let people = [
         ("ALICE", "user:alice of the tenant acme", "acme", "user:alice"),
@@ -130,7 +133,7 @@ async fn callers(store: &Store) -> Result<Vec<Caller>, Error> {
             label: LABEL.into(),
             expires_at: None,
         };
-        callers.push(Caller { variable, who, key: create_key(store, new).await?.key });
+        callers.push(Caller { variable, who, key: create_key(store, new, LABEL).await?.key });
     }
     Ok(callers)
 }

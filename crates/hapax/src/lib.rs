@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
 
+mod actions;
 pub mod admin;
 pub mod cli;
 mod clock;
@@ -15,4 +16,5 @@ pub mod openapi;
 pub mod operations;
 pub mod schedules;
 mod signals;
+mod traces;
 pub mod when;

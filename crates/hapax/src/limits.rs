@@ -26,6 +26,19 @@ pub(crate) const API_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Tokens that the admin listener knows.
 pub(crate) const ADMIN_TOKENS: usize = 64;
 
+/// The longest file of the console that is read from a folder, in bytes.
+pub(crate) const CONSOLE_FILE_BYTES: u64 = 1024 * 1024;
+/// Links to other tools that the console shows.
+pub(crate) const ADMIN_LINKS: usize = 16;
+/// Wrong tokens of one address within [`GUESS_SPAN`], each counted once; then all of its tokens are refused until the span is over.
+pub(crate) const GUESSES: usize = 10;
+/// How long wrong tokens are remembered.
+pub(crate) const GUESS_SPAN: Duration = Duration::from_secs(60);
+/// Addresses whose wrong tokens are remembered; where there are more, the longest known is forgotten.
+pub(crate) const GUESSERS: usize = 1024;
+/// Refused decisions that the audit is told of within a minute; the others are only counted.
+pub(crate) const REFUSALS_AUDITED: u32 = 60;
+
 /// Places beside `Idempotency-Key` that a route may read its key from.
 pub(crate) const KEY_PLACES: usize = 8;
 
@@ -59,6 +72,30 @@ pub(crate) const LOG_BYTES: usize = 8 * 1024;
 pub(crate) const LOG_PAUSE: Duration = Duration::from_millis(10);
 /// How often the log is told which of its lines are missing.
 pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
+
+// Actions.
+
+/// Most rules of the gate.
+pub(crate) const TRUST_RULES: usize = 1_000;
+/// Most tools of a connector that are configured.
+pub(crate) const CONNECTOR_TOOLS: usize = 1_000;
+/// How long a command waits at its end until the store has confirmed what it is owed.
+pub(crate) const ACTIONS_SETTLE: Duration = Duration::from_secs(30);
+
+// Traces.
+
+/// Recorded requests that go to the collector at once.
+pub(crate) const EXPORT_BATCH: usize = 512;
+/// The longest wait for more of them.
+pub(crate) const EXPORT_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether more have come.
+pub(crate) const EXPORT_PAUSE: Duration = Duration::from_millis(50);
+/// The longest wait for a collector.
+pub(crate) const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a collector has taken nothing; twice as long after each further time, up to 32 times.
+pub(crate) const EXPORT_BACKOFF: Duration = Duration::from_millis(250);
+/// The longest wait at the end of the process for a collector to take the last spans.
+pub(crate) const EXPORT_AT_END: Duration = Duration::from_secs(2);
 
 // Schedules.
 

@@ -32,7 +32,10 @@ pub(crate) fn start(log: &Log) -> Writing {
         .finish(Lines::to(io::stderr()));
     // Only the first log counts: a program that embeds this may have its own.
     let _ = LEFT_OUT.set(lines.error_counter());
-    let filter = EnvFilter::try_from_env("HAPAX_LOG").unwrap_or_else(|_| EnvFilter::new(log.level));
+    let filter = EnvFilter::try_from_env("HAPAX_LOG").unwrap_or_else(|_| {
+        // The library that speaks to MCP servers logs whole messages, with what they say.
+        EnvFilter::new(format!("{},rmcp=error", log.level))
+    });
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
     let _ = match log.format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

@@ -17,6 +17,7 @@ use std::time::Duration;
 use hapax_exec::{Executor, Installation, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
+use hapax_gateway::tls::Certificates;
 use hapax_gateway::webhooks::record::Desk;
 use hapax_store::{Lifecycle as _, Store};
 use hapax_tower::Protect;
@@ -24,10 +25,11 @@ use tokio::net::TcpListener;
 
 use crate::admin::{self, AdminState, AdminTokens};
 use crate::cli::Failed;
+use crate::config::Traces;
 use crate::listen::connections;
-use crate::listen::host::Hosts;
 use crate::log;
 use crate::schedules::{Dispatcher, Schedule};
+use crate::traces::{self, Exporting};
 
 pub(crate) use answers::KeptAnswers;
 pub use keeping::Classes;
@@ -51,10 +53,10 @@ pub struct Parts {
     pub classes: Classes,
     /// What is dispatched at planned times.
     pub schedules: Vec<Schedule>,
-    /// The admin listener and who may use it.
-    pub admin: (SocketAddr, AdminTokens),
-    /// Names that the admin listener answers to, beside addresses and `localhost`.
-    pub admin_hosts: Vec<String>,
+    /// Where spans of requests go.
+    pub traces: Option<Traces>,
+    /// The admin listener, and who may use it.
+    pub admin: admin::Setup,
 }
 
 /// A running node.
@@ -66,12 +68,16 @@ pub struct Node {
     keeping: Arc<Keeping>,
     dispatcher: Arc<Dispatcher>,
     tokens: AdminTokens,
+    /// Those of the admin listener.
+    certificates: Option<Certificates>,
+    traces: Option<Exporting>,
 }
 
 impl Node {
     /// Settles what an earlier process left, before anything is accepted (L15); then listens.
     pub async fn start(store: Store, parts: Parts) -> Result<Self, Failed> {
-        let (address, tokens) = parts.admin;
+        let (address, tokens) = (parts.admin.listen, parts.admin.tokens.clone());
+        let certificates = admin::certificates(&parts.admin)?;
         let listener = TcpListener::bind(address).await.map_err(|error| {
             Failed::unavailable(format!("the admin listener cannot have {address}: {error}"))
         })?;
@@ -88,6 +94,11 @@ impl Node {
         let protect = Protect::new(executor, leaf_key).sealed(parts.seal.clone());
         let known = Known::read(&store, parts.settings, parts.classes).await?;
         let gateway = Arc::new(Gateway::start(known.settings(), protect, store.clone()).await?);
+        let traces = parts.traces.as_ref().map(traces::start).transpose()?;
+        let traces = traces.map(|(tracer, exporting)| {
+            gateway.trace(tracer);
+            exporting
+        });
         let keeping = Arc::new(Keeping::new(store.clone(), gateway.clone(), known));
         let (store_here, follows) = (store.clone(), keeping.settings().subscribe());
         let dispatcher = Dispatcher::new(store_here, gateway.clone(), follows, &parts.schedules)?;
@@ -101,13 +112,15 @@ impl Node {
             webhooks: Desk::new(store.clone(), parts.seal.clone()),
             answers: KeptAnswers::new(parts.seal),
             schedules: dispatcher.clone(),
+            about: Arc::new(admin::About::new(parts.admin.clone(), admin_address, &store)),
         };
-        let router = admin::router(state, tokens.clone(), Hosts::new(&parts.admin_hosts))?;
+        let router = admin::router(state, parts.admin)?;
+        let tls = certificates.as_ref().map(connections::tls);
         let clusters = keeping.settings().borrow().upstreams.clone();
         tokio::spawn(async move { watch::look_at_clusters(clusters.into_values()).await });
         let mut tasks = Supervisor::default();
         tasks.serve("admin listener", |stopped| {
-            connections::serve(listener, router, async {
+            connections::serve(listener, router, tls, async {
                 // The node is gone: then there is nothing to serve either.
                 let _ = stopped.await;
             })
@@ -124,7 +137,7 @@ impl Node {
         tasks.keep("log watch", log::tell_gaps);
         let walking = dispatcher.clone();
         tasks.keep("schedules", move || walking.clone().run());
-        Ok(Node { store, gateway, admin_address, tasks, keeping, dispatcher, tokens })
+        Ok(Node { store, gateway, admin_address, tasks, keeping, dispatcher, tokens, traces, certificates })
     }
 
     /// Where the edge listens.
@@ -148,6 +161,9 @@ impl Node {
         self.keeping.reload(settings, classes).await?;
         self.dispatcher.reload(schedules);
         self.tokens.replace(tokens);
+        if let Some(certificates) = &self.certificates {
+            certificates.reload().map_err(|error| hapax_core::Error::invalid(error.to_string()))?;
+        }
         Ok(())
     }
 
@@ -168,6 +184,9 @@ impl Node {
         let clean = self.gateway.drain(within).await;
         self.tasks.end(Stage::Operators).await;
         self.store.close().await?;
+        if let Some(traces) = self.traces {
+            traces.end().await;
+        }
         Ok(clean)
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "the table of a run is part of its result")]
 
+mod actions;
 mod embedded;
 mod executions;
 mod postgres;

@@ -17,7 +17,7 @@ pub(super) const PYTHON_VAR: &str = "HAPAX_TEST_PYTHON";
 pub(super) const NEEDS: [&str; 2] = ["npm", "python"];
 
 // Exact versions: tests say what they do. All of them run on the Node.js and the Python of Debian 12.
-const FROM_NPM: [&str; 6] = [
+const FROM_NPM: [&str; 8] = [
     "express@5.3.0",
     "express-idempotency@1.0.6",
     "stripe@22.6.2",
@@ -26,8 +26,12 @@ const FROM_NPM: [&str; 6] = [
     "@octokit/webhooks-methods@5.1.1",
     // Keeps claims itself.
     "@restatedev/restate-server@1.7.12",
+    // Looks for what keeps people from using a page.
+    "axe-core@4.14.0",
+    // Tools of an MCP server of revision 2025-11-25.
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
 ];
-const FOR_PYTHON: [&str; 7] = [
+const FOR_PYTHON: [&str; 10] = [
     "stripe==16.1.0",
     "httpx==0.28.1",
     "squareup==46.0.0.20260916",
@@ -37,6 +41,11 @@ const FOR_PYTHON: [&str; 7] = [
     "slack-sdk==3.47.0",
     // Writes into a KV version 2 store.
     "hvac==2.4.0",
+    // Reads exported spans.
+    "opentelemetry-proto==1.45.2",
+    // Tools of an MCP server of revision 2026-07-28, and what such servers are made with.
+    "mcp-server-git==2026.10.19",
+    "mcp==2.3.0",
 ];
 
 /// The folder with all those from npm, installed if need be.
@@ -66,7 +75,7 @@ pub(super) fn python() -> Result<PathBuf> {
         forget(&folder)?;
     }
     once(&folder, &FOR_PYTHON, || {
-        let by_hand = "install Python 3.9 or later with venv (Debian: apt-get install python3-venv)";
+        let by_hand = "install Python 3.10 or later with venv (Debian: apt-get install python3-venv)";
         if !process::succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"])) {
             debian::install("python3 with venv", "python3-venv", by_hand)?;
         }

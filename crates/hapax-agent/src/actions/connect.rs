@@ -5,6 +5,7 @@
 
 mod http;
 mod local;
+mod mcp;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -18,6 +19,7 @@ use crate::limits;
 
 pub use http::{Http, HttpTool, KeyDialect};
 pub use local::Local;
+pub use mcp::{KEY_FIELD, Mcp, McpProcess, McpTool};
 
 /// What is known of a tool before it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,20 +28,23 @@ pub struct Tool {
     pub read_only: bool,
     /// May it run again when it is unknown whether it ran?
     pub rerun: Rerun,
+    /// Whether it may overwrite or remove something; only told to the gate.
+    pub destructive: bool,
     /// How long one call may take.
     pub give_up: Duration,
 }
 
 impl Default for Tool {
     fn default() -> Self {
-        Tool { read_only: false, rerun: Rerun::Unsafe, give_up: limits::TOOL_GIVE_UP }
+        let give_up = limits::TOOL_GIVE_UP;
+        Tool { read_only: false, rerun: Rerun::Unsafe, destructive: true, give_up }
     }
 }
 
 impl Tool {
     /// A tool that changes nothing.
     pub fn reads() -> Self {
-        Tool { read_only: true, rerun: Rerun::Safe, ..Tool::default() }
+        Tool { read_only: true, rerun: Rerun::Safe, destructive: false, ..Tool::default() }
     }
 
     /// A tool that may run again.
@@ -79,8 +84,13 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A system that tools are on.
 pub(crate) trait Connect: Send + Sync + 'static {
-    /// What is known of a tool; `None` where there is none of this name.
-    fn tool(&self, name: &str) -> Option<&Tool>;
+    /// What is known of a tool; `None` where there is none of this name. Refuses arguments that the tool cannot take, where that is
+    /// known before a call.
+    fn look_up<'a>(
+        &'a self,
+        name: &'a str,
+        args: &'a RawValue,
+    ) -> BoxFuture<'a, Result<Option<Tool>, Refusal>>;
 
     /// Calls a tool. Only the executor does, after gate, ledger and lane.
     fn invoke(&self, call: Invocation) -> BoxFuture<'_, Invoked>;
@@ -105,13 +115,24 @@ impl Connectors {
         self
     }
 
+    /// Adds an MCP server.
+    #[must_use]
+    pub fn mcp(mut self, name: impl Into<String>, connector: Mcp) -> Self {
+        self.0.insert(name.into(), Box::new(connector));
+        self
+    }
+
     /// A tool and the system that it is on.
-    pub(super) fn find(&self, connector: &str, tool: &str) -> Result<(&dyn Connect, &Tool), Refusal> {
+    pub(super) async fn find(
+        &self,
+        connector: &str,
+        tool: &str,
+        args: &RawValue,
+    ) -> Result<(&dyn Connect, Tool), Refusal> {
         let system = self.0.get(connector);
         let system =
             system.ok_or_else(|| Refusal::new("connector-unknown", format!("no connector {connector:?}")))?;
-        let found = system.tool(tool);
-        let found = found.ok_or_else(|| {
+        let found = system.look_up(tool, args).await?.ok_or_else(|| {
             Refusal::new("tool-unknown", format!("no tool {tool:?} on connector {connector:?}"))
         })?;
         Ok((system.as_ref(), found))

@@ -52,6 +52,30 @@ impl OwedLeaves {
     }
 }
 
+/// Actions of this process that wait for their turn, for whoever watches the process (O1).
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// One action that waits.
+struct Waiting;
+
+impl Waiting {
+    fn begin() -> Self {
+        WAITING.fetch_add(1, Ordering::Relaxed);
+        Waiting
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many actions of this process wait for their turn in a lane.
+pub fn lanes_waiting() -> usize {
+    WAITING.load(Ordering::Relaxed)
+}
+
 /// A place that was taken, or may have been.
 pub(super) struct Place<S: Lanes> {
     store: S,
@@ -80,6 +104,7 @@ impl<S: Ledger + Lanes> Place<S> {
         };
         let answer =
             store.enter(lane, place.ticket, claim).await.map_err(|error| Refusal::of_store(&error))?;
+        fail::fail_point!("actions.entered");
         Ok((place, answer))
     }
 
@@ -92,6 +117,7 @@ impl<S: Ledger + Lanes> Place<S> {
         until: Instant,
     ) -> Result<bool, Refusal> {
         let mut watch = self.store.watch_lane(&self.lane);
+        let mut waiting = None;
         loop {
             let closed_by = match answer {
                 LaneAnswer::Served => return Ok(true),
@@ -110,6 +136,7 @@ impl<S: Ledger + Lanes> Place<S> {
                 LaneAnswer::Waiting { .. } if self.is_settled().await => return Ok(true),
                 LaneAnswer::Waiting { .. } => None,
             };
+            waiting.get_or_insert_with(Waiting::begin);
             let left = left(until);
             if left.is_zero() {
                 return Err(Refusal::new("lane-timeout", "other actions on this entity took too long"));

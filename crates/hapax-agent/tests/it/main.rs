@@ -3,6 +3,7 @@
 
 mod killed;
 mod looks;
+mod mcp;
 mod recoverers;
 mod resumed;
 mod sealed;
@@ -10,4 +11,5 @@ mod steps;
 mod tampered;
 mod transfers;
 mod walkthrough;
+mod watched;
 mod world;

@@ -85,6 +85,28 @@ impl Setting {
     }
 }
 
+/// What is written down although nothing was changed, such as what an operator has found out, or a decision that was refused:
+/// everything but the time, which is the store's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What was done, such as `note`.
+    pub verb: String,
+    /// Who did it.
+    pub actor: String,
+    /// What is to be known, or why.
+    pub reason: String,
+    /// What it is about, as it was and stays.
+    pub about: About,
+}
+
+impl Note {
+    /// The entry.
+    pub fn event(self, at: Timestamp) -> AuditEvent {
+        let Note { verb, actor, reason, about } = self;
+        AuditEvent { at, verb, actor, reason, about, outcome: None }
+    }
+}
+
 /// The verb of a settle that came after an operator had settled the claim otherwise.
 pub const CONTRADICTED: &str = "settle-refused";
 

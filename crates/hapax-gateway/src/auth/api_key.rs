@@ -10,8 +10,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use bytes::Bytes;
+use hapax_core::claim::audit::Setting;
 use hapax_core::registry::{Document, DocumentId};
-use hapax_core::{Error, Kind, Page, Project, Registry, Subject, Tenant, Timestamp};
+use hapax_core::{Error, Inspect, Kind, Page, Project, Registry, Subject, Tenant, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -101,9 +102,68 @@ struct Kept {
     revoked_at: Option<i64>,
 }
 
+/// What is done to a key, for the audit.
+struct Told {
+    verb: &'static str,
+    label: String,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+/// Where documents of keys are written.
+trait Desk: Send + Sync {
+    /// Writes the document that has this version.
+    fn write(
+        &self,
+        id: &DocumentId,
+        expect: u64,
+        body: Bytes,
+        told: Told,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// A registry, which asks nobody why.
+struct Plain<'a, R>(&'a R);
+
+impl<R: Registry> Desk for Plain<'_, R> {
+    async fn write(&self, id: &DocumentId, expect: u64, body: Bytes, _: Told) -> Result<(), Error> {
+        self.0.put(id, expect, body).await.map(drop)
+    }
+}
+
+/// A store that writes down who wants it so (L8).
+struct Audited<'a, S> {
+    store: &'a S,
+    actor: &'a str,
+}
+
+impl<S: Inspect> Desk for Audited<'_, S> {
+    async fn write(&self, id: &DocumentId, expect: u64, body: Bytes, told: Told) -> Result<(), Error> {
+        let Told { verb, label, before, after } = told;
+        let (verb, actor, name) = (verb.to_owned(), self.actor.to_owned(), format!("key/{}", id.id()));
+        let setting = Setting { verb, actor, reason: label, name, before, after };
+        self.store.decide_setting(id, expect, Some(body), setting).await
+    }
+}
+
 /// Makes a key.
 pub async fn create<R: Registry>(registry: &R, new: NewApiKey, now: Timestamp) -> Result<Created, Error> {
+    make(&Plain(registry), new, now).await
+}
+
+/// Makes a key, and writes down who wanted it.
+pub async fn create_by<S: Inspect>(
+    store: &S,
+    new: NewApiKey,
+    now: Timestamp,
+    actor: &str,
+) -> Result<Created, Error> {
+    make(&Audited { store, actor }, new, now).await
+}
+
+async fn make(desk: &impl Desk, new: NewApiKey, now: Timestamp) -> Result<Created, Error> {
     check(&new, now)?;
+    let whose = whose(&new.tenant, new.project.as_ref(), &new.subject, new.level);
     let secret: [u8; SECRET_BYTES] = random();
     for _ in 0..TRIES {
         let id = format!("{PREFIX}{}", hex(&random::<ID_BYTES>()));
@@ -119,14 +179,22 @@ pub async fn create<R: Registry>(registry: &R, new: NewApiKey, now: Timestamp) -
             expires_at: new.expires_at.map(Timestamp::as_micros),
             revoked_at: None,
         };
-        match registry.put(&document_id(&id)?, 0, encode(&kept)?).await {
-            Ok(_) => return Ok(Created { key: render(&id, &secret), id }),
+        let told =
+            Told { verb: "key-create", label: new.label.clone(), before: None, after: Some(whose.clone()) };
+        match desk.write(&document_id(&id)?, 0, encode(&kept)?, told).await {
+            Ok(()) => return Ok(Created { key: render(&id, &secret), id }),
             // The id is taken.
             Err(error) if error.kind() == Kind::Conflict => {}
             Err(error) => return Err(error),
         }
     }
     Err(Error::internal("no free id for an API key was found"))
+}
+
+/// Whose a key is, as the audit says it.
+fn whose(tenant: &Tenant, project: Option<&Project>, subject: &Subject, level: Level) -> String {
+    let project = project.map_or("_any", |project| project.as_str());
+    format!("{}/{project} {} {}", tenant.as_str(), subject.as_str(), level_name(level))
 }
 
 /// Lists keys in the order of their ids, after the given one.
@@ -146,6 +214,20 @@ pub async fn list<R: Registry>(
 
 /// Revokes a key and returns it; one that was revoked before stays as it is.
 pub async fn revoke<R: Registry>(registry: &R, id: &str, now: Timestamp) -> Result<ApiKey, Error> {
+    end(registry, &Plain(registry), id, now).await
+}
+
+/// The same, and writes down who wanted it.
+pub async fn revoke_by<S: Registry + Inspect>(
+    store: &S,
+    id: &str,
+    now: Timestamp,
+    actor: &str,
+) -> Result<ApiKey, Error> {
+    end(store, &Audited { store, actor }, id, now).await
+}
+
+async fn end(registry: &impl Registry, desk: &impl Desk, id: &str, now: Timestamp) -> Result<ApiKey, Error> {
     let name = document_id(id)?;
     for _ in 0..TRIES {
         let document = registry.get(&name).await?;
@@ -156,8 +238,10 @@ pub async fn revoke<R: Registry>(registry: &R, id: &str, now: Timestamp) -> Resu
         }
         key.revoked_at = Some(now);
         kept.revoked_at = Some(now.as_micros());
-        match registry.put(&name, document.version, encode(&kept)?).await {
-            Ok(_) => return Ok(key),
+        let whose = whose(&key.tenant, key.project.as_ref(), &key.subject, key.level);
+        let told = Told { verb: "key-revoke", label: key.label.clone(), before: Some(whose), after: None };
+        match desk.write(&name, document.version, encode(&kept)?, told).await {
+            Ok(()) => return Ok(key),
             Err(error) if error.kind() == Kind::Conflict => {}
             Err(error) => return Err(error),
         }

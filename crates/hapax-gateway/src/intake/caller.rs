@@ -42,14 +42,15 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     // Where the key stands: in a header, which is here already, or in the body.
     let keys = route.rule.as_ref().map_or(Keys::plain(), |rule| &rule.keys);
     let found = key::find(&head.headers, route.policy, route.lenient, keys, hop.trusted)
-        .inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
+        .inspect_err(|problem| shared.count_key_problem(seen, problem))?;
 
     // Whose it is: a trusted peer's key names the scope (K3).
     let (scope, width, mut wire_key) = match found {
         // Behind another edge a tick is refused, as every subject is that hapax reserves: no peer signs for a schedule (K9).
         Found::Namespaced(_, _, key) if is_tick(key.key.as_str().as_bytes()) => {
-            shared.count_key_problem(seen, Code::KeyReserved);
-            return Err(Problem::new(Code::KeyReserved));
+            let problem = Problem::new(Code::KeyReserved);
+            shared.count_key_problem(seen, &problem);
+            return Err(problem);
         }
         Found::Namespaced(scope, width, key) => {
             let scope = caller.speaks_for(scope, width, &route)?;
@@ -97,7 +98,7 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     // The key that stands in it.
     if reads_body {
         let found = rule.keys.in_body(route.policy, wire_key, &message, rule.max_request_body);
-        wire_key = found.inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
+        wire_key = found.inspect_err(|problem| shared.count_key_problem(seen, problem))?;
         seen.key = wire_key.as_ref().map(|wire| wire.key.clone());
         if wire_key.is_none() && rule.derived.is_none() {
             shared.count_unkeyed(seen);

@@ -41,15 +41,16 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     let scope = scope.ok_or_else(|| Problem::new(Code::Forbidden))?;
 
     // The key, in either form (K9). It stands in `Idempotency-Key`; another header would not be signed.
-    let malformed =
-        |error: hapax_core::HeaderKeyError| Problem::new(Code::KeyMalformed).detail(error.to_string());
+    let malformed = |error: hapax_core::HeaderKeyError| {
+        Problem::new(Code::KeyMalformed).of_key(error).detail(error.to_string())
+    };
     let found = key::of_tick(&signed.key).map_err(malformed).and_then(|key| {
         match rule.keys.headers().any(|name| *name != IDEMPOTENCY_KEY && head.headers.contains_key(name)) {
             true => Err(Problem::new(Code::KeyDuplicated)),
             false => Ok(WireKey::in_header(IDEMPOTENCY_KEY, key)),
         }
     });
-    let wire_key = found.inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
+    let wire_key = found.inspect_err(|problem| shared.count_key_problem(seen, problem))?;
     seen.key = Some(wire_key.key.clone());
     shared.count_protected(seen);
 
@@ -65,7 +66,7 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     let message = Message::new(head.method, head.uri, head.headers, body);
     if rule.keys.reads_body() {
         let agreed = rule.keys.in_body(route.policy, Some(wire_key.clone()), &message, rule.max_request_body);
-        agreed.inspect_err(|problem| shared.count_key_problem(seen, problem.code()))?;
+        agreed.inspect_err(|problem| shared.count_key_problem(seen, problem))?;
     }
 
     let whole = WholeRequest {

@@ -52,6 +52,13 @@ impl Default for Delegation {
     }
 }
 
+impl Delegation {
+    /// The nodes of clusters that are asked nothing now, because they have failed too often.
+    pub(crate) fn suspended(&self) -> Vec<String> {
+        self.circuits.suspended()
+    }
+}
+
 /// A call that was seen to be kept, and what it was accepted with. Another run under the same key is kept until another time.
 #[derive(Clone, Debug)]
 struct Confirmed {

@@ -18,6 +18,7 @@ use super::tries::Tries;
 use super::{Pools, headers, reconcile};
 use crate::intake::Hop;
 use crate::settings::{OnExhausted, Route, Upstream, UpstreamKey};
+use crate::trace::Step;
 use crate::upstream::{Failed, Incoming, Outgoing, Pool, Reached};
 
 /// The service that a keyed request goes to.
@@ -90,12 +91,17 @@ impl Work for Forwarding {
         request: Arc<KeyedRequest>,
         attempt: Attempt,
     ) -> Result<Response<Incoming>, SendError> {
+        let trace = self.forward.hop.trace.clone();
         let outbound = self.outbound(&request);
         drop(request);
         let unfit =
             |error: hapax_core::Error| SendError { executed: Executed::No, cause: format!("{error:#}") };
         let (pool, outbound) = outbound.map_err(unfit)?;
-        outbound.send(pool, attempt).await
+        let step = |step| trace.iter().for_each(|trace| trace.step(step));
+        step(Step::Upstream);
+        let sent = outbound.send(pool, attempt).await;
+        step(Step::Settle);
+        sent
     }
 }
 

@@ -35,11 +35,22 @@ async fn a_refused_key_is_counted_for_the_caller_who_sent_it_o1() {
         async |line: &str, headers: &[(&str, &str)]| world.ask(line, &world.alice, headers, "").await.code();
     assert_eq!(ask("POST /raw", &[]).await, "key-missing");
     assert_eq!(ask("POST /raw", &[("idempotency-key", "a b")]).await, "key-malformed");
+    assert_eq!(ask("POST /raw", &[("idempotency-key", "")]).await, "key-malformed");
+    assert_eq!(ask("POST /raw", &[("idempotency-key", &"a".repeat(256))]).await, "key-malformed");
+    assert_eq!(ask("POST /raw", &[("idempotency-key", "t-acme")]).await, "key-reserved");
+    assert_eq!(
+        ask("POST /raw", &[("idempotency-key", "a"), ("idempotency-key", "b")]).await,
+        "key-duplicated"
+    );
     assert_eq!(ask("POST /open", &[("idempotency-key", "a")]).await, "key-prohibited");
     assert_eq!(ask("POST /hooks", &[("idempotency-key", "a")]).await, "translation-failed");
-    counts(&world, "idempotency_key_missing_total", &alices("/raw", "class=\"required\""), 1);
-    counts(&world, "idempotency_key_invalid_total", &alices("/raw", "reason=\"key-malformed\""), 1);
-    counts(&world, "idempotency_key_invalid_total", &alices("/open", "reason=\"key-prohibited\""), 1);
+    counts(&world, "idempotency_key_missing_total", &alices("/raw", "class=\"REQUIRED_A\""), 1);
+    counts(&world, "idempotency_key_invalid_total", &alices("/raw", "reason=\"charset\""), 1);
+    for (reason, count) in [("length", 2), ("reserved", 1), ("duplicated", 1)] {
+        let labels = alices("/raw", &format!("reason=\"{reason}\""));
+        counts(&world, "idempotency_key_invalid_total", &labels, count);
+    }
+    counts(&world, "idempotency_key_invalid_total", &alices("/open", "reason=\"prohibited\""), 1);
     counts(&world, "transport_translation_failed_total", &alices("/hooks", "provider=\"_none\""), 1);
     let text = world.gateway.metrics().render();
     assert!(!text.contains("reason=\"translation-failed\"") && !text.contains("tenant=\"_none\""), "{text}");
@@ -60,7 +71,7 @@ async fn a_key_that_was_derived_was_not_sent_o1_h9() {
     );
     assert_eq!(note(&[("idempotency-key", "k")]).await.status, 201);
     let notes = "/orders/{order}/notes";
-    counts(&world, "idempotency_key_missing_total", &alices(notes, "class=\"accepted\""), 2);
+    counts(&world, "idempotency_key_missing_total", &alices(notes, "class=\"ACCEPTED\""), 2);
     counts(&world, "idempotency_key_present_total", &alices(notes, "case=\"A\""), 1);
     counts(&world, "idempotency_cache_hit_total", &alices(notes, "restate_status=\"completed\""), 1);
 }
@@ -76,7 +87,9 @@ async fn whoever_is_not_let_in_is_counted_where_they_knocked_o1() {
         ("recall", "unauthenticated", 401),
         ("_none", "not-found", 404),
     ] {
-        let labels = format!("endpoint=\"{endpoint}\",event=\"{event}\",status=\"{status}\"");
+        let labels = format!(
+            "tenant=\"_none\",project=\"_none\",endpoint=\"{endpoint}\",event=\"{event}\",status=\"{status}\""
+        );
         counts(&world, "hapax_requests_total", &labels, 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use hapax_core::claim::audit::{CONTRADICTED, Setting};
+use hapax_core::claim::audit::{About, CONTRADICTED, Note, Setting};
 use hapax_core::claim::{Terms, Verb};
 use hapax_core::registry::DocumentId;
 use hapax_core::{
@@ -353,6 +353,60 @@ pub async fn what_operators_set_is_written_with_its_audit_event_or_not_at_all<H:
     assert_eq!(page.items[1], set().event(set_at));
     assert!(page.items[0].at > set_at);
     assert_eq!(page.items[0], unset.event(page.items[0].at));
+}
+
+/// L8.
+pub async fn a_note_is_written_down_and_changes_nothing<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let request = request("noted", "body", Terms::default());
+    let grant = granted(&store, &request).await;
+    let before = store.record(request.identity.claim_id()).await.expect("record").expect("it is there");
+    let state = before.claim.state.name();
+    let about = About::Claim {
+        operation_id: request.operation_id,
+        epoch: grant.epoch,
+        before: state,
+        after: Some(state),
+    };
+    let note =
+        |about| Note { verb: "note".into(), actor: "ann".into(), reason: "asked the bank".into(), about };
+    store.note(note(about.clone())).await.expect("note");
+    let setting = About::Setting { name: "key/hpx_1".into(), before: None, after: None };
+    store.note(note(setting.clone())).await.expect("note");
+    let page = store.audit(None, 10).await.expect("audit");
+    let told: Vec<_> = page.items.iter().map(|event| (&event.about, event.reason.as_str())).collect();
+    assert_eq!(told, [(&setting, "asked the bank"), (&about, "asked the bank")]);
+    let after = store.record(request.identity.claim_id()).await.expect("record");
+    assert_eq!(after, Some(before));
+}
+
+/// L17.
+pub async fn shelves_are_listed_by_name_with_what_is_on_them<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    assert_eq!(store.shelves(&Filter::default(), None, 10).await.expect("shelves").items, []);
+    for (tenant, key) in [("b", "1"), ("a", "1"), ("a", "2")] {
+        let request = of(tenant, "prod", "pay", key);
+        let grant = granted(&store, &request).await;
+        if key == "2" {
+            let settle = Report::Settle(Outcome::NotKept { status: 200 }, DAY);
+            store.report(request.identity.claim_id(), grant.epoch, settle, Vec::new()).await.expect("settle");
+        }
+    }
+    let all = store.shelves(&Filter::default(), None, 10).await.expect("shelves");
+    let told: Vec<_> = all
+        .items
+        .iter()
+        .map(|shelf| (shelf.tenant.as_str(), shelf.counts.held, shelf.counts.settled))
+        .collect();
+    assert_eq!((told, all.next), (vec![("a", 1, 1), ("b", 1, 0)], None));
+    let first = store.shelves(&Filter::default(), None, 1).await.expect("shelves");
+    assert_eq!(first.items, all.items[..1]);
+    let rest = store.shelves(&Filter::default(), first.next.as_deref(), 1).await.expect("shelves");
+    assert_eq!((&rest.items[..], rest.next), (&all.items[1..], None));
+    let only = Filter { tenant: Some("b".into()), ..Filter::default() };
+    assert_eq!(store.shelves(&only, None, 10).await.expect("shelves").items, all.items[1..]);
+    let wrong = store.shelves(&Filter::default(), Some("nowhere"), 10).await.expect_err("no mark");
+    assert_eq!(wrong.kind(), Kind::Invalid);
 }
 
 /// L10.

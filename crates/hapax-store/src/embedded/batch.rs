@@ -124,6 +124,11 @@ impl Batch<'_> {
                 notes::write(self.conn, &setting.clone().event(self.moment.time))?;
                 Ok(Done::Nothing)
             }
+            What::Note(note) => {
+                self.dirty = true;
+                notes::write(self.conn, &note.clone().event(self.moment.time))?;
+                Ok(Done::Nothing)
+            }
             What::OpenLease(scope, term) => {
                 self.dirty = true;
                 self.sessions.open_lease(self.conn, self.moment.time, scope, *term).map(Done::Lease)

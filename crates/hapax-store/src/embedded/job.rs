@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::Setting;
+use hapax_core::claim::audit::{Note, Setting};
 use hapax_core::journal::{Append, Erasure, Head, Stream};
 use hapax_core::lane::{LaneAnswer, LaneCommand, LaneId};
 use hapax_core::registry::DocumentId;
@@ -41,6 +41,8 @@ pub(super) enum What {
     Delete { id: DocumentId, expect: u64 },
     /// A document's new body, or its end, as an operator wants it.
     Set { id: DocumentId, expect: u64, body: Option<Bytes>, setting: Setting },
+    /// An entry of the audit, and nothing else.
+    Note(Note),
     /// A lease that is not the process's own, for a term.
     OpenLease(Scope, Duration),
     /// Such a lease for another term.

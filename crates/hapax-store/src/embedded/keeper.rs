@@ -76,6 +76,9 @@ impl Keeper {
         let mut due = self.reader.due(limits::SWEEP_CHUNK + 1)?;
         let more = due.len() > limits::SWEEP_CHUNK;
         due.truncate(limits::SWEEP_CHUNK);
+        if !more {
+            self.state.tally.swept();
+        }
         if due.is_empty() {
             return Ok(false);
         }

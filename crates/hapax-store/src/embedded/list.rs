@@ -3,7 +3,7 @@
 //! A listing reads the shelves that the filter allows, in order, and on each of them either everything or,
 //! for states in flight, the index of those. One page looks at a bounded number of rows.
 
-use hapax_core::{Counts, Damaged, Filter, Kind, OperationId, Page, Record, StateName, Timestamp};
+use hapax_core::{Counts, Damaged, Filter, Kind, OperationId, Page, Record, Shelf, StateName, Timestamp};
 use rusqlite::{Connection, params};
 
 use super::claims;
@@ -41,6 +41,7 @@ pub(super) fn list(
             break;
         }
     }
+    listing.page.looked_at = listing.looked_at;
     Ok(listing.page)
 }
 
@@ -55,6 +56,21 @@ pub(super) fn count(reader: &Reader, wanted: &Filter) -> Result<Counts, Fault> {
         }
     }
     Ok(counts)
+}
+
+/// The shelves that a filter allows, in the order of their names.
+pub(super) fn shelves(
+    reader: &Reader,
+    wanted: &Filter,
+    after: Option<[String; 3]>,
+    limit: usize,
+) -> Result<Page<Shelf>, Fault> {
+    let after = after.unwrap_or_default();
+    let mut items = shelf::named(&reader.conn, names(wanted), &after, limit.saturating_add(1))?;
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(Shelf::mark);
+    Ok(Page::new(items, next))
 }
 
 fn number(counts: &Counts, state: StateName) -> u64 {

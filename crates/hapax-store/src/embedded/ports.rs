@@ -3,20 +3,21 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::{AuditEvent, Setting};
+use hapax_core::claim::audit::{AuditEvent, Note, Setting};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, LaneView};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, ClaimId, ClaimRequest, Command, Counts, Decision, Ending, Epoch, Error, Filter,
     Identity, Inspect, Journal, Lanes, Lease, Leases, Leaves, Ledger, Operated, OperationId, Outcome, Page,
-    Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, SweepReport, Verdict, View,
+    Record, Registry, Report, Retention, Scope, Session, SessionId, SetAnswer, Shelf, SweepReport, Verdict,
+    View,
 };
 
 use super::job::{Done, LaneTold, What};
 use super::{Embedded, audit, events, lanes, list, shared, streams};
 use crate::hub::Watch;
-use crate::{filter, limits};
+use crate::{filter, lane_mark, limits};
 
 /// The writer answered a command with the answer to another one, which only a defect can bring about.
 fn confused() -> Error {
@@ -293,6 +294,18 @@ impl Inspect for Embedded {
         self.core.archive.read(move |reader| list::count(reader, &wanted)).await
     }
 
+    async fn shelves(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Shelf>, Error> {
+        self.core.state.check()?;
+        filter::countable(filter)?;
+        let (wanted, after) = (filter.clone(), shelf_mark(after)?);
+        self.core.archive.read(move |reader| list::shelves(reader, &wanted, after, limit)).await
+    }
+
     async fn decide_with(
         &self,
         claim: ClaimId,
@@ -313,6 +326,16 @@ impl Inspect for Embedded {
         setting: Setting,
     ) -> Result<(), Error> {
         self.send(What::Set { id: id.clone(), expect, body, setting }).await.map(|_| ())
+    }
+
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        self.core.state.check()?;
+        let after = after.map(lane_mark::read_mark).transpose()?;
+        self.core.archive.read(move |reader| lanes::page(&reader.conn, after.as_ref(), limit)).await
+    }
+
+    async fn note(&self, note: Note) -> Result<(), Error> {
+        self.send(What::Note(note)).await.map(|_| ())
     }
 
     async fn sweep(&self, limit: usize) -> Result<SweepReport, Error> {
@@ -354,6 +377,11 @@ impl Inspect for Embedded {
         let before = audit_mark(after)?;
         self.core.archive.read(move |reader| audit::page(&reader.conn, before, limit)).await
     }
+}
+
+/// Reads a page mark of a list of shelves.
+pub(super) fn shelf_mark(after: Option<&str>) -> Result<Option<[String; 3]>, Error> {
+    Ok(after.map(Shelf::read_mark).transpose()?.map(|names| names.map(str::to_owned)))
 }
 
 /// The audit runs from the newest entry to the oldest.

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::{AuditEvent, Setting};
+use hapax_core::claim::audit::{AuditEvent, Note, Setting};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
+use hapax_core::lane::LaneId;
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     ClaimId, Counts, Decision, Error, Filter, Inspect, Journal, Operated, OperationId, Page, Record,
-    Registry, SweepReport, View,
+    Registry, Shelf, SweepReport, View,
 };
 
 use super::folder::Folder;
@@ -17,9 +18,9 @@ use super::reader::{Desk, Reader, Signs};
 use super::schema;
 use super::session::Guarded;
 use super::verify::{self, Verification};
-use super::{audit, events, list, ports, shared, streams};
+use super::{audit, events, lanes, list, ports, shared, streams};
 use crate::clock::SystemClock;
-use crate::filter;
+use crate::{filter, lane_mark};
 
 /// A handle that reads and changes nothing.
 ///
@@ -140,6 +141,17 @@ impl Inspect for EmbeddedReader {
         self.desk.read(move |reader| list::count(reader, &wanted)).await
     }
 
+    async fn shelves(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Shelf>, Error> {
+        filter::countable(filter)?;
+        let (wanted, after) = (filter.clone(), ports::shelf_mark(after)?);
+        self.desk.read(move |reader| list::shelves(reader, &wanted, after, limit)).await
+    }
+
     async fn decide_with(&self, _: ClaimId, _: Decision, _: Vec<Append>) -> Result<Operated, Error> {
         Err(read_only())
     }
@@ -151,6 +163,15 @@ impl Inspect for EmbeddedReader {
         _: Option<Bytes>,
         _: Setting,
     ) -> Result<(), Error> {
+        Err(read_only())
+    }
+
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        let after = after.map(lane_mark::read_mark).transpose()?;
+        self.desk.read(move |reader| lanes::page(&reader.conn, after.as_ref(), limit)).await
+    }
+
+    async fn note(&self, _: Note) -> Result<(), Error> {
         Err(read_only())
     }
 

@@ -270,6 +270,30 @@ pub(super) fn matching(conn: &Connection, names: [Option<&str>; 3], from: i64) -
     Ok(seen)
 }
 
+/// The shelves with these names, `None` meaning any, in the order of their names, after one of them.
+pub(super) fn named(
+    conn: &Connection,
+    names: [Option<&str>; 3],
+    after: &[String; 3],
+    limit: usize,
+) -> Result<Vec<hapax_core::Shelf>, Fault> {
+    let sql = format!(
+        "{SELECT} WHERE (tenant, project, operation) > (?1, ?2, ?3) AND (?4 IS NULL OR tenant = ?4) \
+         AND (?5 IS NULL OR project = ?5) AND (?6 IS NULL OR operation = ?6) ORDER BY tenant, project, operation LIMIT ?7"
+    );
+    let [tenant, project, operation] = after;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = conn.prepare_cached(&sql)?;
+    let mut rows =
+        statement.query(params![tenant, project, operation, names[0], names[1], names[2], limit])?;
+    let mut seen = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Shelf { tenant, project, operation, counts, .. } = read(row)?.1;
+        seen.push(hapax_core::Shelf { tenant, project, operation, counts });
+    }
+    Ok(seen)
+}
+
 /// About how many claims there are, as far as the counts can be read.
 pub(super) fn claims(conn: &Connection) -> u64 {
     let sql = "SELECT ifnull(sum(held + settled + in_doubt + released), 0) FROM shelves";

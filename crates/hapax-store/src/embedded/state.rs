@@ -9,6 +9,7 @@ use super::session::{Guarded, Sessions};
 use crate::hub::Hub;
 use crate::options::Options;
 use crate::table::Table;
+use crate::tally::Tally;
 
 /// An open store's common ground.
 pub(super) struct State {
@@ -21,14 +22,17 @@ pub(super) struct State {
     /// Bytes of the largest outcome that anybody is going to report (B5).
     largest: AtomicUsize,
     closed: AtomicBool,
+    /// What the store notes of its own work.
+    pub(super) tally: Arc<Tally>,
     stopped: OnceLock<Error>,
 }
 
 impl State {
     pub(super) fn new(clock: Arc<Guarded>, sessions: Sessions, table: Table, options: &Options) -> Self {
         let (hub, closed, stopped) = (Hub::default(), AtomicBool::new(false), OnceLock::new());
+        let tally = options.tally.clone();
         let (notify, largest) = (options.notify, AtomicUsize::new(options.largest_outcome));
-        State { clock, sessions, hub, table, notify, largest, closed, stopped }
+        State { clock, sessions, hub, table, notify, largest, closed, tally, stopped }
     }
 
     /// From now on outcomes of so many bytes may come. Never less than before: nobody knows when the last one of those comes that

@@ -11,12 +11,14 @@ use super::world::World;
 use crate::clock;
 use crate::hub::Hub;
 use crate::limits;
+use crate::tally::Tally;
 
 /// What the thread has of a store.
 pub(super) struct Sweeper {
     pub(super) world: Weak<Mutex<World>>,
     pub(super) hub: Hub,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) tally: Arc<Tally>,
 }
 
 impl Sweeper {
@@ -34,6 +36,7 @@ impl Sweeper {
             if self.round().is_none() {
                 return;
             }
+            self.tally.swept();
             pause = pause_after(began.elapsed());
         }
     }

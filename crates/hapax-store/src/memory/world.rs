@@ -12,11 +12,12 @@ use hapax_core::lane::{self, Lane, LaneAnswer, LaneCommand, LaneId, LaneView, St
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, Change, Claim, ClaimId, Command, Counts, Epoch, Error, Filter, Identity, Lease, Now, OperationId,
-    Outcome, Page, Record, Scope, SessionId, Sign, State, SweepReport, Swept, Timestamp, step,
+    Outcome, Page, Record, Scope, SessionId, Shelf, Sign, State, SweepReport, Swept, Timestamp, step,
 };
 
 use super::journals::Journaled;
 use crate::filter;
+use crate::lane_mark;
 use crate::limits;
 use crate::options::Options;
 use crate::plan::{Plan, Planned, tells_of_before, written_without};
@@ -248,6 +249,17 @@ impl World {
         (answer, changed)
     }
 
+    /// A page of lanes, in the order of their names.
+    pub(super) fn lanes_page(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        let after = after.map(lane_mark::read_mark).transpose()?;
+        let mut lanes: Vec<LaneId> =
+            self.lanes.keys().filter(|lane| Some(*lane) > after.as_ref()).cloned().collect();
+        lanes.sort_unstable();
+        lanes.truncate(limit);
+        let next = lanes.last().filter(|_| lanes.len() == limit).map(lane_mark::mark);
+        Ok(Page::new(lanes, next))
+    }
+
     pub(super) fn look_at_lane(&self, id: &LaneId, time: Timestamp) -> LaneView {
         let empty = Lane::default();
         lane::view(self.lanes.get(id).unwrap_or(&empty), &self.lane_moment(time))
@@ -378,6 +390,7 @@ impl World {
         time: Timestamp,
     ) -> Result<Page<Record>, Error> {
         let (mut items, mut next, mark) = (Vec::new(), None, filter::page_mark(after)?);
+        let mut looked_at = 0;
         let newest = filter::newest_first(filter)?;
         // A mark lies beside the first one that was not looked at.
         let before = if mark == 0 { u64::MAX } else { mark };
@@ -389,9 +402,10 @@ impl World {
                 next = Some(if newest { serial + 1 } else { serial - 1 }.to_string());
                 break;
             }
+            looked_at = scanned + 1;
             items.extend(self.record(id, time).filter(|record| filter::matches(filter, record)));
         }
-        Ok(Page::new(items, next))
+        Ok(Page { looked_at, ..Page::new(items, next) })
     }
 
     pub(super) fn count(&self, wanted: &Filter) -> Result<Counts, Error> {
@@ -403,6 +417,37 @@ impl World {
             }
         }
         Ok(counts)
+    }
+
+    pub(super) fn shelves(
+        &self,
+        wanted: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Shelf>, Error> {
+        filter::countable(wanted)?;
+        let after = after.map(Shelf::read_mark).transpose()?.map(|names| names.map(str::to_owned));
+        let mut shelves: BTreeMap<[String; 3], Counts> = BTreeMap::new();
+        for entry in
+            self.claims.values().filter(|entry| filter::is_meant(wanted, &entry.identity, &entry.claim))
+        {
+            let parts = entry.identity.scope().narrowed(entry.identity.width());
+            let names =
+                [parts.tenant(), parts.project(), entry.identity.operation().as_str()].map(str::to_owned);
+            if after.as_ref().is_none_or(|after| names > *after) {
+                filter::add(shelves.entry(names).or_default(), entry.claim.state.name(), 1);
+            }
+        }
+        let more = shelves.len() > limit;
+        let shelf = |([tenant, project, operation], counts): ([String; 3], Counts)| Shelf {
+            tenant,
+            project,
+            operation,
+            counts,
+        };
+        let items: Vec<Shelf> = shelves.into_iter().take(limit).map(shelf).collect();
+        let next = items.last().filter(|_| more).map(Shelf::mark);
+        Ok(Page::new(items, next))
     }
 
     pub(super) fn sweep(

@@ -9,7 +9,7 @@ use hapax_core::claim::audit::AuditEvent;
 use hapax_core::claim::current;
 use hapax_core::limits::MAX_PAGE;
 use hapax_core::{
-    Counts, Damaged, Epoch, Error, Filter, Now, OperationId, Page, Record, State, StateName, Timestamp,
+    Counts, Damaged, Epoch, Error, Filter, Now, OperationId, Page, Record, Shelf, State, StateName, Timestamp,
 };
 use tokio_postgres::Row;
 
@@ -143,7 +143,7 @@ impl Gathering<'_> {
 
     fn into_page(self, more: bool) -> Page<Record> {
         let next = more.then(|| self.place.write());
-        Page { items: self.items, next, damaged: self.damaged }
+        Page { items: self.items, next, damaged: self.damaged, looked_at: self.scanned }
     }
 }
 
@@ -336,6 +336,45 @@ const COUNT: &str = "\
         SELECT t.held, t.settled, t.in_doubt, t.released FROM hapax.tally t JOIN hapax.shelves s ON s.id = t.shelf \
         WHERE ($1::text IS NULL OR s.tenant = $1) AND ($2::text IS NULL OR s.project = $2) \
             AND ($3::text IS NULL OR s.operation = $3)) n";
+
+/// Shelves in the order of their names, after one of them.
+pub(super) async fn shelves(
+    link: &mut Link,
+    filter: &Filter,
+    after: &[String; 3],
+    limit: usize,
+) -> Result<Page<Shelf>, Failure> {
+    let limit = limit.clamp(1, MAX_PAGE);
+    let (Filter { tenant, project, operation, .. }, [a, b, c]) = (filter, after);
+    let one_more = i64::try_from(limit + 1).unwrap_or(i64::MAX);
+    let rows = link.query(NAMED_SHELVES, &[tenant, project, operation, a, b, c, &one_more]).await?;
+    let number = |row: &Row, column| get::<i64>(row, column).map(|number| u64::try_from(number).unwrap_or(0));
+    let shelf = |row: &Row| -> Result<Shelf, Error> {
+        let counts = Counts {
+            held: number(row, 3)?,
+            settled: number(row, 4)?,
+            in_doubt: number(row, 5)?,
+            released: number(row, 6)?,
+        };
+        Ok(Shelf { tenant: get(row, 0)?, project: get(row, 1)?, operation: get(row, 2)?, counts })
+    };
+    let items: Vec<Shelf> = rows.iter().take(limit).map(shelf).collect::<Result<_, Error>>()?;
+    let next = items.last().filter(|_| rows.len() > limit).map(Shelf::mark);
+    Ok(Page::new(items, next))
+}
+
+/// Both tables in one statement, as for a count.
+const NAMED_SHELVES: &str = "\
+    SELECT s.tenant, s.project, s.operation, (s.held + coalesce(sum(t.held), 0))::bigint, \
+        (s.settled + coalesce(sum(t.settled), 0))::bigint, (s.in_doubt + coalesce(sum(t.in_doubt), 0))::bigint, \
+        (s.released + coalesce(sum(t.released), 0))::bigint \
+    FROM (SELECT * FROM hapax.shelves WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR project = $2) \
+            AND ($3::text IS NULL OR operation = $3) \
+            AND (tenant COLLATE \"C\", project COLLATE \"C\", operation COLLATE \"C\") > ($4::text, $5::text, $6::text) \
+          ORDER BY tenant COLLATE \"C\", project COLLATE \"C\", operation COLLATE \"C\" LIMIT $7) s \
+        LEFT JOIN hapax.tally t ON t.shelf = s.id \
+    GROUP BY s.id, s.tenant, s.project, s.operation, s.held, s.settled, s.in_doubt, s.released \
+    ORDER BY s.tenant COLLATE \"C\", s.project COLLATE \"C\", s.operation COLLATE \"C\"";
 
 /// The audit, newest first, before an entry (0: from the newest on).
 pub(super) async fn audit(link: &mut Link, before: u64, limit: usize) -> Result<Page<AuditEvent>, Failure> {

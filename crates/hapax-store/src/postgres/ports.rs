@@ -4,13 +4,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::claim::audit::{AuditEvent, Setting};
+use hapax_core::claim::audit::{AuditEvent, Note, Setting};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
 use hapax_core::lane::{self, LaneAnswer, LaneCommand, LaneId, LaneView};
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     Answer, AttemptId, Change, Claim, ClaimId, Command, Counts, Decision, Epoch, Error, Filter, Inspect,
-    Journal, Lanes, Operated, OperationId, Page, Record, Registry, State, SweepReport, step,
+    Journal, Lanes, Operated, OperationId, Page, Record, Registry, Shelf, State, SweepReport, step,
 };
 
 use super::change::Order;
@@ -24,7 +24,7 @@ use super::watchers::tell_forget;
 use super::{Postgres, confused, journal, lanes, list, registry, sweep};
 use crate::clock::boot_time;
 use crate::hub::Watch;
-use crate::{filter, limits};
+use crate::{filter, lane_mark, limits};
 
 impl Postgres {
     async fn lane(&self, id: &LaneId, told: Told) -> Result<LaneAnswer, Error> {
@@ -185,6 +185,22 @@ impl Inspect for Postgres {
         self.shared.ask(Resend::Always, async move |link: &mut Link| list::count(link, &filter).await).await
     }
 
+    async fn shelves(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Shelf>, Error> {
+        filter::countable(filter)?;
+        let after = after.map(Shelf::read_mark).transpose()?.map(|names| names.map(str::to_owned));
+        let (filter, after) = (filter.clone(), after.unwrap_or_default());
+        self.shared
+            .ask(Resend::Always, async move |link: &mut Link| {
+                list::shelves(link, &filter, &after, limit).await
+            })
+            .await
+    }
+
     async fn decide_with(
         &self,
         claim: ClaimId,
@@ -228,6 +244,21 @@ impl Inspect for Postgres {
                     Some(body) => registry::put(link, &id, expect, body, time, setting).await.map(drop),
                     None => registry::delete(link, &id, expect, time, setting).await,
                 }
+            })
+            .await
+    }
+
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        let after = after.map(lane_mark::read_mark).transpose()?;
+        let work = async move |link: &mut Link| lanes::page(link, after.as_ref(), limit).await;
+        self.shared.ask(Resend::Always, work).await
+    }
+
+    async fn note(&self, note: Note) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        self.shared
+            .ask(Resend::BeforeCommit, async move |link: &mut Link| {
+                registry::write_down(link, &note, shared.session.given_time()).await
             })
             .await
     }

@@ -2,7 +2,7 @@
 
 use hapax_core::Error;
 use hapax_core::Timestamp;
-use hapax_core::claim::audit::Setting;
+use hapax_core::claim::audit::{Note, Setting};
 use hapax_core::registry::{Document, DocumentId};
 use tokio_postgres::Row;
 
@@ -51,6 +51,14 @@ async fn note(link: &mut Link, setting: Option<&Setting>, given_time: Option<i64
     let Some(setting) = setting else { return Ok(()) };
     let row = link.query_one("SELECT coalesce($1::bigint, hapax.clock())", &[&given_time]).await?;
     write_audit(link, &setting.clone().event(Timestamp::from_micros(get(&row, 0)?))).await
+}
+
+/// Writes an entry of the audit, and changes nothing else.
+pub(super) async fn write_down(link: &mut Link, note: &Note, given_time: Option<i64>) -> Result<(), Failure> {
+    link.begin("SELECT", &[]).await?;
+    let row = link.query_one("SELECT coalesce($1::bigint, hapax.clock())", &[&given_time]).await?;
+    write_audit(link, &note.clone().event(Timestamp::from_micros(get(&row, 0)?))).await?;
+    link.commit().await
 }
 
 /// Deletes a document that has this version.

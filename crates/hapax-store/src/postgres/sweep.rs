@@ -39,9 +39,18 @@ pub(super) async fn serve(shared: Arc<Shared>) {
                 let mut failed = Vec::new();
                 let done = round(&shared, limits::SWEEP_CHUNK, visit_after, &mut failed).await;
                 trouble.tell(&failed);
-                done.is_ok_and(|report| report.more)
+                let more = done.as_ref().is_ok_and(|report| report.more);
+                if done.is_ok() && !more {
+                    shared.options.tally.swept();
+                }
+                more
             }
-            _ => false,
+            // Another process sweeps.
+            Ok(false) => {
+                shared.options.tally.swept();
+                false
+            }
+            Err(_) => false,
         };
         // With more to do, as much rest as work.
         pause = if more { began.elapsed().min(limits::SWEEP_EVERY) } else { limits::SWEEP_EVERY };

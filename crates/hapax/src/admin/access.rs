@@ -3,7 +3,6 @@
 //! Only digests of the tokens are held. A token is compared with every known one in constant time, so that neither a
 //! prefix nor the number of a token can be found out by measuring.
 
-use std::future::{Future, ready};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -12,10 +11,8 @@ use hapax_api::Role;
 use hapax_core::Error;
 use hapax_tower::{Code, Problem};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
-use http::request::Parts;
 
 use crate::limits;
-use crate::listen::mount::Authenticator;
 use crate::listen::refusal::Refusal;
 
 /// The tokens of one admin listener. Without any, only the paths that need none can be used. Clones stay the same tokens, also
@@ -84,7 +81,7 @@ impl AdminTokens {
     }
 
     /// Whose token this is. Looks at all of them, also after one was found.
-    fn operator(&self, presented: &[u8]) -> Option<Operator> {
+    pub(super) fn operator(&self, presented: &[u8]) -> Option<Operator> {
         let presented = sha256(presented);
         let same = |token: &Token| verify_slices_are_equal(&token.digest, &presented).is_ok();
         let known = self.known();
@@ -93,20 +90,9 @@ impl AdminTokens {
         found.cloned()
     }
 
-    fn of(&self, headers: &HeaderMap) -> Result<Operator, Refusal> {
-        let known = bearer(headers).and_then(|token| self.operator(token));
-        known.ok_or_else(|| unauthenticated(self.known().is_empty()))
-    }
-}
-
-/// An operator has a token of at least the role that is needed.
-impl Authenticator for AdminTokens {
-    type Need = Role;
-    type Caller = Operator;
-
-    fn admit(&self, request: &Parts, needs: Role) -> impl Future<Output = Result<Operator, Refusal>> + Send {
-        let known = self.of(&request.headers);
-        ready(known.and_then(|operator| operator.needs(needs).map(|()| operator)))
+    /// Whether there is any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known().is_empty()
     }
 }
 
@@ -117,7 +103,7 @@ impl std::fmt::Debug for AdminTokens {
 }
 
 /// The token of `Authorization: Bearer TOKEN`, where there is exactly one such line.
-fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else { return None };
     let (scheme, token) = line.as_bytes().split_at_checked("Bearer ".len())?;
@@ -125,7 +111,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// Where no token is configured, none can be right, and whoever runs the server must hear that.
-fn unauthenticated(tokenless: bool) -> Refusal {
+pub(super) fn unauthenticated(tokenless: bool) -> Refusal {
     let challenge = HeaderValue::from_static("Bearer realm=\"hapax admin\"");
     let detail = match tokenless {
         true => {
@@ -137,7 +123,7 @@ fn unauthenticated(tokenless: bool) -> Refusal {
     Problem::new(Code::Unauthenticated).detail(detail).header(WWW_AUTHENTICATE, challenge).into()
 }
 
-fn sha256(bytes: &[u8]) -> [u8; 32] {
+pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut sum = [0; 32];
     sum.copy_from_slice(digest(&SHA256, bytes).as_ref());
     sum

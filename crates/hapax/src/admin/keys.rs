@@ -48,9 +48,9 @@ fn parse_expires(text: &str) -> Result<Timestamp, Error> {
     if text.ends_with('Z') { parse_utc(text) } else { parse_span(text).map(|span| now().after(span)) }
 }
 
-/// Makes a key. It is told once and kept only as a digest.
-pub(crate) async fn create(store: &Store, new: NewApiKey) -> Result<KeyMade, Error> {
-    let created = api_key::create(store, new, now()).await?;
+/// Makes a key, as this actor wants it. It is told once and kept only as a digest.
+pub(crate) async fn create(store: &Store, new: NewApiKey, actor: &str) -> Result<KeyMade, Error> {
+    let created = api_key::create_by(store, new, now(), actor).await?;
     Ok(KeyMade { id: created.id, key: created.key })
 }
 
@@ -62,8 +62,8 @@ pub(crate) async fn page(store: &Store, query: &KeysQuery) -> Result<Keys, Error
 }
 
 /// Revokes a key and returns it; `None` when there is none of this id. Said again, it is revoked still.
-pub(crate) async fn revoke(store: &Store, id: &str) -> Result<Option<ApiKey>, Error> {
-    match api_key::revoke(store, id, now()).await {
+pub(crate) async fn revoke(store: &Store, id: &str, actor: &str) -> Result<Option<ApiKey>, Error> {
+    match api_key::revoke_by(store, id, now(), actor).await {
         Ok(key) => Ok(Some(key)),
         Err(error) if error.kind() == Kind::Invalid => Ok(None),
         Err(error) => Err(error),
@@ -97,18 +97,18 @@ pub(super) async fn get_list(
 
 pub(super) async fn post(
     state: AdminState,
-    _: Operator,
+    operator: Operator,
     asked: Asked<op::CreateKey>,
 ) -> Result<KeyMade, Refusal> {
-    Ok(create(&state.store, checked(&asked.body)?).await?)
+    Ok(create(&state.store, checked(&asked.body)?, &operator.name).await?)
 }
 
 pub(super) async fn delete(
     state: AdminState,
-    _: Operator,
+    operator: Operator,
     asked: Asked<op::RevokeKey>,
 ) -> Result<Revoked, Refusal> {
-    match revoke(&state.store, &asked.id).await? {
+    match revoke(&state.store, &asked.id, &operator.name).await? {
         Some(key) => {
             state.gateway.look_up_again(key);
             Ok(Revoked { id: asked.id, revoked: true })

@@ -1,9 +1,13 @@
 //! The process itself, as operators and their tools look at it: alive, ready, metrics, routes, descriptions.
 
+use hapax_agent::actions::lanes_waiting;
 use hapax_api::operations as op;
 use hapax_api::{
     ADMIN_DOCUMENT, Health, HealthStatus, Markdown, OpenMetrics, Readiness, Route, Routes, Written,
 };
+
+use hapax_core::Ledger as _;
+use hapax_gateway::metrics::Vitals;
 
 use super::AdminState;
 use super::access::Operator;
@@ -27,6 +31,13 @@ pub(super) async fn readiness(state: AdminState, _: Asked<op::Readiness>) -> Res
 pub(super) async fn metrics(state: AdminState, _: Asked<op::Metrics>) -> Result<OpenMetrics, Refusal> {
     let metrics = state.gateway.metrics();
     metrics.set_log_lines_dropped(log::left_out());
+    let (session, tally) = (state.store.session(), state.store.tally());
+    metrics.set_vitals(Vitals {
+        session_age: session.term.saturating_sub(session.left),
+        sweep_lag: tally.sweep_lag(),
+        journal_appends: tally.appends(),
+        lanes_waiting: lanes_waiting(),
+    });
     Ok(OpenMetrics(metrics.render()))
 }
 

@@ -11,6 +11,7 @@ use hapax_core::{Outcome, Record, State, Timestamp};
 use hapax_exec::Seal;
 use hapax_tower::Answer;
 
+use super::gate::REFUSED;
 use crate::node::KeptAnswers;
 use crate::when::utc;
 
@@ -144,9 +145,14 @@ pub(super) fn counts(counts: &hapax_core::Counts) -> Counts {
 
 /// One entry of the audit, without the bytes of an outcome that was set aside.
 pub(super) fn event(event: &AuditEvent) -> Event {
+    let (verb, refused) = match event.verb.split_once(REFUSED) {
+        Some((verb, code)) => (verb, Some(code.to_owned())),
+        None => (event.verb.as_str(), None),
+    };
     let told = Event {
         at: time(event.at),
-        verb: event.verb.clone(),
+        verb: verb.to_owned(),
+        refused,
         actor: event.actor.clone(),
         reason: event.reason.clone(),
         operation_id: None,

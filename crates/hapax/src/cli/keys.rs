@@ -90,6 +90,9 @@ pub(crate) async fn run(command: Command) -> Result<(), Failed> {
     }
 }
 
+/// Who the audit names where a store is written directly: no token was shown.
+const AT_THE_STORE: &str = "command line";
+
 /// What a command does to the store.
 #[derive(Clone, Copy)]
 enum Access {
@@ -160,7 +163,7 @@ impl Create {
         let source = place.open(Access::Make).await?;
         let made = match &source {
             Source::Server(remote) => remote.call::<op::CreateKey>("", &Nothing {}, &asked).await?,
-            Source::Store(store) => admin::create_key(store, new).await?,
+            Source::Store(store) => admin::create_key(store, new, AT_THE_STORE).await?,
         };
         source.close().await?;
         let id = &made.id;
@@ -239,7 +242,7 @@ impl Revoke {
                 remote.call::<op::RevokeKey>(&self.id, &Nothing {}, &Nothing {}).await?
             }
             Source::Store(store) => {
-                let revoked = admin::revoke_key(store, &self.id).await?.is_some();
+                let revoked = admin::revoke_key(store, &self.id, AT_THE_STORE).await?.is_some();
                 Revoked { id: self.id.clone(), revoked }
             }
         };

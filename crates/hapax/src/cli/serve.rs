@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use hapax_exec::Seal;
 use hapax_store::{Lifecycle as _, Options, Store};
 
-use crate::admin::{AdminTokens, Role};
+use crate::admin::{Console, Setup};
 use crate::cli::{Failed, say, store};
 use crate::config::{self, Config};
 use crate::log;
@@ -21,6 +21,20 @@ pub(crate) struct Args {
     /// The configuration.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Serve the console's files from this folder, read anew each time: for those who work on them.
+    #[cfg(debug_assertions)]
+    #[arg(long, value_name = "FOLDER")]
+    console_dir: Option<PathBuf>,
+}
+
+impl Args {
+    /// Where the console's files are, if not in the program.
+    fn console(&self) -> Option<&PathBuf> {
+        #[cfg(debug_assertions)]
+        return self.console_dir.as_ref();
+        #[cfg(not(debug_assertions))]
+        None
+    }
 }
 
 /// Serves until the process is asked to end; reads the configuration again at SIGHUP. What is running then is waited for, and
@@ -40,18 +54,18 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let opening = store::open(&config.store.url, options);
     let Some(store) = unless_told_to_end(&mut signals, opening).await.transpose()? else { return Ok(()) };
     tracing::info!(store = config.store.shown_url(), "{}", store.notice());
-    let (node, standing) = match Box::pin(unless_told_to_end(&mut signals, start(&store, &mut config))).await
-    {
-        Some(Ok(started)) => started,
-        not_started => {
-            // Nobody is to take this for a process that serves. Told again, it does not wait for a store that is away either.
-            tokio::select! {
-                _ = store.close() => {}
-                () = signals.end() => {}
+    let (node, standing) =
+        match Box::pin(unless_told_to_end(&mut signals, start(&store, &mut config, args.console()))).await {
+            Some(Ok(started)) => started,
+            not_started => {
+                // Nobody is to take this for a process that serves. Told again, it does not wait for a store that is away either.
+                tokio::select! {
+                    _ = store.close() => {}
+                    () = signals.end() => {}
+                }
+                return not_started.map_or(Ok(()), |failed| failed.map(drop));
             }
-            return not_started.map_or(Ok(()), |failed| failed.map(drop));
-        }
-    };
+        };
     tracing::info!(edge = %node.edge(), admin = %node.admin(), routes = config.settings.routes.len(), "serving");
     say_where(&config, &node);
     while signals.next().await == Told::Reload {
@@ -85,13 +99,17 @@ async fn unless_told_to_end<T>(signals: &mut Signals, doing: impl Future<Output 
     }
 }
 
-async fn start(store: &Store, config: &mut Config) -> Result<(Node, Arc<Standing>), Failed> {
+async fn start(
+    store: &Store,
+    config: &mut Config,
+    console: Option<&PathBuf>,
+) -> Result<(Node, Arc<Standing>), Failed> {
     let operations = Operations::of(config);
     let agreed = agree(store, store, &Moment::Start(store), &operations).await?;
     tell(&agreed.notices);
     agreed.apply(config);
     let standing = Arc::new(Standing::new(store.clone(), operations, agreed.firsts));
-    let node = Node::start(store.clone(), parts(config, standing.clone())?).await?;
+    let node = Node::start(store.clone(), parts(config, standing.clone(), console)?).await?;
     Ok((node, standing))
 }
 
@@ -106,15 +124,7 @@ fn tell(notices: &[String]) {
     }
 }
 
-fn admin_tokens(config: &Config) -> Result<AdminTokens, hapax_core::Error> {
-    let none = AdminTokens::default();
-    match &config.admin.token {
-        Some(token) => none.with("admin", Role::Operate, token.reveal()),
-        None => Ok(none),
-    }
-}
-
-fn parts(config: &Config, standing: Arc<Standing>) -> Result<Parts, Failed> {
+fn parts(config: &Config, standing: Arc<Standing>, console: Option<&PathBuf>) -> Result<Parts, Failed> {
     let seal = match config.seal.is_empty() {
         true => None,
         false => Some(Arc::new(Seal::new(config.seal.iter().map(|key| key.0).collect())?)),
@@ -126,8 +136,20 @@ fn parts(config: &Config, standing: Arc<Standing>) -> Result<Parts, Failed> {
         settings: config.settings.clone(),
         classes: Classes::from(config),
         schedules: config.schedules.clone(),
-        admin: (config.admin.listen, admin_tokens(config)?),
-        admin_hosts: config.admin.hosts.clone(),
+        admin: Setup {
+            hosts: config.admin.hosts.clone(),
+            tls: config.admin.tls.clone(),
+            console: match (config.admin.console, console) {
+                (false, _) => Console::Off,
+                (true, None) => Console::Built,
+                (true, Some(folder)) => Console::Folder(folder.clone()),
+            },
+            name: config.admin.name.clone(),
+            label: config.admin.label.clone(),
+            links: config.admin.links.clone(),
+            ..Setup::new(config.admin.listen, config.admin.tokens()?)
+        },
+        traces: config.traces.clone(),
     })
 }
 
@@ -153,7 +175,7 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
         }
     };
     agreed.apply(&mut config);
-    let reloaded = match admin_tokens(&config) {
+    let reloaded = match config.admin.tokens() {
         Ok(tokens) => {
             node.reload(config.settings.clone(), Classes::from(&config), &config.schedules, &tokens).await
         }
@@ -176,7 +198,8 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
 /// One line for whoever started it, on standard output, when requests can be sent.
 fn say_where(config: &Config, node: &Node) {
     let scheme = if config.settings.edge.tls.is_some() { "https" } else { "http" };
-    let line = format!("hapax serves on {scheme}://{} (admin: http://{})", node.edge(), node.admin());
+    let operators = if config.admin.tls.is_some() { "https" } else { "http" };
+    let line = format!("hapax serves on {scheme}://{} (admin: {operators}://{})", node.edge(), node.admin());
     if let Err(failed) = say::data(line) {
         // It serves all the same; the log has the addresses, too.
         tracing::warn!("{}", failed.message);

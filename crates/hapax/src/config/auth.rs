@@ -6,7 +6,7 @@ use hapax_gateway::settings::{Auth, Fixed, Jwt, JwtAlgorithm, JwtClaims, JwtKeys
 use http::HeaderValue;
 use ipnet::IpNet;
 
-use super::edge::Admin;
+use super::admin::Admin;
 use super::fields;
 use super::material;
 use super::route::Found;
@@ -75,7 +75,7 @@ pub(crate) fn lets_in(section: &Section<'_>, auth: &Auth, routes: &[Found]) {
 
 /// Callers need keys, and a running server makes them for operators only (A2).
 pub(crate) fn keys_can_be_made(section: &Section<'_>, auth: &Auth, admin: &Admin) {
-    if auth.api_keys && admin.token.is_none() && !section.reader().spares_secrets() {
+    if auth.api_keys && admin.tokens.is_empty() && !section.reader().spares_secrets() {
         let text = "there is no admin token, so while this serves nobody can make or revoke an API key; add [admin] with \
                     `token_env = \"HAPAX_ADMIN_TOKEN\"`";
         section.reader().notice(&section.place("api_keys"), text);

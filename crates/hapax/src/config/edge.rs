@@ -14,22 +14,10 @@ use super::fields;
 use super::material;
 use super::mistakes::Place;
 use super::overlaps::OWN;
-use super::reader::{Reader, Secret};
+use super::reader::Reader;
 use super::section::{Section, Spot};
 use super::url;
-use crate::admin::{AdminTokens, Role};
 use crate::limits::{self, range};
-
-/// Where operators are served.
-#[derive(Clone, Debug)]
-pub struct Admin {
-    /// Where it listens.
-    pub listen: SocketAddr,
-    /// Names that it answers to, beside addresses and `localhost`.
-    pub hosts: Vec<String>,
-    /// What operators authenticate with; without it only health and metrics are served.
-    pub token: Option<Secret>,
-}
 
 /// Where applications are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,37 +152,6 @@ pub(crate) fn mismatch_status(section: &Section<'_>) -> Option<u16> {
     }
 }
 
-/// Reads `[admin]`.
-pub(crate) fn admin(section: &Section<'_>) -> Admin {
-    if section.exists() && !section.has("token_env") && !section.has("token_file") {
-        section.require("token_env", "say `token_env = \"HAPAX_ADMIN_TOKEN\"`, or `token_file`");
-    }
-    let token = section.reader().secret(section, "token");
-    if let Some(token) = &token
-        && let Err(error) = AdminTokens::default().with("admin", Role::Operate, token.value.reveal())
-    {
-        let remedy = "make one with `openssl rand -hex 16`";
-        section.reader().mistake(&token.at, error.message(), remedy);
-    }
-    let token = token.map(|token| token.value);
-    Admin { listen: listen(section).unwrap_or_else(|| local(8081)), hosts: hosts(section), token }
-}
-
-/// The names that operators and their tools ask for; a port does not count.
-fn hosts(section: &Section<'_>) -> Vec<String> {
-    let named = section.texts("hosts").unwrap_or_default();
-    for host in named.iter().filter(|host| !is_host(host.value)) {
-        let what = format!("{:?} is no host name", host.value);
-        section.reader().mistake(&host.at, what, "write a name such as \"hapax.internal\", without a port");
-    }
-    named.into_iter().map(|host| host.value.to_owned()).collect()
-}
-
-fn is_host(text: &str) -> bool {
-    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
-    plain && !text.is_empty() && !text.ends_with('.')
-}
-
 /// Reads `[api]`.
 pub(crate) fn api(section: &Section<'_>) -> Api {
     Api { listen: listen(section).unwrap_or_else(|| local(8082)) }
@@ -221,11 +178,11 @@ fn meet(a: SocketAddr, b: SocketAddr) -> bool {
     a.port() == b.port() && a.port() != 0 && (everywhere || a.ip() == b.ip())
 }
 
-fn local(port: u16) -> SocketAddr {
+pub(crate) fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-fn listen(section: &Section<'_>) -> Option<SocketAddr> {
+pub(crate) fn listen(section: &Section<'_>) -> Option<SocketAddr> {
     let parse = |text: &str| {
         text.parse().map_err(|_| "write an IP address and a port, such as \"127.0.0.1:8080\"".to_owned())
     };
@@ -283,7 +240,7 @@ fn docs(text: &str) -> Result<String, String> {
     Err(format!("write an http(s) URL that ends with a slash; the code of a problem follows it; {own}"))
 }
 
-fn tls(section: &Section<'_>) -> Option<Tls> {
+pub(crate) fn tls(section: &Section<'_>) -> Option<Tls> {
     if !section.exists() {
         return None;
     }

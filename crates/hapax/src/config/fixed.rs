@@ -24,12 +24,18 @@ impl Config {
             ("edge.docs", edge.docs != was.docs),
             ("admin.listen", self.admin.listen != started.admin.listen),
             ("admin.hosts", self.admin.hosts != started.admin.hosts),
+            ("admin.tls", self.admin.tls != started.admin.tls),
+            ("admin.console", self.admin.console != started.admin.console),
+            ("admin.name", self.admin.name != started.admin.name),
+            ("admin.label", self.admin.label != started.admin.label),
+            ("admin.links", self.admin.links != started.admin.links),
             ("store.url", self.store.url != started.store.url),
             ("store.lease", self.store.lease != started.store.lease),
             ("store.spool", self.store.spool != started.store.spool),
             ("seal", self.seal != started.seal),
             ("log.format", self.log.format != started.log.format),
             ("log.level", self.log.level != started.log.level),
+            ("traces", self.traces != started.traces),
         ];
         all.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }

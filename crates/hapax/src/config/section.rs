@@ -194,6 +194,20 @@ impl<'a> Section<'a> {
         Some(Spot::new(flag, &node.at))
     }
 
+    /// A share: a number from 0 to 1.
+    pub(crate) fn ratio(&self, field: &str) -> Option<Spot<f64>> {
+        let node = self.node(field)?;
+        let ratio = match node.value {
+            Value::Float(ratio) => ratio,
+            Value::Integer(whole) if (0..=1).contains(&whole) => whole as f64,
+            _ => return self.wrong(field, node, "a number from 0 to 1"),
+        };
+        if !(0.0..=1.0).contains(&ratio) {
+            return self.wrong(field, node, "a number from 0 to 1");
+        }
+        Some(Spot::new(ratio, &node.at))
+    }
+
     /// True, false or one word: `None` for false, otherwise whether it is the word.
     pub(crate) fn flag_or_word(&self, field: &str, word: &str) -> Option<Spot<Option<bool>>> {
         let node = self.node(field)?;

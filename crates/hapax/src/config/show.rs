@@ -1,5 +1,7 @@
 //! The configuration as it takes effect, with all defaults, for `hapax config show`. Secrets are shown as `(set)`.
 
+mod actions;
+mod admin;
 mod schedules;
 
 use std::time::Duration;
@@ -32,6 +34,7 @@ const SET: &str = "(set)";
 enum Shown {
     Text(String),
     Number(u64),
+    Ratio(f64),
     Flag(bool),
     Texts(Vec<String>),
     Table(Entries),
@@ -105,9 +108,7 @@ impl Config {
             root.texts("retired", &self.retired);
         }
         root.table("edge", self.shown_edge());
-        let mut admin = Section::default();
-        admin.text("listen", self.admin.listen.to_string()).texts("hosts", &self.admin.hosts);
-        admin.maybe(self.admin.token.as_ref(), |admin, _| _ = admin.text("token", SET));
+        let admin = admin::shown(&self.admin);
         let mut api = Section::default();
         api.text("listen", self.api.listen.to_string());
         let mut store = Section::default();
@@ -128,11 +129,23 @@ impl Config {
         let mut log = Section::default();
         log.text("format", if self.log.format == LogFormat::Json { "json" } else { "text" });
         log.text("level", self.log.level);
+        let mut traces = Section::default();
+        if let Some(told) = &self.traces {
+            traces.text("endpoint", &told.endpoint).put("ratio", Shown::Ratio(told.sampling.ratio));
+            traces.flag("parent", told.sampling.by_parent);
+            if !told.headers.is_empty() {
+                traces.text("headers", SET);
+            }
+        }
         let tenants = &self.settings.tenants;
         let mut limits = Section::default();
         limits.number("held", tenants.held).number("claims_per_second", tenants.claims_per_second);
         limits.number("in_doubt", tenants.in_doubt);
-        root.table("log", log).table("tenants", limits);
+        root.table("log", log);
+        if self.traces.is_some() {
+            root.table("traces", traces);
+        }
+        root.table("tenants", limits);
         let mut upstreams = Section::default();
         for (name, upstream) in &self.settings.upstreams {
             upstreams.table(name, shown_upstream(upstream));
@@ -148,6 +161,11 @@ impl Config {
                 Shown::Tables(self.schedules.iter().map(|one| schedules::shown(one).0).collect()),
             );
         }
+        root.table("actions", actions::actions(&self.actions));
+        if !self.connectors.is_empty() {
+            root.table("connectors", actions::connectors(&self.connectors));
+        }
+        root.table("trust", actions::trust(&self.trust));
         root.put(
             "routes",
             Shown::Tables(routes.map(|(route, declared)| shown_route(route, declared).0).collect()),
@@ -487,6 +505,7 @@ fn json(shown: &Shown) -> Json {
     match shown {
         Shown::Text(text) => text.as_str().into(),
         Shown::Number(number) => (*number).into(),
+        Shown::Ratio(ratio) => (*ratio).into(),
         Shown::Flag(flag) => (*flag).into(),
         Shown::Texts(texts) => texts.clone().into(),
         Shown::Table(entries) => object(entries),
@@ -505,7 +524,8 @@ fn toml_section(text: &mut String, path: &str, entries: &Entries) {
         text.push('\n');
     }
     for (name, value) in entries {
-        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let name = toml_key(name);
+        let path = if path.is_empty() { name } else { format!("{path}.{name}") };
         match value {
             Shown::Table(entries) => toml_section(text, &path, entries),
             Shown::Tables(tables) => {
@@ -522,7 +542,16 @@ fn toml_section(text: &mut String, path: &str, entries: &Entries) {
 
 fn toml_lines<'e>(text: &mut String, entries: impl Iterator<Item = &'e (String, Shown)>) {
     for (name, value) in entries {
-        text.push_str(&format!("{name} = {}\n", toml_value(value)));
+        text.push_str(&format!("{} = {}\n", toml_key(name), toml_value(value)));
+    }
+}
+
+/// A name as a key: in quotes where it has more than letters, digits, `-` and `_`.
+fn toml_key(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    match !name.is_empty() && name.bytes().all(bare) {
+        true => name.to_owned(),
+        false => toml::Value::from(name).to_string(),
     }
 }
 
@@ -530,6 +559,7 @@ fn toml_value(shown: &Shown) -> String {
     match shown {
         Shown::Text(text) => toml::Value::from(text.as_str()).to_string(),
         Shown::Number(number) => number.to_string(),
+        Shown::Ratio(ratio) => format!("{ratio:?}"),
         Shown::Flag(flag) => flag.to_string(),
         Shown::Texts(texts) => {
             let items: Vec<_> =
@@ -545,6 +575,6 @@ fn toml_value(shown: &Shown) -> String {
 
 fn toml_table(entries: &Entries) -> String {
     let items: Vec<_> =
-        entries.iter().map(|(name, value)| format!("{name} = {}", toml_value(value))).collect();
+        entries.iter().map(|(name, value)| format!("{} = {}", toml_key(name), toml_value(value))).collect();
     format!("{{ {} }}", items.join(", "))
 }

@@ -13,6 +13,7 @@ use http::HeaderName;
 use super::fields::{self, Fields};
 use super::*;
 
+mod actions;
 mod cluster;
 mod mistakes;
 mod page;
@@ -124,7 +125,7 @@ fn the_example_loads_and_means_what_it_says_p5() {
         "{}",
         config.store.url
     );
-    assert_eq!(config.admin.token.as_ref().unwrap().reveal(), "given");
+    assert_eq!(config.admin.tokens[0].token.as_ref().unwrap().reveal(), "given");
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn a_configuration_that_says_nothing_else_lets_nobody_in() {
     assert_eq!(config.settings.edge.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8081");
     assert_eq!(config.api.listen.to_string(), "127.0.0.1:8082");
-    assert!(config.admin.token.is_none() && config.seal.is_empty());
+    assert!(config.admin.tokens.is_empty() && config.seal.is_empty());
     assert!(config.notices[0].contains("lets nobody in"), "{:?}", config.notices);
 }
 
@@ -259,7 +260,7 @@ fn secrets_come_from_variables_and_files_and_are_not_shown_b9() {
              [auth.trusted_headers]\nfrom = [\"10.0.0.0/8\", \"::1\"]\n",
         )
         .unwrap();
-    assert_eq!(config.admin.token.as_ref().unwrap().reveal(), "from-a-file");
+    assert_eq!(config.admin.tokens[0].token.as_ref().unwrap().reveal(), "from-a-file");
     assert_eq!((config.seal.len(), config.seal[0].0[31], config.seal[1].0[31]), (2, 0x1f, 0x2f));
     assert!(
         matches!(&config.settings.auth.jwt.as_ref().unwrap().keys, JwtKeys::File(path) if path.is_absolute())
@@ -362,6 +363,7 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
         ("[store]\nurl = \"memory:\"\nlease = \"7s\"\nspool = \"s\"", "store.url, store.lease, store.spool"),
         ("[seal]\nkey_file = \"seal\"", "seal"),
         ("[log]\nformat = \"text\"\nlevel = \"warn\"", "log.format, log.level"),
+        ("[traces]\nendpoint = \"http://127.0.0.1:4318\"", "traces"),
         // What a reload does change.
         ("[edge]\ndrain_timeout = \"7s\"\nbody_rate = \"7B\"\nmax_buffered = \"7MiB\"\nmax_detached = 7", ""),
         ("[edge]\noperations_prefix = \"/o\"\nmax_request_body = \"7B\"\n[edge.cors]\norigins = [\"*\"]", ""),
@@ -448,11 +450,31 @@ fn document_with(section: &Fields, field: &str) -> String {
         "upstreams.<name>" if section.names.contains(&"ingress") && field != "kind" => {
             format!("[upstreams.a]\nkind = \"restate\"\n{field} = {value}\n")
         }
+        // Each of both kinds of connector has fields that the other one has not.
+        "connectors.<name>" if section.names.contains(&"command") && field != "kind" => {
+            format!("[connectors.a]\nkind = \"mcp\"\n{}{field} = {value}\n", mcp_beside(field))
+        }
+        "connectors.<name>.tools.<name>" => {
+            let kind = if section.names.contains(&"method") { "http" } else { "mcp" };
+            format!(
+                "[connectors.a]\nkind = \"{kind}\"\nurl = \"http://h\"\n[connectors.a.tools.a]\n{field} = {value}\n"
+            )
+        }
+        "trust.rules" => format!("[[trust.rules]]\n{field} = {value}\n"),
         "openapi" => format!("[[openapi]]\n{field} = {value}\n"),
         "schedules" => format!("[[schedules]]\n{field} = {value}\n"),
         "schedules.as" => format!("[[schedules]]\nas = {{ {field} = {value} }}\n"),
         _ if parent.is_empty() => format!("[{name}]\n{field} = {value}\n"),
         _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),
+    }
+}
+
+/// What makes a server of tools that is reached as this field wants it.
+fn mcp_beside(field: &str) -> &'static str {
+    match field {
+        "args" | "env" | "pass_env" => "command = \"c\"\n",
+        "headers" | "token_env" | "token_file" => "url = \"http://h\"\n",
+        _ => "",
     }
 }
 

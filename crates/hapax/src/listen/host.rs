@@ -6,32 +6,39 @@
 
 use std::net::IpAddr;
 
-use hapax_tower::{Code, Problem};
-use http::header::HOST;
-use http::request::Parts;
-use http::uri::Authority;
+use http::header::{HOST, HeaderMap};
+use http::uri::{Authority, Uri};
 
-use super::refusal::Refusal;
+use super::refusal::{ListenerCode, Refusal};
 
 /// The names that a listener answers to, beside addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Hosts(Vec<String>);
+pub(crate) struct Hosts {
+    names: Vec<String>,
+    everywhere: bool,
+}
 
 impl Hosts {
-    /// These names, in whatever case.
-    pub(crate) fn new(names: &[String]) -> Self {
-        Hosts(names.to_vec())
+    /// These names, in whatever case, of a listener at this address.
+    pub(crate) fn new(names: &[String], at: IpAddr) -> Self {
+        Hosts { names: names.to_vec(), everywhere: at.is_loopback() || !names.is_empty() }
+    }
+
+    /// Whether every path has these names only. Where none is stated and others than this machine ask, orchestrators may ask for the
+    /// health of a process under names of their own.
+    pub(crate) fn everywhere(&self) -> bool {
+        self.everywhere
     }
 
     /// Refuses a request for another host. One that names none comes from no browser.
-    pub(crate) fn admit(&self, head: &Parts) -> Result<(), Refusal> {
-        let lines = head.headers.get_all(HOST).iter().map(|line| line.to_str().unwrap_or_default());
-        for named in lines.chain(head.uri.authority().map(Authority::as_str)) {
+    pub(crate) fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
+        let lines = headers.get_all(HOST).iter().map(|line| line.to_str().unwrap_or_default());
+        for named in lines.chain(uri.authority().map(Authority::as_str)) {
             if !self.has(named) {
                 let detail = format!(
                     "this listener does not answer to the host {named:?}: ask by address, or add the name to `hosts` of [admin]"
                 );
-                return Err(Problem::new(Code::Forbidden).detail(detail).into());
+                return Err(Refusal::listener(ListenerCode::Misdirected, detail, None));
             }
         }
         Ok(())
@@ -43,7 +50,7 @@ impl Hosts {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         bare.parse::<IpAddr>().is_ok()
             || host.eq_ignore_ascii_case("localhost")
-            || self.0.iter().any(|name| name.eq_ignore_ascii_case(host))
+            || self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
     }
 }
 
@@ -53,11 +60,9 @@ mod tests {
 
     #[test]
     fn addresses_localhost_and_stated_names_are_answered_to_and_nothing_else_m1() {
-        let hosts = Hosts::new(&["hapax.internal".into()]);
-        let admitted = |host: &str| {
-            let (head, ()) = http::Request::get("/").header(HOST, host).body(()).unwrap().into_parts();
-            hosts.admit(&head).is_ok()
-        };
+        let hosts = Hosts::new(&["hapax.internal".into()], IpAddr::from([0, 0, 0, 0]));
+        let admits = |request: http::Request<()>| hosts.admit(request.headers(), request.uri()).is_ok();
+        let admitted = |host: &str| admits(http::Request::get("/").header(HOST, host).body(()).unwrap());
         for host in [
             "127.0.0.1:8081",
             "10.1.2.3",
@@ -81,9 +86,20 @@ mod tests {
             assert!(!admitted(host), "{host}");
         }
         let two = http::Request::get("/").header(HOST, "localhost").header(HOST, "evil.example");
-        assert!(hosts.admit(&two.body(()).unwrap().into_parts().0).is_err());
-        assert!(hosts.admit(&http::Request::get("/").body(()).unwrap().into_parts().0).is_ok());
+        assert!(!admits(two.body(()).unwrap()));
+        assert!(admits(http::Request::get("/").body(()).unwrap()));
         let target = http::Request::get("http://evil.example/").header(HOST, "localhost").body(()).unwrap();
-        assert!(hosts.admit(&target.into_parts().0).is_err());
+        assert!(!admits(target));
+    }
+
+    #[test]
+    fn every_path_has_these_names_on_loopback_and_where_some_are_stated_m1() {
+        let (none, some) = (Vec::new(), vec!["hapax.internal".to_owned()]);
+        let (loopback, all) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0]));
+        for (names, at, everywhere) in
+            [(&none, loopback, true), (&some, loopback, true), (&some, all, true), (&none, all, false)]
+        {
+            assert_eq!(Hosts::new(names, at).everywhere(), everywhere, "{names:?} at {at}");
+        }
     }
 }

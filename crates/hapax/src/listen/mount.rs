@@ -11,13 +11,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Query, RawPathParams, Request};
+use axum::middleware::{Next, from_fn};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
 use hapax_api::{Content as _, Method, Need, Operation, Table};
 use hapax_core::Error;
 use hapax_tower::{Code, Problem};
 use http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{Response, StatusCode};
@@ -30,19 +32,46 @@ use crate::limits;
 /// What every answer of a listener has and no other server's: by it the command line knows whom it has asked.
 pub(crate) const LISTENER: HeaderName = HeaderName::from_static("hapax-listener");
 
+/// Whether a browser sends a request for a page of the same site.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What an answer may do that a browser opens: nothing.
+const INERT: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
+
 /// Says who a caller is. Each kind of caller has one.
 pub(crate) trait Authenticator: Send + Sync + 'static {
     /// What endpoints ask of these callers.
     type Need: Need;
     /// Who a caller is.
-    type Caller: Send;
+    type Caller: Clone + Send + Sync;
 
     /// The caller of this request, if it has what the endpoint needs.
     fn admit(
         &self,
         request: &Parts,
         needs: Self::Need,
+        of: &Of<'_>,
     ) -> impl Future<Output = Result<Self::Caller, Refusal>> + Send;
+
+    /// Hears that a caller who was let in was refused what it asked for.
+    fn refused(
+        &self,
+        _caller: &Self::Caller,
+        _of: &Of<'_>,
+        _refusal: &Refusal,
+    ) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+}
+
+/// What a caller asks for, as an authenticator must know it.
+pub(crate) struct Of<'a> {
+    /// The name of the operation.
+    pub(crate) operation: &'static str,
+    /// The variable part of the path; empty where there is none.
+    pub(crate) id: &'a str,
+    /// Whether it changes something.
+    pub(crate) changes: bool,
 }
 
 /// A request that was let in and understood.
@@ -60,6 +89,8 @@ struct Manner {
     /// Where the pages about problem codes are (H1).
     docs: Arc<str>,
     hosts: Arc<Hosts>,
+    /// Whether pages of other sites are refused.
+    of_one_site: bool,
 }
 
 /// A table whose endpoints are being given their handlers.
@@ -70,7 +101,20 @@ pub(crate) struct Mount<S, A: Authenticator> {
     manner: Manner,
     router: Router,
     served: BTreeSet<(&'static str, &'static str)>,
+    /// Paths that are answered under whatever name.
+    to_any_host: BTreeSet<&'static str>,
     mistakes: Vec<String>,
+}
+
+/// How a page that is no part of an API is answered.
+#[derive(Clone)]
+pub(crate) struct Pages(Manner);
+
+impl Pages {
+    /// The answer, with what all answers of the listener have unless the page says otherwise.
+    pub(crate) fn finished(&self, answer: Result<Response<Bytes>, Refusal>) -> Response<Body> {
+        self.0.finished(answer)
+    }
 }
 
 impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
@@ -83,32 +127,42 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
         hosts: Hosts,
     ) -> Self {
         let listener = HeaderValue::from_static(table.listener);
-        let manner = Manner { listener, docs: docs.into(), hosts: Arc::new(hosts) };
+        let manner = Manner { listener, docs: docs.into(), hosts: Arc::new(hosts), of_one_site: false };
         let (callers, router) = (Arc::new(callers), Router::new());
-        Mount { table, state, callers, manner, router, served: BTreeSet::new(), mistakes: Vec::new() }
+        let (served, to_any_host) = (BTreeSet::new(), BTreeSet::new());
+        Mount { table, state, callers, manner, router, served, to_any_host, mistakes: Vec::new() }
+    }
+
+    /// Refuses what a page of another site has asked for, where a browser says so.
+    pub(crate) fn of_one_site(mut self) -> Self {
+        self.manner.of_one_site = true;
+        self
+    }
+
+    /// How pages beside the API are answered.
+    pub(crate) fn pages(&self) -> Pages {
+        Pages(self.manner.clone())
+    }
+
+    /// A page that is no part of the API.
+    pub(crate) fn beside(mut self, path: &'static str, page: MethodRouter) -> Self {
+        self.router = self.router.route(path, page);
+        self
     }
 
     /// A handler for an endpoint that anybody may use, under whatever name: it tells no more than whether the process serves.
-    pub(crate) fn open_to_any_host<O, F, R>(self, run: F) -> Self
+    pub(crate) fn open_to_any_host<O, F, R>(mut self, run: F) -> Self
     where
         O: Operation<Need = A::Need>,
         F: Fn(S, Asked<O>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = Result<O::Answer, Refusal>> + Send,
     {
-        self.opened(run, false)
+        self.to_any_host.insert(O::PATH);
+        self.open(run)
     }
 
     /// A handler for an endpoint that anybody may use.
-    pub(crate) fn open<O, F, R>(self, run: F) -> Self
-    where
-        O: Operation<Need = A::Need>,
-        F: Fn(S, Asked<O>) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = Result<O::Answer, Refusal>> + Send,
-    {
-        self.opened(run, true)
-    }
-
-    fn opened<O, F, R>(mut self, run: F, checks_host: bool) -> Self
+    pub(crate) fn open<O, F, R>(mut self, run: F) -> Self
     where
         O: Operation<Need = A::Need>,
         F: Fn(S, Asked<O>) -> R + Clone + Send + Sync + 'static,
@@ -124,9 +178,6 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
             async move {
                 let answer = async {
                     let (head, body) = request.into_parts();
-                    if checks_host {
-                        manner.hosts.admit(&head)?;
-                    }
                     answer::<O>(run(state, understood(id, &head, body).await?).await?)
                 };
                 manner.finished(answer.await)
@@ -153,9 +204,15 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
             async move {
                 let answer = async {
                     let (head, body) = request.into_parts();
-                    manner.hosts.admit(&head)?;
-                    let caller = callers.admit(&head, needs).await?;
-                    answer::<O>(run(state, caller, understood(id, &head, body).await?).await?)
+                    let of = Of { operation: O::ID, id: &id, changes: O::METHOD != Method::Get };
+                    let caller = callers.admit(&head, needs, &of).await?;
+                    let who = caller.clone();
+                    let asked = understood(id.clone(), &head, body).await;
+                    let done = async { answer::<O>(run(state, caller, asked?).await?) }.await;
+                    if let Err(refusal) = &done {
+                        callers.refused(&who, &of, refusal).await;
+                    }
+                    done
                 };
                 manner.finished(answer.await)
             }
@@ -189,23 +246,52 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
             let what = Error::internal("the endpoints of a listener are not those of its table");
             return Err(what.with_detail(self.mistakes.join("; ")));
         }
-        let (absent, other) = (self.manner.clone(), self.manner);
+        let (absent, other, guard) = (self.manner.clone(), self.manner.clone(), self.manner);
         let fallback = move || async move {
             let why = "this listener has no such path; its OpenAPI document lists them";
             absent.finished(Err(Refusal::not_found(why)))
         };
         let not_allowed =
             move || async move { other.finished(Err(Problem::new(Code::MethodNotAllowed).into())) };
-        Ok(self.router.fallback(fallback).method_not_allowed_fallback(not_allowed))
+        let router = self.router.fallback(fallback).method_not_allowed_fallback(not_allowed);
+        let (guard, to_any_host) = (Arc::new(guard), Arc::new(self.to_any_host));
+        Ok(router.layer(from_fn(move |request: Request, next: Next| {
+            let (guard, to_any_host) = (guard.clone(), to_any_host.clone());
+            async move {
+                match guard.lets_in(&request, to_any_host.contains(request.uri().path())) {
+                    Ok(()) => next.run(request).await,
+                    Err(refusal) => guard.finished(Err(refusal)),
+                }
+            }
+        })))
     }
 }
 
 impl Manner {
-    /// What every answer has: nobody on the way keeps or guesses at it, and whose it is.
+    /// Whether a request comes under a name of this listener, and from no page of another site. Looked at before anything else.
+    fn lets_in(&self, request: &Request, any_host: bool) -> Result<(), Refusal> {
+        if !any_host || self.hosts.everywhere() {
+            self.hosts.admit(request.headers(), request.uri())?;
+        }
+        let path = request.uri().path();
+        let told = path.starts_with("/v1/") || path == "/metrics" || path == "/openapi.json";
+        let site = request.headers().get(SEC_FETCH_SITE);
+        match site.is_some_and(|site| site != "same-origin" && site != "none") {
+            true if told && self.of_one_site => {
+                let detail = "a page of another site has asked for this, and no other site's page may (Sec-Fetch-Site)";
+                Err(Problem::new(Code::Forbidden).detail(detail).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What every answer has unless it says otherwise itself: nobody on the way keeps or guesses at it, a browser that opens it
+    /// runs nothing in it, and whose it is.
     fn finished(&self, answer: Result<Response<Bytes>, Refusal>) -> Response<Body> {
         let mut response = answer.unwrap_or_else(|refusal| refusal.response(&self.docs));
         let headers = response.headers_mut();
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(INERT));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(LISTENER, self.listener.clone());
         response.map(Body::from)

@@ -24,6 +24,39 @@ pub(crate) enum Refusal {
     Conflict(Box<Conflict>),
     /// An order or a decision about an execution that was not carried out, and why.
     Execution(ExecutionConflict, String),
+    /// One that only a listener of an API makes, why, and when to ask again.
+    Listener(ListenerCode, String, Option<Duration>),
+}
+
+/// Why a listener of an API refuses what no other server of hapax would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenerCode {
+    /// The request names a host that the listener does not answer to.
+    Misdirected,
+    /// Too many wrong tokens came from this address.
+    TooManyGuesses,
+}
+
+impl ListenerCode {
+    const ALL: [ListenerCode; 2] = [ListenerCode::Misdirected, ListenerCode::TooManyGuesses];
+
+    /// Its status, word, title and page.
+    fn row(self) -> (u16, &'static str, &'static str, &'static str) {
+        match self {
+            ListenerCode::Misdirected => (
+                421,
+                "misdirected",
+                "This listener does not answer to that host",
+                include_str!("../../../../docs/errors/misdirected.md"),
+            ),
+            ListenerCode::TooManyGuesses => (
+                429,
+                "too-many-guesses",
+                "Too many wrong tokens came from this address",
+                include_str!("../../../../docs/errors/too-many-guesses.md"),
+            ),
+        }
+    }
 }
 
 /// A decision that was not carried out, with what the claim is now.
@@ -71,7 +104,9 @@ fn about_execution(code: ExecutionConflict) -> (&'static str, &'static str) {
 pub(crate) fn page(code: &str) -> Option<&'static str> {
     let own = code.parse::<ConflictCode>().ok().map(text);
     let own = own.or_else(|| code.parse::<ExecutionConflict>().ok().map(|code| about_execution(code).1));
-    own.or_else(|| pages::code(code).map(pages::text))
+    let listener =
+        || ListenerCode::ALL.map(ListenerCode::row).into_iter().find(|row| row.1 == code).map(|row| row.3);
+    own.or_else(listener).or_else(|| pages::code(code).map(pages::text))
 }
 
 impl Refusal {
@@ -85,35 +120,78 @@ impl Refusal {
         Problem::new(Code::NotFound).detail(detail).into()
     }
 
+    /// What only a listener refuses.
+    pub(crate) fn listener(code: ListenerCode, detail: impl Into<String>, after: Option<Duration>) -> Self {
+        Refusal::Listener(code, detail.into(), after)
+    }
+
+    /// Its stable word.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Refusal::Problem(problem) => problem.code().as_str(),
+            Refusal::Conflict(conflict) => conflict.code.as_str(),
+            Refusal::Execution(code, _) => code.as_str(),
+            Refusal::Listener(code, ..) => code.row().1,
+        }
+    }
+
+    /// What it was here, for people.
+    pub(crate) fn detail(&self) -> String {
+        match self {
+            Refusal::Problem(problem) => problem.told().unwrap_or_default().to_owned(),
+            Refusal::Conflict(conflict) => conflict.detail.clone(),
+            Refusal::Execution(_, detail) | Refusal::Listener(_, detail, _) => detail.clone(),
+        }
+    }
+
     /// The answer.
     pub(crate) fn response(self, docs: &str) -> Response<Bytes> {
         match self {
             Refusal::Problem(problem) => problem.response(docs),
             Refusal::Conflict(conflict) => conflict.response(docs),
             Refusal::Execution(code, detail) => {
-                let page = format!("{docs}{code}");
-                let told = hapax_api::Problem {
-                    page: page.clone(),
-                    title: about_execution(code).0.into(),
-                    status: StatusCode::CONFLICT.as_u16(),
-                    code: code.to_string(),
-                    retryable: false,
-                    detail: Some(detail),
-                    operation_id: None,
-                };
-                conflicting(&told, &page, docs)
+                let row = (StatusCode::CONFLICT.as_u16(), code.as_str(), about_execution(code).0);
+                plain(row, detail, None, docs)
+            }
+            Refusal::Listener(code, detail, after) => {
+                let (status, word, title, _) = code.row();
+                plain((status, word, title), detail, after, docs)
             }
         }
     }
 }
 
-/// An answer of status 409, in the shape that [`Problem`] gives to all the others.
-fn conflicting(told: &impl Serialize, page: &str, docs: &str) -> Response<Bytes> {
-    let Ok(body) = serde_json::to_vec(told) else {
+/// A problem with this status, word and title.
+fn plain(
+    (status, code, title): (u16, &str, &str),
+    detail: String,
+    after: Option<Duration>,
+    docs: &str,
+) -> Response<Bytes> {
+    let page = format!("{docs}{code}");
+    let told = hapax_api::Problem {
+        page: page.clone(),
+        title: title.into(),
+        status,
+        code: code.to_owned(),
+        retryable: after.is_some(),
+        detail: Some(detail),
+        operation_id: None,
+    };
+    let mut response = written(status, &told, &page, docs);
+    if let Some(after) = after {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+    }
+    response
+}
+
+/// An answer of this status, in the shape that [`Problem`] gives to all the others.
+fn written(status: u16, told: &impl Serialize, page: &str, docs: &str) -> Response<Bytes> {
+    let (Ok(body), Ok(status)) = (serde_json::to_vec(told), StatusCode::from_u16(status)) else {
         return Problem::new(Code::Internal).response(docs);
     };
     let mut response = Response::new(Bytes::from(body));
-    *response.status_mut() = StatusCode::CONFLICT;
+    *response.status_mut() = status;
     let length = HeaderValue::from(response.body().len());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -138,7 +216,7 @@ impl Conflict {
             operation_id: self.operation_id.into(),
             claim: self.claim,
         };
-        let mut response = conflicting(&told, &page, docs);
+        let mut response = written(told.status, &told, &page, docs);
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::try_from(self.operation_id.to_string()) {
             headers.insert(OPERATION_ID, id);

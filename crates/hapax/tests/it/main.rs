@@ -1,11 +1,13 @@
 //! The `hapax` program, started as a user would start it; and its admin listener, asked over real sockets.
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
+mod actions_cli;
 mod admin;
 mod admin_decisions;
 mod claims_cli;
 mod client;
 mod config;
+mod console;
 mod crowd;
 mod demo;
 mod deploy;
@@ -22,6 +24,7 @@ mod init_cli;
 mod keys_cli;
 mod log;
 mod npm_restate;
+mod observed;
 mod office;
 mod operators;
 mod postgres;

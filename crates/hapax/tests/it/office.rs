@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax::admin::{AdminTokens, Role};
+use hapax::admin::{AdminTokens, Role, Setup};
 use hapax::cli::Failed;
 use hapax::config;
 use hapax::node::{Classes, Node, Parts};
@@ -124,8 +124,13 @@ impl Office {
             settings: config.settings.clone(),
             classes: Classes::from(&config),
             schedules: config.schedules.clone(),
-            admin: ("127.0.0.1:0".parse().unwrap(), tokens),
-            admin_hosts: vec!["hapax.internal".into()],
+            admin: Setup {
+                hosts: vec!["hapax.internal".into()],
+                label: Some("test".into()),
+                links: vec![("Trace".into(), "https://trace.example/{operation_id}".into())],
+                ..Setup::new("127.0.0.1:0".parse().unwrap(), tokens)
+            },
+            traces: config.traces.clone(),
         };
         let node = Node::start(store.clone(), parts).await.unwrap();
         let executor = Executor::new(store.clone());

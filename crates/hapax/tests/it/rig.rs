@@ -6,7 +6,7 @@ pub(crate) mod cutter;
 pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod service;
-mod wire;
+pub(crate) mod wire;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -121,7 +121,7 @@ async fn what_cannot_be_read_as_a_request_is_counted_and_logged_o1_o2() {
     let metrics = edge.ask("GET /metrics", "").await.text();
     for (event, status, count) in [("request-malformed", 400, 1), ("head-too-large", 431, 3)] {
         let line = format!(
-            "hapax_requests_total{{endpoint=\"_none\",event=\"{event}\",status=\"{status}\"}} {count}"
+            "hapax_requests_total{{tenant=\"_none\",project=\"_none\",endpoint=\"_none\",event=\"{event}\",status=\"{status}\"}} {count}"
         );
         assert!(metrics.contains(&line), "{line}: {metrics}");
         edge.tells(&format!("endpoint=\"_none\" status={status} event=\"{event}\" peer=127.0.0.1:")).await;

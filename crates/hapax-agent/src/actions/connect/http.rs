@@ -9,7 +9,7 @@ use reqwest::{Client, Method, StatusCode, Url};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, Connect, Invocation, Invoked, Tool};
+use super::{BoxFuture, Connect, Invocation, Invoked, Refusal, Tool};
 use crate::limits;
 
 /// How many characters of the action's key a service takes in `Idempotency-Key`.
@@ -116,14 +116,7 @@ impl Http {
         if !matches!(base.scheme(), "http" | "https") || base.query().is_some() || base.fragment().is_some() {
             return Err(Error::invalid("url: http:// or https://, without query and fragment"));
         }
-        // A redirect would be a second call that nothing has decided about.
-        let client = Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(limits::CONNECT_TIMEOUT)
-            .retry(reqwest::retry::never())
-            .build()
-            .map_err(|error| Error::internal(format!("no HTTP client: {error}")))?;
-        Ok(Http { client, base, tools: BTreeMap::new() })
+        Ok(Http { client: client(HeaderMap::new())?, base, tools: BTreeMap::new() })
     }
 
     /// With a tool.
@@ -190,6 +183,17 @@ impl Http {
     }
 }
 
+/// A client with headers on every request. A redirect would be a second call that nothing has decided about.
+pub(super) fn client(headers: HeaderMap) -> Result<Client, Error> {
+    Client::builder()
+        .default_headers(headers)
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(limits::CONNECT_TIMEOUT)
+        .retry(reqwest::retry::never())
+        .build()
+        .map_err(|error| Error::internal(format!("no HTTP client: {error}")))
+}
+
 /// One segment of a path; nothing that would be another path.
 fn segment(value: &Value) -> Option<String> {
     let text = match value {
@@ -231,7 +235,7 @@ async fn answered(response: reqwest::Response) -> Invoked {
     }
 }
 
-async fn body(mut response: reqwest::Response) -> Result<Vec<u8>, String> {
+pub(super) async fn body(mut response: reqwest::Response) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
         if body.len() + chunk.len() > limits::MAX_ANSWER_BYTES {
@@ -256,7 +260,7 @@ fn excerpt(body: &[u8]) -> String {
     String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(limits::EXCERPT_CHARS).collect()
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -267,8 +271,13 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 impl Connect for Http {
-    fn tool(&self, name: &str) -> Option<&Tool> {
-        self.tools.get(name).map(|tool| &tool.tool)
+    fn look_up<'a>(
+        &'a self,
+        name: &'a str,
+        _args: &'a RawValue,
+    ) -> BoxFuture<'a, Result<Option<Tool>, Refusal>> {
+        let known = self.tools.get(name).map(|tool| tool.tool.clone());
+        Box::pin(std::future::ready(Ok(known)))
     }
 
     fn invoke(&self, call: Invocation) -> BoxFuture<'_, Invoked> {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{BoxFuture, Connect, Invocation, Invoked, Tool};
+use serde_json::value::RawValue;
+
+use super::{BoxFuture, Connect, Invocation, Invoked, Refusal, Tool};
 
 type Work = Box<dyn Fn(Invocation) -> BoxFuture<'static, Invoked> + Send + Sync>;
 
@@ -24,8 +26,13 @@ impl Local {
 }
 
 impl Connect for Local {
-    fn tool(&self, name: &str) -> Option<&Tool> {
-        self.0.get(name).map(|(tool, _)| tool)
+    fn look_up<'a>(
+        &'a self,
+        name: &'a str,
+        _args: &'a RawValue,
+    ) -> BoxFuture<'a, Result<Option<Tool>, Refusal>> {
+        let known = self.0.get(name).map(|(tool, _)| tool.clone());
+        Box::pin(std::future::ready(Ok(known)))
     }
 
     fn invoke(&self, call: Invocation) -> BoxFuture<'_, Invoked> {

@@ -47,6 +47,13 @@ impl Circuits {
         }
     }
 
+    /// The nodes that are asked nothing now.
+    pub(super) fn suspended(&self) -> Vec<String> {
+        let circuits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let suspended = circuits.iter().filter(|(_, circuit)| circuit.closed_until.is_some());
+        suspended.map(|(node, _)| node.to_string()).collect()
+    }
+
     /// It has answered.
     pub(super) fn answered(&self, node: &Node) {
         let mut circuits = self.0.lock().unwrap_or_else(PoisonError::into_inner);

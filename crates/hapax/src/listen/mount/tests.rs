@@ -51,6 +51,7 @@ static TABLE: Table<OfTenant> = Table {
     title: "An application API",
     summary: "For this test.",
     description: "For this test.",
+    refusals: &[],
     server: "http://127.0.0.1:8082",
     credential: ("key", "An API key."),
     parameters: &[hapax_api::Parameter::of::<String>("id", "An id.")],
@@ -64,7 +65,7 @@ impl Authenticator for Tenants {
     type Need = OfTenant;
     type Caller = String;
 
-    async fn admit(&self, request: &Parts, _: OfTenant) -> Result<String, Refusal> {
+    async fn admit(&self, request: &Parts, _: OfTenant, _: &Of<'_>) -> Result<String, Refusal> {
         tokio::task::yield_now().await;
         let tenant = request.headers.get("x-tenant").and_then(|tenant| tenant.to_str().ok());
         tenant.map(str::to_owned).ok_or_else(|| Problem::new(Code::Unauthenticated).into())

@@ -53,11 +53,23 @@ async fn a_request_runs_once_and_its_retry_gets_the_same_answer_d1_d2_d3() {
         .query("SELECT idempotency_key FROM sys_invocation WHERE target_handler_name = 'charge'");
     let keys: Vec<_> = kept.iter().filter_map(|row| row["idempotency_key"].as_str()).collect();
     assert!(keys.contains(&"t-acme:web:user:alice:order-42"), "{keys:?}");
+    // The six fields of a line, by name (O2): the first run, and a replay of it.
     let told = edge.told();
-    assert!(
-        told.contains("restate_invocation_id=inv_") || told.contains("\"restate_invocation_id\":\"inv_"),
-        "{told}"
-    );
+    for (hit, event) in [("false", "executed"), ("true", "replayed")] {
+        let is_it =
+            |line: &&str| line.contains("hapax::request") && line.contains(&format!("event=\"{event}\""));
+        let line = told.lines().find(is_it).unwrap_or_else(|| panic!("no line of {event} in {told}"));
+        for field in [
+            "idempotency_case=\"A\"",
+            "idempotency_key_namespaced=\"t-acme:web:user:alice:#",
+            "idempotency_source=\"header\"",
+            "idempotency_policy=\"REQUIRED_A\"",
+            "restate_invocation_id=\"inv_",
+            &format!("restate_cache_hit={hit}"),
+        ] {
+            assert!(line.contains(field), "{field} in {line}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

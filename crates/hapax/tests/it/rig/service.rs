@@ -1,6 +1,6 @@
 //! The service behind: it lives in the test's process, so that it survives whoever is killed, and counts what is done.
 //!
-//! It answers as the header `x-do` says: `status=N`, `pause=MS`, `outcome=WORD`, `cut` (done, but the connection breaks), `binary`. A request
+//! It answers as the header `x-do` says: `status=N`, `pause=MS`, `hit` (the handler found its token used), `outcome=WORD`, `cut` (done, but the connection breaks), `binary`. A request
 //! counts as done when it has arrived; while the test holds the service, answers wait. On one path it takes and answers charges
 //! as Stripe's API does, on another one payments as Square's does.
 
@@ -121,9 +121,10 @@ async fn answer(stream: &mut TcpStream, done: &Done, number: usize) -> bool {
         false => ("text/plain", format!("answer {number} to {}", done.body).into_bytes()),
     };
     let outcome = tell("outcome").map(|word| format!("idempotency-outcome: {word}\r\n")).unwrap_or_default();
+    let hit = if is_told("hit") { "idempotency-handler-hit: true\r\n" } else { "" };
     let head = format!(
         "HTTP/1.1 {status} Told\r\nlocation: /charges/{number}\r\nx-custom: one\r\nx-custom: two\r\ncontent-type: {media_type}\r\n\
-         set-cookie: session={number}\r\n{outcome}content-length: {}\r\n\r\n",
+         set-cookie: session={number}\r\n{outcome}{hit}content-length: {}\r\n\r\n",
         body.len()
     );
     let bytes = [head.as_bytes(), &body].concat();

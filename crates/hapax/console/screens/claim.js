@@ -1,0 +1,128 @@
+// One claim: what it is, its life, what is kept of its answer, what else was asked alike, and what can be decided.
+import { html, useEffect, useRef, useState } from "../html.js";
+import { get } from "../api.js";
+import { useData } from "../pulse.js";
+import { copy } from "../copy.js";
+import { useKeys } from "../keys.js";
+import { go, link } from "../route.js";
+import { visible } from "../text.js";
+import { span } from "../time.js";
+import { Icon } from "../icons.js";
+import { useStore } from "../store.js";
+import { Act, Age, Badge, Card, Code, Copy, Empty, Facts, Foreign, Head, Loaded, Note, ProblemNote, State, Table, Tag, Time } from "../ui.js";
+import { Timeline } from "./timeline.js";
+import { Answer } from "./answer.js";
+import { ClaimDecision } from "./decision.js";
+import { COLUMNS as AUDIT_COLUMNS, auditPage, eventId } from "./audit.js";
+
+const path = id => `/v1/claims/${encodeURIComponent(id)}`;
+
+export function Claim({ id }) {
+  const from = useData(id, signal => get(path(id), {}, signal), "claims");
+  if (from.problem?.status === 404) return html`<${Gone} id=${id} problem=${from.problem} />`;
+  if (from.problem?.status === 400) return html`<${Head} title="Claim" /><${ProblemNote} problem=${from.problem} />`;
+  return html`<${Loaded} from=${from} what="The claim" rows=${8}>${claim => html`<${Page} claim=${claim} again=${from.again} />`}<//>`;
+}
+
+/** No such claim: with what the audit still knows of it. */
+function Gone({ id, problem }) {
+  return html`<${Head} title="No such claim" note=${html`<code>${visible(id)}</code>`} /><div class="stack"><${Note}>${visible(problem.detail)}<//><${AuditOf} id=${id} /></div>`;
+}
+
+function AuditOf({ id }) {
+  const from = useData(`audit ${id}`, signal => auditPage({ operation_id: id }, signal), "audit");
+  const columns = AUDIT_COLUMNS.filter(column => column.name !== "About");
+  return html`<${Card} title="Audit of this claim" flush><${Loaded} from=${from} what="The audit">${page => page.events.length === 0 ? html`<${Empty}>Nothing was decided about it.<//>` : html`<${Table} caption="Audit of this claim" columns=${columns} rows=${page.events} id=${eventId} />`}<//><//>`;
+}
+
+const route = claim => (claim.route ? `${claim.route.method} ${claim.route.path} → ${claim.upstream ?? "?"}` : claim.upstream ?? null);
+
+function About({ claim }) {
+  const digest = claim.fingerprint.digest;
+  const terms = claim.terms ?? {};
+  return html`<${Card} title="Claim"><${Facts} rows=${[
+    ["operation id", html`<${Code}>${claim.operation_id}<//> <${Copy} text=${claim.operation_id} what="the operation id" />`],
+    ["tenant / project", html`<a href=${link(["claims"], { tenant: claim.tenant })}>${claim.tenant}</a> / <a href=${link(["claims"], { tenant: claim.tenant, project: claim.project })}>${claim.project}</a>`],
+    ["subject", html`<${Foreign} text=${claim.subject} />`],
+    ["operation", html`<a href=${link(["routes", claim.operation])}><code>${visible(claim.operation)}</code></a> <span class="muted">${visible(route(claim))}</span>`],
+    ["key", html`<${Foreign} text=${claim.key} /> <${Tag}>${claim.source}<//> <${Tag}>scope ${claim.scope}<//>`],
+    claim.upstream_key && ["key sent on", html`<${Code}>${visible(claim.upstream_key)}<//> <${Copy} text=${claim.upstream_key} what="the key that was sent on" />`],
+    ["epoch", html`<${Code}>${claim.epoch}<//> <span class="muted">x-operation-epoch ${claim.operation_epoch}</span>`],
+    claim.holder && ["held by", html`${visible(claim.holder.instance ?? claim.holder.session)} <span class="muted">${claim.holder.alive ? html`session until <${Time} at=${claim.holder.until} />` : "its session has ended"}</span>`],
+    ["rerun", html`${claim.rerun}${terms.give_up ? html` <span class="muted">· give_up ${terms.give_up}</span>` : ""}`],
+    ["fingerprint", html`<${Code}>${digest.slice(0, 8)}…${digest.slice(-8)}<//> <${Copy} text=${digest} what="the fingerprint" />`],
+    claim.trace_id && ["trace", html`<${Code}>${claim.trace_id}<//> <${Copy} text=${claim.trace_id} what="the trace id" /><${LinksOut} claim=${claim} />`],
+    ["opened", html`<${Time} at=${claim.opened_at} exact zone /> <span class="muted"><${Age} at=${claim.opened_at} /> ago</span>`],
+    claim.state === "held" && ["runs until", claim.run_until ? html`<${Time} at=${claim.run_until} exact zone />` : "no bound"],
+    claim.state === "in_doubt" && ["may run until", html`<${Time} at=${claim.may_run_until} exact zone />`],
+    claim.state === "settled" && ["kept until", claim.keep_until ? html`<${Time} at=${claim.keep_until} exact zone />` : "for ever"],
+    claim.waiting > 0 && ["callers waiting", String(claim.waiting)],
+  ]} /><//>`;
+}
+
+const fill = (url, claim) => url.replace(/\{(\w+)\}/g, (all, name) => encodeURIComponent({ ...claim, from: claim.opened_at, to: claim.settled_at ?? claim.opened_at }[name] ?? ""));
+
+/** Links to other tools, as configured; only of the web. */
+export function LinksOut({ claim }) {
+  const links = useStore(state => state.me?.links) ?? [];
+  return links.filter(({ url }) => /^https?:\/\//.test(url)).map(({ name, url }) => html` <a key=${name} class="btn small" target="_blank" rel="noopener noreferrer" href=${fill(url, claim)}>${visible(name)}</a>`);
+}
+
+/** Other claims with this key, or with this request: what "charged twice" is mostly made of. */
+function Related({ claim, from }) {
+  return html`<${Card} title="Same key, same request" note="the key under other callers; the same request within an hour" flush><${Loaded} from=${from} what="The comparison with other claims">${({ same_key = [], same_request = [] }) => {
+    const rows = [...same_request.map(one => ({ ...one, same: true })), ...same_key.filter(one => !same_request.some(other => other.operation_id === one.operation_id))];
+    if (rows.length === 0) return html`<${Empty}>No other claim has this key, and none asks for the same: it ran under this key alone.<//>`;
+    const columns = [
+      { name: "Key", of: one => html`<a href=${link(["claims", one.operation_id])}><${Foreign} text=${one.key} most=${40} /></a>` },
+      { name: "State", of: one => html`<${State} state=${one.state} />` },
+      { name: "Opened", of: one => html`<${Time} at=${one.opened_at} exact /><span class="sub">${distance(one, claim)}</span>` },
+      { name: "Subject", of: one => html`<${Foreign} text=${one.subject} most=${36} />` },
+      { name: "Operation", of: one => html`<code>${visible(one.operation)}</code>` },
+      { name: "Request", of: one => one.same ? html`<${Badge} kind="mismatch">same request<//>` : html`<span class="muted">another</span>` },
+      { name: "Answer", of: one => one.outcome ? one.outcome.status ?? one.outcome.kind.replace("_", " ") : html`<span class="muted">${one.state === "held" ? "runs" : one.ran === "no" ? "did not run" : "–"}</span>` },
+    ];
+    return html`<${Table} caption="Same key, same request" columns=${columns} rows=${rows} id=${one => one.operation_id} />`;
+  }}<//><//>`;
+}
+
+const distance = (one, claim) => { const far = Date.parse(one.opened_at) - Date.parse(claim.opened_at); return `${span(Math.abs(far))} ${far < 0 ? "before" : "later"}`; };
+
+function SameRequest({ claim, related }) {
+  const other = related.data?.same_request?.[0];
+  if (!other) return null;
+  const ran = other.state === "settled" ? `and was executed too${other.outcome?.status ? ` (${other.outcome.status})` : ""}` : `and is ${other.state.replace("_", " ")}`;
+  return html`<${Note} kind="mismatch" actions=${html`<a class="btn small" href=${link(["claims", other.operation_id])}>Compare</a>`}><b>The same request came under another key.</b> <${Foreign} text=${other.key} /> came ${distance(other, claim)}, ${other.subject === claim.subject ? "from the same caller" : html`from <${Foreign} text=${other.subject} />`}, with the same fingerprint, ${ran}. Two keys are two intents: hapax ran both.<//>`;
+}
+
+/** A change while somebody looks is shown, and is no surprise. */
+function useChange(claim) {
+  const seen = useRef(claim);
+  const [change, setChange] = useState(null);
+  useEffect(() => {
+    if (seen.current.epoch !== claim.epoch || seen.current.state !== claim.state) setChange(claim.state);
+    seen.current = claim;
+  }, [claim]);
+  return [change, () => setChange(null)];
+}
+
+function Page({ claim, again }) {
+  const [deciding, setDeciding] = useState(null);
+  const [change, looked] = useChange(claim);
+  const related = useData(`related ${claim.operation_id}`, signal => get(`${path(claim.operation_id)}/related`, {}, signal), null);
+  const decide = verb => setDeciding({ verb, claim });
+  useKeys({ c: () => { copy(claim.operation_id); }, d: () => claim.state === "in_doubt" && go(["attention", "in-doubt"], { op: claim.operation_id }) });
+  const settled = claim.state === "settled";
+  const actions = html`<button class="btn" type="button" onClick=${() => copy(location.href)}><${Icon} name="link" />Copy link</button>
+    ${claim.state === "in_doubt" && html`<a class="btn primary" href=${link(["attention", "in-doubt"], { op: claim.operation_id })}>Decide…</a>`}
+    ${settled && html`<${Act} on=${() => decide("reopen")}>Reopen…<//>`}${settled && html`<${Act} on=${() => decide("purge")}>Purge…<//>`}${settled && html`<${Act} on=${() => decide("erase")}>Erase…<//>`}`;
+  return html`<div class="crumbs"><a href="#/claims">Claims</a><span>/</span><a href=${link(["claims"], { tenant: claim.tenant })}>${claim.tenant}</a><span>/</span><a href=${link(["claims"], { tenant: claim.tenant, project: claim.project })}>${claim.project}</a><span>/</span><a href=${link(["claims"], { tenant: claim.tenant, project: claim.project, operation: claim.operation })}>${visible(claim.operation)}</a></div>
+    <${Head} title=${`Claim ${visible(claim.key)}`} actions=${actions}><div class="claim-head" data-operation-id=${claim.operation_id} data-tenant=${claim.tenant}><${State} state=${claim.state} big /><h1 class="key"><bdi>${visible(claim.key)}</bdi></h1><${Copy} text=${claim.key} what="the key" /></div><//>
+    <div class="stack">
+      ${change && html`<${Note} alert actions=${html`<button class="btn small" type="button" onClick=${looked}>Seen</button>`}><b>Changed meanwhile:</b> it is now ${change.replace("_", " ")}.<//>`}
+      <${SameRequest} claim=${claim} related=${related} />
+      ${claim.state === "held" && html`<${Note}>It runs: wait until it has ended. Nothing can be decided about it before.<//>`}
+      <div class="cols two"><${Timeline} claim=${claim} /><div class="stack"><${About} claim=${claim} />${settled && html`<${Answer} claim=${claim} />`}</div></div>
+      <${Related} claim=${claim} from=${related} /><${AuditOf} id=${claim.operation_id} />
+    </div>${deciding && html`<${ClaimDecision} ...${deciding} close=${() => setDeciding(null)} done=${() => { setDeciding(null); again(); }} />`}`;
+}
