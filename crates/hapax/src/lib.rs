@@ -4,6 +4,7 @@
 
 mod actions;
 pub mod admin;
+mod application;
 pub mod cli;
 mod clock;
 pub mod config;

@@ -13,8 +13,8 @@ pub(crate) const API_HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const API_HEAD_BYTES: usize = 32 * 1024;
 /// The most header fields of a request.
 pub(crate) const API_HEAD_FIELDS: usize = 64;
-/// The longest body of a request: an answer of 1 MiB in base64, and what goes with it.
-pub(crate) const API_BODY_BYTES: usize = 2 * 1024 * 1024;
+/// The longest body of a request of an operator: an answer of 1 MiB in base64, and what goes with it.
+pub(crate) const API_BODY_BYTES: usize = hapax_api::limits::ADMIN_BODY_BYTES;
 /// The longest time for the body of a request.
 pub(crate) const API_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest life of a connection, so that one that reads nothing does not stay.
@@ -23,6 +23,19 @@ pub(crate) const API_CONNECTION_LIFE: Duration = Duration::from_secs(5 * 60);
 pub(crate) const API_DRAIN: Duration = Duration::from_secs(5);
 /// The pause after a connection could not be accepted, such as when no file descriptor is left.
 pub(crate) const API_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a lease of a caller lasts unless it says otherwise.
+pub(crate) const OPEN_LEASE: Duration = Duration::from_secs(30);
+/// How long a former run of an application's claim may have to be silent, at most.
+pub(crate) const CLAIM_QUIET: (Duration, Duration) = (Duration::ZERO, Duration::from_secs(86_400));
+/// How long one attempt of an application's claim may be renewed.
+pub(crate) const CLAIM_MAX_RUN: (Duration, Duration) =
+    (Duration::from_secs(1), Duration::from_secs(30 * 86_400));
+/// How long a caller may wait for another holder's outcome in one request.
+pub(crate) const CLAIM_ATTACH: (Duration, Duration) = (Duration::ZERO, Duration::from_secs(30));
+/// How long the outcome of an application's claim is kept unless it says otherwise.
+pub(crate) const CLAIM_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+/// Most bytes of the outcome of an application's claim, as canonical JSON.
+pub(crate) const CLAIM_RESULT_BYTES: usize = hapax_agent::limits::MAX_RESULT_BYTES;
 /// Tokens that the admin listener knows.
 pub(crate) const ADMIN_TOKENS: usize = 64;
 
