@@ -16,7 +16,6 @@ mod log;
 pub mod node;
 pub mod openapi;
 pub mod operations;
-mod probe;
 pub mod schedules;
 mod signals;
 mod traces;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
 mod actions_cli;
+mod actions_mcp;
 mod admin;
 mod admin_decisions;
 mod application;
