@@ -1,76 +1,14 @@
 //! Guides that are followed word for word: *Put hapax in front of an existing API in ten minutes*, and those to webhooks. Their files are
 //! written, their commands run in one shell, and what they say is printed is looked for. Only ports, ids and times are others.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
 use hapax_testkit::port::Port;
 
 use crate::claims_cli::told;
+use crate::pages::{Step, blocks, script, steps};
 use crate::rig::{Ground, Hapax, Kind, Service, TOKEN};
-
-/// A block of the page: what it is, and its lines.
-struct Block {
-    kind: String,
-    lines: Vec<String>,
-}
-
-fn blocks(page: &str) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut is_open = false;
-    for line in page.lines() {
-        match line.strip_prefix("```") {
-            Some(kind) if !is_open => blocks.push(Block { kind: kind.to_owned(), lines: Vec::new() }),
-            Some(_) => {}
-            None if is_open => blocks.last_mut().unwrap().lines.push(line.to_owned()),
-            None => {}
-        }
-        is_open ^= line.starts_with("```");
-    }
-    blocks
-}
-
-/// A command, and what the page says it prints.
-struct Step {
-    command: String,
-    prints: Vec<String>,
-}
-
-fn steps(blocks: &[Block]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    for line in blocks.iter().filter(|block| block.kind == "console").flat_map(|block| &block.lines) {
-        match (line.strip_prefix("$ "), steps.last_mut()) {
-            (Some(command), _) => steps.push(Step { command: command.to_owned(), prints: Vec::new() }),
-            (None, Some(last)) if last.command.ends_with('\\') => {
-                last.command.pop();
-                last.command.push_str(line);
-            }
-            (None, last) => last.expect("a command comes first").prints.push(line.clone()),
-        }
-    }
-    steps
-}
-
-/// One shell for all commands. A command that goes on in the background is waited for until it has printed what it should.
-fn script(steps: &[Step]) -> String {
-    let mut script = "trap 'kill $(jobs -p) 2>/dev/null' EXIT\n".to_owned();
-    for (number, step) in steps.iter().enumerate() {
-        match step.command.strip_suffix('&') {
-            None => writeln!(script, "{{ {} ; }} > out.{number} 2>&1", step.command).unwrap(),
-            Some(command) => {
-                let (first, rounds) = (&step.prints[0], 600);
-                writeln!(script, "{command} > out.{number} 2>&1 &").unwrap();
-                writeln!(
-                    script,
-                    "for _ in $(seq {rounds}); do grep -qF '{first}' out.{number} && break; sleep 0.1; done"
-                )
-                .unwrap();
-            }
-        }
-    }
-    script
-}
 
 /// Ids and times are others each time.
 fn masked(text: &str) -> String {
