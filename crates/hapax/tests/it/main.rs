@@ -1,9 +1,9 @@
 //! The `hapax` program, started as a user would start it; and its admin listener, asked over real sockets.
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
-mod actions_cli;
 mod admin;
 mod admin_decisions;
+mod browser;
 mod claims_cli;
 mod client;
 mod config;
