@@ -326,8 +326,8 @@ async fn a_watched_action_raises_one_alert_and_a_repeated_one_none_until_a_perso
     assert_eq!(asked(&ground, &edge, &acknowledge).await.0, 1);
     assert_eq!(asked(&ground, &edge, &["alerts", "list"]).await.1.len(), 0);
     let audit = edge.ask("GET /v1/audit", "").await.json();
-    let event = &audit["events"][0];
-    assert_eq!((&event["verb"], &event["actor"]), (&json!("alert-acknowledge"), &json!("admin/kim")));
+    let seen = |event: &Value| event["verb"] == "alert-acknowledge" && event["actor"] == "admin/kim";
+    assert!(audit["events"].as_array().unwrap().iter().any(seen), "{audit}");
     let (_, watched) =
         asked(&ground, &edge, &["receipts", "list", "--tenant", "acme", "--decision", "ALERT"]).await;
     assert_eq!((watched.len(), &watched[0]["rule"]), (1, &json!("holds are watched")));
