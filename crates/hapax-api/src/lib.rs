@@ -1,4 +1,4 @@
-//! The HTTP API of hapax for operators, as types: models, endpoints and the OpenAPI document that is made from both.
+//! The HTTP APIs of hapax, for operators and for applications, as types: models, endpoints and the OpenAPI document that is made from both.
 //!
 //! An [`Operation`] is one method and path with the types of its query, body and answer. The server mounts operations, the
 //! command line calls them and the document describes them, so that none of the three can say something else than the others.
@@ -10,6 +10,7 @@
 )]
 
 mod actions;
+pub mod application;
 mod audit;
 mod claims;
 mod decisions;
@@ -23,6 +24,7 @@ mod me;
 mod node;
 pub mod operations;
 mod problem;
+mod raw;
 mod retention;
 mod schedules;
 mod text;
@@ -55,14 +57,15 @@ pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
 pub use me::{Link, Me, Server, StoreBrief};
 pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
 pub use problem::{Conflict, Problem};
+pub use raw::Raw;
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
 pub use schedules::{
     DecideSchedule, MissedTicks, OpenTick, RunSchedule, Schedule, ScheduleHere, ScheduleOverlap,
     SchedulePaused, ScheduleRun, ScheduleState, Schedules,
 };
 pub use text::{
-    AlertId, ClassName, Epoch, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId,
-    TenantName, Time, WebhookId,
+    AlertId, ClassName, Epoch, ExecutionId, InvocationId, KeyId, LeaseId, OperationId, ProblemCode, RunnerId,
+    ScheduleId, TenantName, Time, WebhookId,
 };
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
@@ -70,8 +73,9 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ActionDecision, ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level,
-    OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision, StoreKind,
+    ActionDecision, ConflictCode, Done, DoubtReason, Executed, ExecutionConflict, ExecutionStatus,
+    HealthStatus, Level, MayHaveRun, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source,
+    Standing, State, StepDecision, StoreKind,
 };
 
 /// The endpoints of the admin listener.
@@ -79,3 +83,9 @@ pub static ADMIN: Table<Role> = operations::TABLE;
 
 /// The OpenAPI document of the admin listener as it is kept in the tree and served; a test compares it with [`document`].
 pub const ADMIN_DOCUMENT: &str = include_str!("../openapi.json");
+
+/// The endpoints of the application listener.
+pub static APPLICATION: Table<application::Credentials> = application::TABLE;
+
+/// The OpenAPI document of the application listener, as [`ADMIN_DOCUMENT`] is the admin listener's.
+pub const APPLICATION_DOCUMENT: &str = include_str!("../application.json");

@@ -45,13 +45,13 @@ const READ: Option<Role> = Some(Role::Read);
 const OPERATE: Option<Role> = Some(Role::Operate);
 
 const UNKNOWN: Refusal = problem(401, "No token, or none that this server knows.");
-const ELSEWHERE: Refusal =
+pub(crate) const ELSEWHERE: Refusal =
     problem(403, "A page of another site asks, as the browser says (`Sec-Fetch-Site`).");
-const MISDIRECTED: Refusal = problem(421, "The listener does not answer to this host.");
+pub(crate) const MISDIRECTED: Refusal = problem(421, "The listener does not answer to this host.");
 const GUESSED: Refusal =
     problem(429, "Too many wrong tokens came from this address: come back as `Retry-After` says.");
-const BAD_QUERY: Refusal = problem(400, "The query cannot be understood.");
-const BAD_BODY: Refusal = problem(400, "The body cannot be understood.");
+pub(crate) const BAD_QUERY: Refusal = problem(400, "The query cannot be understood.");
+pub(crate) const BAD_BODY: Refusal = problem(400, "The body cannot be understood.");
 const NO_CLAIM: Refusal = problem(404, "There is no such claim.");
 const NO_CLASS: Refusal = problem(404, "There is no such class.");
 const NO_WEBHOOKS: Refusal = problem(404, "This server takes no webhooks.");
@@ -74,7 +74,7 @@ const CONFLICT: Refusal = Refusal::with::<Conflict>(
     "Not carried out: `claim-changed`, `claim-not-applicable` or `claim-may-still-run`. The claim as it is now comes with it.",
 );
 
-const fn problem(status: u16, description: &'static str) -> Refusal {
+pub(crate) const fn problem(status: u16, description: &'static str) -> Refusal {
     Refusal::with::<Problem>(status, description)
 }
 
@@ -99,9 +99,9 @@ impl Need for Role {
     }
 }
 
-/// Declares operations, and the table that has all of them.
+/// Declares operations, and the table that has all of them; for callers of another kind with their need first.
 macro_rules! operations {
-    ($($name:ident $method:ident $path:literal $id:literal {
+    (for $need:ty; $($name:ident $method:ident $path:literal $id:literal {
         $summary:literal, needs: $needs:expr, query: $query:ty, body: $body:ty, answer: $answer:ty,
         answers: $usual:expr $(, or $other:expr, when $status:expr)?, refuses: $refusals:expr,
     })+) => {
@@ -111,7 +111,7 @@ macro_rules! operations {
             pub struct $name;
 
             impl Operation for $name {
-                type Need = Role;
+                type Need = $need;
                 type Query = $query;
                 type Body = $body;
                 type Answer = $answer;
@@ -119,7 +119,7 @@ macro_rules! operations {
                 const PATH: &'static str = $path;
                 const ID: &'static str = $id;
                 const SUMMARY: &'static str = $summary;
-                const NEEDS: Option<Role> = $needs;
+                const NEEDS: Option<$need> = $needs;
                 const ANSWERS: (Status, &'static [Status]) = ($usual, &[$($other)?]);
                 const REFUSALS: &'static [Refusal] = &$refusals;
 
@@ -130,9 +130,11 @@ macro_rules! operations {
             }
         )+
 
-        const ENDPOINTS: &[Endpoint<Role>] = &[$(Endpoint::of::<$name>(),)+];
+        const ENDPOINTS: &[Endpoint<$need>] = &[$(Endpoint::of::<$name>(),)+];
     };
+    ($($operation:tt)+) => { operations! { for Role; $($operation)+ } };
 }
+pub(crate) use operations;
 
 operations! {
     Health Get "/healthz" "health" {
@@ -429,6 +431,7 @@ pub(crate) const TABLE: Table<Role> = Table {
                   at `/` and below `/ui/`.",
     refusals: &[MISDIRECTED],
     server: "http://127.0.0.1:8081",
+    body: (crate::limits::ADMIN_BODY_BYTES, "The body has more than 2 MiB."),
     credential: ("token", "An admin token. Its role is `read` or `operate`; operate includes read."),
     parameters: &[
         Parameter::of::<ProblemCode>("code", "The `code` of a problem."),

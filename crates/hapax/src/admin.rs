@@ -109,7 +109,7 @@ pub(crate) fn certificates(setup: &Setup) -> Result<Option<Certificates>, Error>
 /// The listener's service.
 pub(crate) fn router(state: AdminState, setup: Setup) -> Result<Router, Error> {
     let docs = state.keeping.settings().borrow().edge.docs.clone();
-    let hosts = Hosts::new(&setup.hosts, setup.listen.ip());
+    let hosts = Hosts::new("admin", &setup.hosts, setup.listen.ip());
     let gate = Gate::new(setup.tokens, state.store.clone());
     let mount = Mount::new(&hapax_api::ADMIN, state, gate, &docs, hosts).of_one_site();
     let mount = setup.console.serve(mount);

@@ -83,7 +83,7 @@ pub struct Config {
     /// Where operators are served.
     pub admin: Admin,
     /// Where applications are served.
-    pub api: Api,
+    pub api: Option<Api>,
     /// Keys for encryption at rest: the first seals, all of them open. Empty where nothing is sealed (B9).
     pub seal: Vec<SealKey>,
     /// The classes of retention.
@@ -211,20 +211,18 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     })
 }
 
-fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Admin, Api) {
+fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Admin, Option<Api>) {
     let (admin_section, api_section) =
         (root.section("admin", &fields::ADMIN), root.section("api", &fields::API));
     let (admin, api) = (admin::admin(&admin_section), edge::api(&api_section));
-    let listeners = [
+    let mut listeners = vec![
         ("edge", edge.listen, edge_section.has("listen").then(|| edge_section.place("listen"))),
         ("admin", admin.listen, admin_section.has("listen").then(|| admin_section.place("listen"))),
-        ("api", api.listen, api_section.has("listen").then(|| api_section.place("listen"))),
     ];
-    edge::listeners_differ(root.reader(), &listeners);
-    if api_section.exists() {
-        let text = format!("[api] has no effect yet: nothing listens on {}", api.listen);
-        root.reader().notice(&api_section.at(), text);
+    if let Some(api) = &api {
+        listeners.push(("api", api.listen, api_section.has("listen").then(|| api_section.place("listen"))));
     }
+    edge::listeners_differ(root.reader(), &listeners);
     (admin, api)
 }
 

@@ -72,6 +72,7 @@ pub async fn run(args: Args) -> Result<(), Failed> {
             ..admin::Setup::new(args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?)
         },
         traces: None,
+        api: None,
     };
     let node = Node::start(store, parts).await?;
     guide::print(&guide::Facts {

@@ -4,6 +4,7 @@
 
 mod actions;
 pub mod admin;
+mod application;
 pub mod cli;
 mod clock;
 pub mod config;
@@ -14,7 +15,6 @@ mod log;
 pub mod node;
 pub mod openapi;
 pub mod operations;
-mod probe;
 pub mod schedules;
 mod signals;
 mod traces;

@@ -103,9 +103,9 @@ fn has_uuid(key: &str) -> bool {
     let words: Vec<&str> = key.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
     let dashed = |word: &&str| {
         let parts: Vec<&str> = word.split('-').collect();
-        parts.windows(5).any(|five| {
-            five.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && five.iter().all(|part| is_hex(part))
-        })
+        parts
+            .windows(5)
+            .any(|five| five.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && five.iter().all(&is_hex))
     };
     let plain = |word: &&str| word.len() == 32 && is_hex(word);
     words.iter().any(|word| dashed(word) || plain(word))

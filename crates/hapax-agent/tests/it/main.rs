@@ -3,6 +3,7 @@
 
 mod http_ends;
 mod killed;
+mod lanes;
 mod looks;
 mod mcp;
 mod recoverers;

@@ -55,7 +55,7 @@ sections! {
     /// Certificate and key of the operators' listener.
     ADMIN_TLS = "admin.tls" ["cert", "key"];
     /// The applications' listener.
-    API = "api" ["listen"];
+    API = "api" ["listen", "hosts"];
     /// Where claims are kept.
     STORE = "store" ["url", "lease", "spool"];
     /// How long outcomes are kept.

@@ -109,12 +109,16 @@ impl Config {
         }
         root.table("edge", self.shown_edge());
         let admin = admin::shown(&self.admin);
-        let mut api = Section::default();
-        api.text("listen", self.api.listen.to_string());
         let mut store = Section::default();
         store.text("url", self.store.shown_url()).duration("lease", self.store.lease);
         store.text("spool", self.store.spool(&self.file).display().to_string());
-        root.table("admin", admin).table("api", api).table("store", store);
+        root.table("admin", admin);
+        root.maybe(self.api.as_ref(), |root, api| {
+            let mut shown = Section::default();
+            shown.text("listen", api.listen.to_string()).texts("hosts", &api.hosts);
+            root.table("api", shown);
+        });
+        root.table("store", store);
         let mut retention = Section::default();
         retention.text("default", &self.retention.default);
         for (class, kept) in &self.retention.classes {

@@ -4,6 +4,9 @@
 mod actions_cli;
 mod admin;
 mod admin_decisions;
+mod application;
+mod application_claims;
+mod application_examples;
 mod claims_cli;
 mod client;
 mod config;
@@ -28,6 +31,7 @@ mod observed;
 mod office;
 mod operators;
 mod postgres;
+mod postgres_application;
 mod postgres_away;
 mod postgres_peers;
 mod postgres_renames;
