@@ -9,8 +9,6 @@ mod application;
 mod application_claims;
 mod application_examples;
 mod backup;
-mod admin;
-mod admin_decisions;
 mod browser;
 mod claims_cli;
 mod client;
