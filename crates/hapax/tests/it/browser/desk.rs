@@ -182,7 +182,7 @@ async fn many_are_decided_and_the_changed_one_is_told(console: &Console, page: &
     );
     page.click_text("Settle 12 claims");
     page.shows("11 done · 1 not · of 12");
-    page.shows("claim-changed");
+    page.shows("claim-not-applicable");
     page.click_text("Close");
     page.shows("Nothing in doubt");
 }
