@@ -131,7 +131,7 @@ pub const EXCERPT_CHARS: usize = 200;
 /// Most calls that one MCP server is sent at once.
 pub const MCP_CALLS: usize = 64;
 
-/// How long an MCP server may take to be started and greeted, and to answer what is no call of a tool.
+/// How long an MCP server may take to be started and greeted, and to list all its tools; and to answer one question that is no call of a tool.
 pub const MCP_START: Duration = Duration::from_secs(30);
 /// See [`MCP_START`].
 pub const MCP_ASK: Duration = Duration::from_secs(10);

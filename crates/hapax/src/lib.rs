@@ -5,6 +5,7 @@
 mod actions;
 pub mod admin;
 mod application;
+mod backup;
 pub mod cli;
 mod clock;
 pub mod config;
@@ -15,7 +16,6 @@ mod log;
 pub mod node;
 pub mod openapi;
 pub mod operations;
-mod probe;
 pub mod schedules;
 mod signals;
 mod traces;

@@ -68,6 +68,17 @@ pub(crate) const SETTLED_BODY_BYTES: usize = 1024 * 1024;
 /// How long an answer stated by an operator is kept where nothing else is said.
 pub(crate) const SETTLED_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
+// Backups.
+
+/// Bytes of a backup's file that are read, sealed and written at once.
+pub(crate) const BACKUP_PIECE: u64 = 1024 * 1024;
+/// The most bytes by which a sealed piece is longer.
+pub(crate) const SEALED_MORE: u64 = 64;
+/// The longest manifest, in bytes: the spool has a bound, and each of its files has a line.
+pub(crate) const MANIFEST_BYTES: u64 = 16 * 1024 * 1024;
+/// How often a person hears how far a backup is.
+pub(crate) const BACKUP_TOLD_EVERY: Duration = Duration::from_secs(1);
+
 // Retention by command.
 
 /// How often it is looked at what others have set.
@@ -92,6 +103,8 @@ pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
 pub(crate) const TRUST_RULES: usize = 1_000;
 /// Most tools of a connector that are configured.
 pub(crate) const CONNECTOR_TOOLS: usize = 1_000;
+/// Plans that a server does at a time.
+pub(crate) const PLANS: usize = 256;
 /// How long a command waits at its end until the store has confirmed what it is owed.
 pub(crate) const ACTIONS_SETTLE: Duration = Duration::from_secs(30);
 
@@ -171,28 +184,6 @@ pub(crate) const REMOTE_BYTES: usize = 64 * 1024 * 1024;
 pub(crate) const REMOTE_PAGES: usize = 100_000;
 /// Characters of a column of a table that people read.
 pub(crate) const COLUMN: usize = 40;
-
-// What `hapax probe` sends.
-
-/// How many requests race, from the least to the most.
-pub(crate) const PROBE_RACE: RangeInclusive<usize> = 2..=200;
-/// How long one answer is waited for, from the least to the most.
-pub(crate) const PROBE_TIMEOUT: RangeInclusive<Duration> =
-    Duration::from_millis(100)..=Duration::from_secs(60);
-/// The longest time for a whole probe.
-pub(crate) const PROBE_TIME: Duration = Duration::from_secs(5 * 60);
-/// The longest body that is sent, in bytes.
-pub(crate) const PROBE_BODY_BYTES: u64 = 1024 * 1024;
-/// The longest answer that is compared, in bytes.
-pub(crate) const PROBE_ANSWER_BYTES: usize = 4 * 1024 * 1024;
-/// The characters of a key that is too long for everybody.
-pub(crate) const PROBE_LONG_KEY: usize = 10_000;
-/// By how much the first of two requests is ahead, so that it is the one that runs.
-pub(crate) const PROBE_HEAD_START: Duration = Duration::from_millis(10);
-/// By how much it is ahead at most.
-pub(crate) const PROBE_HEAD_START_MOST: Duration = Duration::from_millis(500);
-/// How long both must have been under way together to count as simultaneous.
-pub(crate) const PROBE_OVERLAP: Duration = Duration::from_millis(20);
 
 // What `hapax doctor` looks at.
 
@@ -379,14 +370,6 @@ const _: () = assert!(
     DOCTOR_NOTIFY.as_millis() < DOCTOR_WAIT.as_millis(),
     "a lost notification is told apart from a silent server"
 );
-const _: () = assert!(
-    PROBE_HEAD_START.as_millis() <= PROBE_HEAD_START_MOST.as_millis(),
-    "the head start has a least and a most"
-);
-const _: () =
-    assert!(PROBE_TIMEOUT.end().as_millis() < PROBE_TIME.as_millis(), "a probe outlives one answer");
-const _: () =
-    assert!(PROBE_LONG_KEY > hapax_core::limits::MAX_KEY_BYTES, "the key is too long for hapax, too");
 const _: () = assert!(SEAL_BYTES as u64 * 2 <= SECRET_BYTES, "a key in hex fits into its file");
 const _: () =
     assert!(LOG_GAPS_EVERY.as_millis() > LOG_PAUSE.as_millis(), "a log is tried before its gaps are told");

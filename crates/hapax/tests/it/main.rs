@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
 mod actions_cli;
+mod actions_mcp;
 mod admin;
 mod admin_decisions;
 mod application;
 mod application_claims;
 mod application_examples;
+mod backup;
+mod browser;
 mod claims_cli;
 mod client;
 mod config;
@@ -30,6 +33,7 @@ mod npm_restate;
 mod observed;
 mod office;
 mod operators;
+mod pages;
 mod postgres;
 mod postgres_application;
 mod postgres_away;
@@ -38,12 +42,14 @@ mod postgres_renames;
 mod postgres_schedules;
 mod postgres_server;
 mod probe;
+mod python_described;
 mod real_documents;
 mod reloads;
 mod renames;
 mod retention_cli;
 mod rig;
 mod room;
+mod runbooks;
 mod schedules;
 mod serve;
 mod strangers;

@@ -1,3 +1,5 @@
+//! The gate: what rules see, how they fail, and what is refused before they are compiled.
+
 use hapax_core::lane::RecentTool;
 use hapax_core::{Project, Tenant, Timestamp};
 use serde_json::json;

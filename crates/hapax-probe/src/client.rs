@@ -6,18 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use hapax_tower::KeyPlace;
+
+use hapax_core::json::Pointer;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::{Certificate, Request, Url, redirect, retry};
 
-use super::answer::Answer;
-use super::body;
+use crate::answer::Answer;
+use crate::body;
 use crate::{clock, limits};
 
 /// Why there is no answer.
 #[derive(Clone, Debug)]
-pub(crate) enum NoAnswer {
+pub enum NoAnswer {
     /// Nothing was sent.
     Unreachable(String),
     /// It was sent, and no whole answer came.
@@ -25,6 +26,8 @@ pub(crate) enum NoAnswer {
     /// The probe has sent all that it may, or its time is up.
     Spent,
 }
+
+impl std::error::Error for NoAnswer {}
 
 impl std::fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -39,8 +42,18 @@ impl std::fmt::Display for NoAnswer {
 /// What came of a request.
 pub(crate) type Got = Result<Answer, NoAnswer>;
 
+/// Where a probe puts its keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// Into this header.
+    Header(HeaderName),
+    /// Into a JSON body, at this pointer.
+    Json(Pointer),
+}
+
 /// Where and how requests are sent.
-pub(crate) struct Client {
+#[derive(Debug)]
+pub struct Client {
     http: reqwest::Client,
     url: Url,
     method: Method,
@@ -65,22 +78,29 @@ pub(crate) struct Sent {
 }
 
 /// Everything a client is made of.
-pub(crate) struct Options {
-    pub(crate) url: Url,
-    pub(crate) method: Method,
-    pub(crate) headers: HeaderMap,
-    pub(crate) media_type: &'static str,
+#[derive(Debug)]
+pub struct Options {
+    /// Where requests go.
+    pub url: Url,
+    /// Their method.
+    pub method: Method,
+    /// Headers that all of them have.
+    pub headers: HeaderMap,
+    /// What their bodies are, unless a header says otherwise.
+    pub media_type: &'static str,
     /// Where keys stand.
-    pub(crate) key: KeyPlace,
-    /// Instead of the system's.
-    pub(crate) trusted: Option<Vec<Certificate>>,
-    pub(crate) timeout: Duration,
-    pub(crate) at_most: usize,
+    pub key: KeyPlace,
+    /// The certificates that are trusted instead of the system's.
+    pub trusted: Option<Vec<Certificate>>,
+    /// How long one answer is waited for.
+    pub timeout: Duration,
+    /// How many requests are sent at most.
+    pub at_most: usize,
 }
 
 impl Client {
     /// Nothing is sent yet.
-    pub(crate) fn new(options: Options) -> Result<Client, String> {
+    pub fn new(options: Options) -> Result<Client, String> {
         let Options { url, method, headers, media_type, key, trusted, timeout, at_most } = options;
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("hapax-probe/", env!("CARGO_PKG_VERSION")))
@@ -101,7 +121,7 @@ impl Client {
             builder = builder.tls_certs_only(trusted);
         }
         let http = builder.build().map_err(|error| why(&error))?;
-        let ends = clock::now() + limits::PROBE_TIME;
+        let ends = clock::now() + limits::TIME;
         Ok(Client {
             http,
             url,
@@ -181,7 +201,7 @@ impl Client {
         })?;
         let mut body = BytesMut::new();
         while let Some(part) = response.chunk().await.map_err(|error| lost(&why(&error)))? {
-            if body.len() + part.len() > limits::PROBE_ANSWER_BYTES {
+            if body.len() + part.len() > limits::ANSWER_BYTES {
                 return Err(lost("the answer is too long to be compared"));
             }
             body.extend_from_slice(&part);
@@ -197,7 +217,7 @@ impl Client {
 }
 
 /// Whether requests stay on this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
+pub fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost") => true,
         Some(host) => {

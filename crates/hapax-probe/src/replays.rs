@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::answer::{Answer, Difference};
-use super::client::NoAnswer;
-use super::row::Finding;
 use super::{Form, Probe, answered, fresh};
+use crate::answer::{Answer, Difference};
+use crate::client::NoAnswer;
 use crate::limits;
+use crate::row::Finding;
 
 impl Probe {
     /// The first request. An error when there is no answer at all: then there is nothing to test.
@@ -103,14 +103,14 @@ impl Probe {
             return Finding::not_tested(why.clone());
         }
         let key = answered!(fresh());
-        let wait = (took(first) / 4).clamp(limits::PROBE_HEAD_START, limits::PROBE_HEAD_START_MOST);
+        let wait = (took(first) / 4).clamp(limits::HEAD_START, limits::HEAD_START_MOST);
         let other = self.options.bodies.other.clone();
         let (one, two) = tokio::join!(self.ask(&key), async {
             tokio::time::sleep(wait).await;
             self.ask_with(&key, other).await
         });
         let (one, two) = (answered!(one), answered!(two));
-        if one.came.saturating_duration_since(two.sent) < limits::PROBE_OVERLAP {
+        if one.came.saturating_duration_since(two.sent) < limits::OVERLAP {
             return Finding::not_tested(format!("the first was over after {}: too fast", shown(took(&one))));
         }
         // Whichever came first at the other end: one runs and the other must not.

@@ -7,20 +7,20 @@ use serde_json::Value;
 
 /// What requests carry.
 #[derive(Clone, Debug)]
-pub(crate) struct Bodies {
+pub struct Bodies {
     /// The one that was given.
-    pub(crate) one: Bytes,
+    pub one: Bytes,
     /// Another request, as far as can be guessed one that the API takes too.
-    pub(crate) other: Bytes,
+    pub other: Bytes,
     /// What no API should take.
-    pub(crate) broken: Bytes,
+    pub broken: Bytes,
     /// The media type, unless a header says otherwise.
-    pub(crate) media_type: &'static str,
+    pub media_type: &'static str,
 }
 
 impl Bodies {
     /// Makes the others from one; `other` where it was given.
-    pub(crate) fn of(one: Bytes, other: Option<Bytes>) -> Self {
+    pub fn of(one: Bytes, other: Option<Bytes>) -> Self {
         let json: Option<Value> = serde_json::from_slice(&one).ok();
         let media_type = if json.is_some() { "application/json" } else { "application/octet-stream" };
         let broken = match &json {
@@ -41,7 +41,7 @@ impl Bodies {
 }
 
 /// A JSON object with these keys at a pointer: none, one, or the same member twice. `None` where the body has no such place.
-pub(crate) fn with_keys(body: &Bytes, pointer: &Pointer, keys: &[String]) -> Option<Bytes> {
+pub fn with_keys(body: &Bytes, pointer: &Pointer, keys: &[String]) -> Option<Bytes> {
     let mut json: Value = serde_json::from_slice(body).ok()?;
     let (parent, last) = pointer.as_str().rsplit_once('/')?;
     let name = last.replace("~1", "/").replace("~0", "~");

@@ -5,25 +5,31 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::DRAFT;
-use super::row::{Finding, Level, Row};
+use crate::row::{Finding, Level, Row};
 
 /// The number of the JSON's shape; it changes when a member goes or means something else.
 const SCHEMA: u32 = 1;
 
 /// All rows, and how many requests they took.
 #[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) sent: usize,
+pub struct Report {
+    /// How many requests were sent.
+    pub sent: usize,
     /// Whether answers told executions apart.
-    pub(crate) tells: bool,
-    pub(crate) rows: Vec<(Row, Finding)>,
+    pub tells: bool,
+    /// What was found out in each row.
+    pub rows: Vec<(Row, Finding)>,
 }
 
 /// What was probed.
-pub(crate) struct Target<'a> {
-    pub(crate) method: &'a str,
-    pub(crate) url: &'a str,
-    pub(crate) at_most: usize,
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The method of the requests.
+    pub method: &'a str,
+    /// Where they went.
+    pub url: &'a str,
+    /// How many were to be sent at most.
+    pub at_most: usize,
 }
 
 impl Report {
@@ -32,13 +38,13 @@ impl Report {
     }
 
     /// The worst of all rows.
-    pub(crate) fn verdict(&self) -> Level {
+    pub fn verdict(&self) -> Level {
         let worst = [Level::Fail, Level::Warn].into_iter().find(|level| self.count(*level) > 0);
         worst.unwrap_or(Level::Pass)
     }
 
     /// One line for all rows.
-    pub(crate) fn verdict_line(&self) -> String {
+    pub fn verdict_line(&self) -> String {
         let levels = [Level::Fail, Level::Warn, Level::Pass, Level::Info, Level::NotTested];
         let told = levels.into_iter().filter(|level| self.count(*level) > 0);
         let counts: Vec<_> = told.map(|level| format!("{} {}", self.count(level), level.word())).collect();
@@ -47,7 +53,7 @@ impl Report {
     }
 
     /// Two lines for each row, and the verdict.
-    pub(crate) fn table(&self) -> String {
+    pub fn table(&self) -> String {
         let width = Row::ALL.iter().map(|row| row.title().len()).max().unwrap_or_default();
         let mut table = String::new();
         for (row, Finding { level, seen }) in &self.rows {
@@ -59,7 +65,7 @@ impl Report {
     }
 
     /// For programs.
-    pub(crate) fn json(&self, target: &Target<'_>) -> Value {
+    pub fn json(&self, target: &Target<'_>) -> Value {
         let rows: Vec<_> = self
             .rows
             .iter()
@@ -83,7 +89,7 @@ impl Report {
     }
 
     /// For CI: a test case for each row.
-    pub(crate) fn junit(&self, target: &Target<'_>) -> String {
+    pub fn junit(&self, target: &Target<'_>) -> String {
         let skipped = self.count(Level::NotTested);
         let mut xml = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"hapax probe {} {}\" tests=\"{}\" \

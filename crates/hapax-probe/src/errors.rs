@@ -1,9 +1,9 @@
 //! Rows about errors: whether a refusal is kept, and what errors tell those who get them.
 
-use super::answer::Answer;
-use super::client::is_loopback;
-use super::row::Finding;
 use super::{Probe, answered, fresh};
+use crate::answer::Answer;
+use crate::client::is_loopback;
+use crate::row::Finding;
 
 impl Probe {
     pub(super) async fn refused(&mut self) -> Finding {

@@ -1,10 +1,10 @@
 //! Rows about what is no proper key: missing, malformed, doubled, empty, too long; and about its two forms.
 
-use super::answer::Answer;
-use super::client::{NoAnswer, Sent};
-use super::row::Finding;
 use super::{Form, Probe, answered, fresh};
+use crate::answer::Answer;
+use crate::client::{NoAnswer, Sent};
 use crate::limits;
+use crate::row::Finding;
 
 impl Probe {
     pub(super) async fn missing(&mut self) -> Finding {
@@ -92,7 +92,7 @@ impl Probe {
     }
 
     pub(super) async fn too_long(&mut self) -> Finding {
-        let key = self.form.write(&"k".repeat(limits::PROBE_LONG_KEY));
+        let key = self.form.write(&"k".repeat(limits::LONG_KEY));
         match self.ask_exactly(&[key]).await {
             Ok(answer) => {
                 self.note(&answer);

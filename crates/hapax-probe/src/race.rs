@@ -1,9 +1,9 @@
 //! The row about many requests at once with one new key: one may run.
 
-use super::answer::Answer;
-use super::client::{Got, NoAnswer};
-use super::row::Finding;
 use super::{Probe, answered, fresh};
+use crate::answer::Answer;
+use crate::client::{Got, NoAnswer};
+use crate::row::Finding;
 
 impl Probe {
     pub(super) async fn race(&mut self) -> Finding {
@@ -100,7 +100,7 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::probe::row::Level;
+    use crate::row::Level;
 
     fn got(status: u16, body: &'static str) -> Got {
         let (headers, now) = (HeaderMap::new(), Instant::now());

@@ -1,18 +1,22 @@
-//! `hapax probe`: finds out from outside what an API makes of `Idempotency-Key` (M5).
+//! Finds out from outside what an API makes of `Idempotency-Key` (M5).
 //!
 //! It sends a bounded number of requests and judges the answers, row by row. It knows nothing about the API: what ran is
-//! told from what differs in answers, so the first thing it finds out is whether two executions can be told apart at all.
+//! told from what differs in answers, so the first thing it finds out is whether two executions can be told apart at all. `hapax probe` is its command line.
 
-pub(crate) mod answer;
-pub(crate) mod body;
-pub(crate) mod client;
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
+
+mod answer;
+pub mod body;
+pub mod client;
+mod clock;
 mod errors;
 mod keys;
+pub mod limits;
 mod others;
 mod race;
 mod replays;
-pub(crate) mod report;
-pub(crate) mod row;
+pub mod report;
+pub mod row;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -25,19 +29,21 @@ use report::Report;
 use row::{Finding, Level, Row};
 
 /// The draft that is asked for.
-pub(crate) const DRAFT: &str = "draft-ietf-httpapi-idempotency-key-header-07";
+pub const DRAFT: &str = "draft-ietf-httpapi-idempotency-key-header-07";
 
 /// What a probe is told beside where to send.
-pub(crate) struct Options {
-    pub(crate) bodies: Bodies,
+#[derive(Debug)]
+pub struct Options {
+    /// What requests carry.
+    pub bodies: Bodies,
     /// Whether keys stand in `Idempotency-Key`, where the draft says how they are written.
-    pub(crate) as_drafted: bool,
+    pub as_drafted: bool,
     /// How many requests race.
-    pub(crate) race: usize,
+    pub race: usize,
     /// What another caller sends instead.
-    pub(crate) other_headers: HeaderMap,
+    pub other_headers: HeaderMap,
     /// Another operation.
-    pub(crate) other_url: Option<Url>,
+    pub other_url: Option<Url>,
 }
 
 /// How keys are written.
@@ -85,7 +91,7 @@ struct Probe {
 }
 
 /// How many requests a probe sends at most.
-pub(crate) fn at_most(options: &Options) -> usize {
+pub fn at_most(options: &Options) -> usize {
     Row::ALL.iter().filter(|row| is_asked_for(**row, options)).map(|row| row.requests(options.race)).sum()
 }
 
@@ -99,7 +105,7 @@ fn is_asked_for(row: Row, options: &Options) -> bool {
 }
 
 /// Tests every row. `told` hears of each as it begins and ends. An error when the API cannot be reached at all.
-pub(crate) async fn run(
+pub async fn run(
     client: Client,
     options: Options,
     told: impl Fn(Row, Option<&Finding>),
@@ -229,7 +235,7 @@ macro_rules! answered {
     ($got:expr) => {
         match $got {
             Ok(answer) => answer,
-            Err(why) => return $crate::probe::unanswered(&why),
+            Err(why) => return $crate::unanswered(&why),
         }
     };
 }

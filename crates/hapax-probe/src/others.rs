@@ -1,9 +1,9 @@
 //! Rows about the same key elsewhere: in another caller's hands, and on another path.
 
-use super::answer::Answer;
-use super::client::Sent;
-use super::row::Finding;
 use super::{Probe, answered, fresh};
+use crate::answer::Answer;
+use crate::client::Sent;
+use crate::row::Finding;
 
 impl Probe {
     pub(super) async fn other_caller(&mut self, key: &str, first: &Answer) -> Finding {

@@ -2,7 +2,7 @@
 
 /// How a row ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub enum Level {
     /// As it should be.
     Pass,
     /// It works; a careful API does it otherwise.
@@ -17,7 +17,7 @@ pub(crate) enum Level {
 
 impl Level {
     /// The word in reports; stable.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Level::Pass => "pass",
             Level::Warn => "warn",
@@ -30,10 +30,11 @@ impl Level {
 
 /// What was found out in a row.
 #[derive(Clone, Debug)]
-pub(crate) struct Finding {
-    pub(crate) level: Level,
+pub struct Finding {
+    /// How the row ended.
+    pub level: Level,
     /// What was seen, for people.
-    pub(crate) seen: String,
+    pub seen: String,
 }
 
 impl Finding {
@@ -60,31 +61,50 @@ impl Finding {
 
 /// A row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Row {
+pub enum Row {
+    /// The first request with a key, and one with another.
     First,
+    /// Whether two executions can be told apart.
     Distinct,
+    /// The same request again.
     Replay,
+    /// Whether a replay says that it is one.
     Marker,
+    /// The key with another body.
     OtherBody,
+    /// A retry while the first request runs.
     InFlight,
+    /// A request without a key.
     Missing,
+    /// Keys that are no keys.
     Malformed,
+    /// The same key in quotes and without.
     Forms,
+    /// Two keys in one request.
     Duplicated,
+    /// A key without a character.
     Empty,
+    /// A key that is too long.
     TooLong,
+    /// Many requests at once with one key.
     Race,
+    /// Another caller with the same key.
     OtherCaller,
+    /// The key on another path.
     OtherPath,
+    /// A refused request, and its retry.
     Refused,
+    /// Whether errors say when to come back.
     RetryAfter,
+    /// Whether errors are written for programs.
     Problem,
+    /// Whether errors link to documentation.
     Docs,
 }
 
 impl Row {
     /// All rows, in the order in which they are tested: later ones use what earlier ones found out.
-    pub(crate) const ALL: [Row; 19] = [
+    pub const ALL: [Row; 19] = [
         Row::First,
         Row::Distinct,
         Row::Replay,
@@ -186,22 +206,22 @@ impl Row {
     }
 
     /// The stable word.
-    pub(crate) fn id(self) -> &'static str {
+    pub fn id(self) -> &'static str {
         self.told().0
     }
 
     /// One line for people.
-    pub(crate) fn title(self) -> &'static str {
+    pub fn title(self) -> &'static str {
         self.told().1
     }
 
     /// What is asked of the API.
-    pub(crate) fn asks(self) -> &'static str {
+    pub fn asks(self) -> &'static str {
         self.told().2
     }
 
     /// How many requests it sends at most; `race` is how many at once.
-    pub(crate) fn requests(self, race: usize) -> usize {
+    pub fn requests(self, race: usize) -> usize {
         match self {
             Row::Marker | Row::RetryAfter | Row::Problem => 0,
             Row::Distinct | Row::Replay | Row::Missing => 1,
