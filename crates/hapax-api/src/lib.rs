@@ -73,7 +73,7 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ActionDecision, CallStatus, ConflictCode, Done, DoubtReason, Executed, ExecutionConflict,
+    ActionDecision, CallStatus, ConflictCode, Disposition, Done, DoubtReason, Executed, ExecutionConflict,
     ExecutionStatus, HealthStatus, Level, MayHaveRun, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy,
     Sharing, Source, Standing, State, StepDecision, StoreKind,
 };
