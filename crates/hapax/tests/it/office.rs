@@ -121,6 +121,10 @@ impl Office {
         std::fs::write(&file, CONFIGURATION).unwrap();
         let config = config::load(&file, &|_| None).unwrap();
         let parts = Parts {
+            rules: hapax_agent::actions::Rules::new(
+                hapax_agent::actions::Connectors::default(),
+                hapax_agent::actions::Gate::new(hapax_agent::actions::Decision::Allow),
+            ),
             installation: None,
             spool: folder.path().join("spool"),
             seal: None,
