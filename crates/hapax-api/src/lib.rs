@@ -73,9 +73,9 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ActionDecision, ConflictCode, Done, DoubtReason, Executed, ExecutionConflict, ExecutionStatus,
-    HealthStatus, Level, MayHaveRun, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source,
-    Standing, State, StepDecision, StoreKind,
+    ActionDecision, CallStatus, ConflictCode, Disposition, Done, DoubtReason, Executed, ExecutionConflict,
+    ExecutionStatus, HealthStatus, Level, MayHaveRun, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy,
+    Sharing, Source, Standing, State, StepDecision, StoreKind,
 };
 
 /// The endpoints of the admin listener.

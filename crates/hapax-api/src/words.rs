@@ -83,6 +83,17 @@ words! {
         /// To look and to decide.
         Operate = "operate",
     }
+    /// What was decided about an action.
+    Disposition ("a disposition is ALLOW, ALERT, BLOCK or DEDUP") {
+        /// It was allowed.
+        Allow = "ALLOW",
+        /// It was allowed, and raised for people.
+        Alert = "ALERT",
+        /// It was refused before it reached anything.
+        Block = "BLOCK",
+        /// It had been done before.
+        Dedup = "DEDUP",
+    }
     /// What was decided about an action: by the gate, by the ledger, or by a person.
     ActionDecision ("a decision is ALLOW, ALERT, BLOCK, DEDUP, confirm or release") {
         /// It was allowed.
@@ -171,6 +182,23 @@ words! {
         Waived = "waived",
         /// It may have.
         Perhaps = "perhaps",
+    }
+    /// How a call stands in the cluster that keeps its claim.
+    CallStatus ("a status is pending, ready, running, backing-off, suspended, paused or completed") {
+        /// It waits for its turn.
+        Pending = "pending",
+        /// It is about to run.
+        Ready = "ready",
+        /// It runs.
+        Running = "running",
+        /// It has failed, and is tried again later.
+        BackingOff = "backing-off",
+        /// It waits for something.
+        Suspended = "suspended",
+        /// It was tried for the last time, until an operator decides.
+        Paused = "paused",
+        /// It has come to its end.
+        Completed = "completed",
     }
     /// What is kept of an outcome.
     OutcomeKind ("an outcome is succeeded, refused, not_kept or erased") {

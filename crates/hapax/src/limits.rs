@@ -103,6 +103,8 @@ pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
 pub(crate) const TRUST_RULES: usize = 1_000;
 /// Most tools of a connector that are configured.
 pub(crate) const CONNECTOR_TOOLS: usize = 1_000;
+/// Plans that a server does at a time.
+pub(crate) const PLANS: usize = 256;
 /// How long a command waits at its end until the store has confirmed what it is owed.
 pub(crate) const ACTIONS_SETTLE: Duration = Duration::from_secs(30);
 

@@ -9,6 +9,7 @@ mod application;
 mod application_claims;
 mod application_examples;
 mod backup;
+mod browser;
 mod claims_cli;
 mod client;
 mod config;
