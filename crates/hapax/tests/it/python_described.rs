@@ -50,3 +50,16 @@ async fn the_admin_api_answers_everything_as_it_is_described_m4() {
     let health = server.ask("GET /healthz", "").await;
     assert_eq!(health.status, 200, "{}", server.told());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_application_api_answers_everything_as_it_is_described_m4() {
+    let ground = webhooks_cli::ground().await;
+    let server = ground.serve().await;
+    let args = ["keys", "create", "--tenant", "acme", "--project", "web", "--subject", "service:ci"];
+    let made = webhooks_cli::run(&server, "", &args).await;
+    assert_eq!(made.code, 0, "{}", made.err);
+    let base = format!("http://{}", server.api());
+    asked(&format!("{base}/openapi.json"), &base, made.out.trim(), None).await;
+    let health = server.ask("GET /healthz", "").await;
+    assert_eq!(health.status, 200, "{}", server.told());
+}
