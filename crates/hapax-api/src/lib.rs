@@ -9,6 +9,7 @@
     warn(clippy::disallowed_methods, reason = "models never ask the time: a time is a field")
 )]
 
+mod attention;
 mod audit;
 mod claims;
 mod decisions;
@@ -22,16 +23,19 @@ mod me;
 mod node;
 pub mod operations;
 mod problem;
+mod pulse;
 mod retention;
 mod schedules;
 mod text;
 mod webhooks;
 mod words;
 
+pub use attention::{Acknowledged, Attention, AttentionItem, Remark};
 pub use audit::{Audit, AuditQuery, Event};
 pub use claims::{
     Claim, ClaimQuery, ClaimState, Claims, ClaimsQuery, Counts, CountsQuery, Damaged, Doubt, Fingerprint,
-    HeaderValues, Headers, Outcome,
+    Found, HeaderValues, Headers, LookupQuery, Outcome, Related, Shelf, Shelves, ShelvesQuery, Timeline,
+    TimelineEvent,
 };
 pub use decisions::{Decide, Decided, EraseSubject, ErasedSubject, Resolve, Settle};
 pub use delegated::{
@@ -47,15 +51,23 @@ pub use executions::{
 };
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
 pub use me::{Link, Me, Server, StoreBrief};
-pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
+pub use node::{
+    Health, Markdown, OpenMetrics, Readiness, Route, RouteRetention, Routes, UpstreamShown, Upstreams,
+    Written,
+};
 pub use problem::{Conflict, Problem};
+pub use pulse::{
+    AttentionCounts, LedgerPulse, Millis, Pulse, PulseQuery, Sample, SessionPulse, Share, SweepPulse,
+    Traffic, TrafficQuery, TrafficRow,
+};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
 pub use schedules::{
     DecideSchedule, MissedTicks, OpenTick, RunSchedule, Schedule, ScheduleHere, ScheduleOverlap,
     SchedulePaused, ScheduleRun, ScheduleState, Schedules,
 };
 pub use text::{
-    ClassName, Epoch, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, Time, WebhookId,
+    AttentionId, ClassName, Epoch, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId,
+    Time, WebhookId,
 };
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
@@ -63,8 +75,9 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus, HealthStatus, Level, OutcomeKind,
-    Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State, StepDecision, StoreKind,
+    AttentionKind, ClaimOrder, ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus,
+    HealthStatus, Level, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State,
+    StepDecision, StoreKind, TimelineSource,
 };
 
 /// The endpoints of the admin listener.

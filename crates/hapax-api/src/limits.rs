@@ -10,6 +10,8 @@ pub const PLACE_LENGTH: usize = 1024;
 pub const SECRET_LENGTH: usize = 4096;
 /// The largest page.
 pub const PAGE_RECORDS: usize = hapax_core::limits::MAX_PAGE;
+/// The largest page of traffic.
+pub const PAGE_TRAFFIC: usize = 200;
 /// The largest page of an execution's events.
 pub const PAGE_EVENTS: usize = 256;
 

@@ -67,6 +67,8 @@ texts! {
     ScheduleId { "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$", inline: true }
     /// The id of an execution, which also has more than dots.
     ExecutionId { "pattern": "^[A-Za-z0-9._~-]{1,64}$", inline: true }
+    /// The id of something that waits for a person.
+    AttentionId { "pattern": "^[a-z]+-[A-Za-z0-9_.:-]{1,120}$", inline: true }
     /// The fencing number: the store's incarnation and a counter, with a dot between them.
     Epoch { "pattern": "^[0-9]+\\.[0-9]+$", inline: false }
     /// A time in UTC, to the microsecond.

@@ -1,6 +1,7 @@
 //! The command line. Data goes to standard output, everything else to standard error; the exit code is 0 for done, 1 when
 //! the answer is no, 2 for misuse and 3 when something needed is not available.
 
+pub(crate) mod attention;
 pub(crate) mod claims;
 pub mod config;
 pub(crate) mod delegated;
@@ -43,6 +44,9 @@ enum Command {
     /// Look at claims, and decide about those that need somebody to decide.
     #[command(subcommand)]
     Claims(claims::Command),
+    /// Look at what waits for a person, and say that it was seen.
+    #[command(subcommand)]
+    Attention(attention::Command),
     /// Look at calls whose claims a Restate cluster keeps, and purge or kill them.
     #[command(subcommand)]
     Delegated(delegated::Command),
@@ -133,6 +137,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Claims(command) => runtime.block_on(claims::run(command)),
+        Command::Attention(command) => runtime.block_on(attention::run(command)),
         Command::Delegated(command) => runtime.block_on(delegated::run(command)),
         Command::Executions(command) => runtime.block_on(executions::run(command)),
         Command::Verify(args) => runtime.block_on(verify::run(args)),
