@@ -63,7 +63,7 @@ fn time(args: &Args) -> Duration {
     Duration::from_secs(args.seconds)
 }
 
-fn median(mut rates: Vec<f64>) -> f64 {
+pub(crate) fn median(mut rates: Vec<f64>) -> f64 {
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() / 2).copied().unwrap_or_default()
 }
@@ -78,7 +78,7 @@ fn append(stream: &str, bytes: usize) -> Result<Append, Failure> {
 }
 
 /// How often so many callers come through in this time, each second.
-async fn rate<F, Fut>(waiters: usize, time: Duration, again: F) -> Result<f64, Failure>
+pub(crate) async fn rate<F, Fut>(waiters: usize, time: Duration, again: F) -> Result<f64, Failure>
 where
     F: Fn(usize, u64) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<(), Failure>> + Send + 'static,

@@ -2,6 +2,7 @@
 //! same in `target/bench/NAME.json`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing what was measured is what it is for")]
 
+mod actions;
 mod client;
 mod edge;
 mod embedded;
@@ -40,6 +41,8 @@ enum Bench {
     Ledger(LedgerArgs),
     /// Journals and executions beside a raw log, bare SHA-256 and bare `once`.
     Journal(journal::Args),
+    /// Actions of agents beside bare `once`, and behind rules beside behind none.
+    Actions(actions::Args),
     /// The edge beside nginx.
     Edge(edge::Args),
     /// Instructions of one request through the edge, beside another commit's.
@@ -106,6 +109,11 @@ async fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Journal(args) => {
             let mut report = Report::new("journal");
             journal::measure(&args, &mut report).await?;
+            report.finish()
+        }
+        Bench::Actions(args) => {
+            let mut report = Report::new("actions");
+            actions::measure(&args, &mut report).await?;
             report.finish()
         }
         Bench::Edge(args) => {

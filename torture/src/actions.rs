@@ -106,9 +106,9 @@ impl Actor {
     }
 }
 
-/// So many actions over so many entities, from every process at once: none overlaps another one on its entity, and they begin in the order
+/// So many actions over so many entities (`apart`: each in a lane of its own, a mistake that is found), from every process at once: none overlaps another one on its entity, and they begin in the order
 /// in which they came.
-pub fn lanes(program: &Path, kind: Kind, count: usize, entities: usize) -> Result<Report> {
+pub fn lanes(program: &Path, kind: Kind, count: usize, entities: usize, apart: bool) -> Result<Report> {
     let (began, place) = (Instant::now(), Place::new(kind)?);
     let title = format!(
         "{count} actions on {entities} entities, {} processes, {} store",
@@ -117,7 +117,7 @@ pub fn lanes(program: &Path, kind: Kind, count: usize, entities: usize) -> Resul
     );
     let again = format!("cargo xtask torture actions --store {} --actions {count}", kind.as_str());
     let mut report = Report::new(title, again);
-    let setup = Setup { entities, ..setup(&place, Job::Lanes) };
+    let setup = Setup { entities, apart, ..setup(&place, Job::Lanes) };
     let each = count / processes(kind);
     let actors = (0..processes(kind))
         .map(|number| Actor::start(program, &Setup { number, count: each, ..setup.clone() }));
@@ -135,7 +135,15 @@ pub fn lanes(program: &Path, kind: Kind, count: usize, entities: usize) -> Resul
 }
 
 fn setup(place: &Place, job: Job) -> Setup {
-    Setup { store: place.store(""), folder: place.folder().to_owned(), job, number: 0, count: 1, entities: 1 }
+    Setup {
+        store: place.store(""),
+        folder: place.folder().to_owned(),
+        job,
+        number: 0,
+        count: 1,
+        entities: 1,
+        apart: false,
+    }
 }
 
 /// One action as its process saw it, in nanoseconds of the machine's clock.
@@ -203,13 +211,13 @@ fn judge_intervals(done: &[Value], report: &mut Report) -> Result<()> {
 }
 
 /// One message, proposed by 657 callers in all processes at once, one of which is killed while they wait: it is sent once, and there is a
-/// receipt for each caller.
-pub fn flood(program: &Path, kind: Kind) -> Result<Report> {
+/// receipt for each caller. `apart`: each caller has a key of its own, a mistake that is found.
+pub fn flood(program: &Path, kind: Kind, apart: bool) -> Result<Report> {
     let (began, place) = (Instant::now(), Place::new(kind)?);
     let again = format!("cargo xtask torture actions --store {}", kind.as_str());
     let mut report = Report::new(format!("{FLOOD} equal messages, {} store", kind.as_str()), again);
     let share = FLOOD / processes(kind);
-    let setup = Setup { count: share, ..setup(&place, Job::Flood) };
+    let setup = Setup { count: share, apart, ..setup(&place, Job::Flood) };
     let start = |number| Actor::start(program, &Setup { number, ..setup.clone() });
     let mut actors = vec![start(0)?];
     // This one sends. Its tool is held until the file is there.

@@ -210,8 +210,8 @@ fn run_one(program: &Path, command: Command, done: &mut dyn FnMut(Report)) -> Re
         Command::Actions { store, actions: count } => {
             let stores = store.map_or_else(|| vec![Kind::Embedded, Kind::Postgres], |store| vec![store]);
             for kind in stores {
-                done(actions::lanes(program, kind, count, 100)?);
-                done(actions::flood(program, kind)?);
+                done(actions::lanes(program, kind, count, 100, false)?);
+                done(actions::flood(program, kind, false)?);
                 done(actions::doubt(program, kind)?);
             }
         }

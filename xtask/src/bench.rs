@@ -12,7 +12,7 @@ use crate::test::peers;
 use crate::{debian, process, workspace};
 
 /// The measurements that compare with PostgreSQL.
-const NEED_POSTGRES: &[&str] = &["ledger", "journal"];
+const NEED_POSTGRES: &[&str] = &["ledger", "journal", "actions"];
 /// Those that have nginx beside or behind the program.
 const NEED_NGINX: &[&str] = &["edge", "instructions", "webhooks"];
 /// Those that measure the program of the same release build.
@@ -24,7 +24,7 @@ const NEED_VALGRIND: &[&str] = &["instructions"];
 
 /// Run one measurement of `bench/`, of release builds.
 ///
-/// The figures go to target/bench/NAME.json. The measurements `ledger` and `journal` get a private PostgreSQL, and `pgbench`
+/// The figures go to target/bench/NAME.json. The measurements `ledger`, `journal` and `actions` get a private PostgreSQL, and `pgbench`
 /// on its PATH; the server is stopped and deleted afterwards. `edge` measures the program, which is built for it, beside
 /// nginx, which is installed when it is missing; `webhooks` measures verified deliveries beside requests with a key. `restate` has a Restate server behind the program and beside it. `instructions` counts under valgrind, which is installed likewise, and builds the
 /// program itself, of this checkout and of the commit that `--against` names.

@@ -4,8 +4,10 @@
 //! tests plant a violation in a made-up tree; one more test runs all of them over the real checkout.
 
 mod claim;
+mod console;
 mod direction;
 mod documents;
+mod sha256;
 mod source;
 mod tree;
 
@@ -19,7 +21,7 @@ use tree::Tree;
 /// Check the project's own rules over all tracked files.
 ///
 /// Every source file opens with what it is for; nothing unfinished is left in the source; the crates depend on each
-/// other only as the architecture allows; only `once` claims; no path of one machine; ADRs, README, links and the files that maps name.
+/// other only as the architecture allows; only `once` claims; no path of one machine; the console is small and makes no markup of text; ADRs, README, links and the files that maps name.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
@@ -40,6 +42,10 @@ const CHECKS: &[Check] = &[
     Check { name: "links resolve", run: documents::links_resolve },
     Check { name: "maps name files that are there", run: documents::maps_name_files },
     Check { name: "measurements are short", run: documents::measurements_are_short },
+    Check { name: "the console's text stays text", run: console::text_stays_text },
+    Check { name: "the console's files are short", run: console::is_short_and_says_what_it_is_for },
+    Check { name: "the console is small", run: console::is_small },
+    Check { name: "what is vendored is as it was", run: console::vendored_is_as_it_was },
 ];
 
 /// Runs all checks over the checkout.
@@ -103,5 +109,9 @@ mod tests {
         links_resolve: "links resolve",
         maps_name_files_that_are_there: "maps name files that are there",
         measurements_are_short: "measurements are short",
+        the_consoles_text_stays_text: "the console's text stays text",
+        the_consoles_files_are_short: "the console's files are short",
+        the_console_is_small: "the console is small",
+        what_is_vendored_is_as_it_was: "what is vendored is as it was",
     }
 }

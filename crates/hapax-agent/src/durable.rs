@@ -23,7 +23,7 @@ mod step;
 mod stream;
 mod tools;
 mod transfer;
-mod vault;
+pub(crate) mod vault;
 mod verify;
 
 pub use archive::{Archived, ErasedEvents};

@@ -76,6 +76,19 @@ pub const MAX_ARGS_BYTES: usize = 64 * 1024;
 /// Longest entity key in bytes.
 pub const MAX_ENTITY_BYTES: usize = core_limits::MAX_NAME_BYTES;
 
+/// Longest rule of the gate in bytes, how deep it nests, and how deep it walks lists and maps.
+pub const MAX_RULE_BYTES: usize = 4 * 1024;
+/// See [`MAX_RULE_BYTES`].
+pub const MAX_RULE_DEPTH: usize = 32;
+/// See [`MAX_RULE_BYTES`].
+pub const MAX_RULE_WALKS: usize = 2;
+
+/// The stack of the thread that reads a rule: the parser goes down with every bracket.
+pub const RULE_STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long rules may walk the arguments of one action.
+pub const RULE_TIME: Duration = Duration::from_secs(5);
+
 /// How often an action that waits for its turn looks by itself, beside being woken.
 pub const LANE_LOOK: Duration = Duration::from_secs(1);
 
@@ -90,6 +103,12 @@ pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duratio
 
 /// How often a receipt is sent that is written alone.
 pub const RECEIPT_TRIES: u32 = 5;
+
+/// Receipts that one question looks at.
+pub const RECEIPTS_LOOKED_AT: usize = 2_048;
+
+/// How often an alert of an action that did not begin is taken back.
+pub const ALERT_TRIES: u32 = 64;
 
 /// How long the ledger may take to say whose an action is.
 pub const ASK_WITHIN: Duration = Duration::from_secs(10);
@@ -112,7 +131,7 @@ pub const EXCERPT_CHARS: usize = 200;
 /// Most calls that one MCP server is sent at once.
 pub const MCP_CALLS: usize = 64;
 
-/// How long an MCP server may take to be started and greeted, and to answer what is no call of a tool.
+/// How long an MCP server may take to be started and greeted, and to list all its tools; and to answer one question that is no call of a tool.
 pub const MCP_START: Duration = Duration::from_secs(30);
 /// See [`MCP_START`].
 pub const MCP_ASK: Duration = Duration::from_secs(10);

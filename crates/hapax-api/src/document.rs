@@ -72,7 +72,7 @@ fn operation<N: Need>(endpoint: &Endpoint<N>, table: &Table<N>, schemas: &mut Sc
         "summary": endpoint.summary,
         "operationId": endpoint.id,
         "security": security.into_iter().collect::<Vec<_>>(),
-        "responses": responses(endpoint, table.refusals, schemas),
+        "responses": responses(endpoint, table, schemas),
     });
     let parameters = query((endpoint.query)(&mut schemas.sent));
     if !parameters.is_empty() {
@@ -86,7 +86,11 @@ fn operation<N: Need>(endpoint: &Endpoint<N>, table: &Table<N>, schemas: &mut Sc
     operation
 }
 
-fn responses<N: Need>(endpoint: &Endpoint<N>, of_all: &[Refusal], schemas: &mut Schemas) -> Value {
+fn responses<N: Need>(endpoint: &Endpoint<N>, table: &Table<N>, schemas: &mut Schemas) -> Value {
+    let reading = [
+        Refusal::with::<Problem>(408, "The body came too slowly."),
+        Refusal::with::<Problem>(413, table.body.1),
+    ];
     let mut responses = Map::new();
     let mut add = |status: u16, description: &str, kind: &str, schema: Schema| {
         let told =
@@ -99,19 +103,13 @@ fn responses<N: Need>(endpoint: &Endpoint<N>, of_all: &[Refusal], schemas: &mut 
         add(*status, description, kind, (endpoint.answer)(&mut schemas.answered));
     }
     let of_needs = endpoint.needs.map(Need::refusals).unwrap_or_default();
-    let of_method: &[Refusal] = if endpoint.method == Method::Post { &READING } else { &[] };
-    for refusal in of_all.iter().chain(of_needs).chain(of_method).chain(endpoint.refusals) {
+    let of_method: &[Refusal] = if endpoint.method == Method::Post { &reading } else { &[] };
+    for refusal in table.refusals.iter().chain(of_needs).chain(of_method).chain(endpoint.refusals) {
         let schema = (refusal.schema)(&mut schemas.answered);
         add(refusal.status, refusal.description, "application/problem+json", schema);
     }
     responses.into()
 }
-
-/// How a body is refused before it is understood.
-const READING: [Refusal; 2] = [
-    Refusal::with::<Problem>(408, "The body came too slowly."),
-    Refusal::with::<Problem>(413, "The body has more than 2 MiB."),
-];
 
 /// The members of a query as parameters. None of them can be null: it is there, or it is not.
 fn query(schema: Schema) -> Vec<Value> {

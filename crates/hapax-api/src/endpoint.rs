@@ -195,6 +195,8 @@ pub struct Table<N: 'static> {
     pub refusals: &'static [Refusal],
     /// Where the listener is unless configured otherwise.
     pub server: &'static str,
+    /// The longest body of a request in bytes, and how a longer one is refused.
+    pub body: (usize, &'static str),
     /// What callers show, and what that may be.
     pub credential: (&'static str, &'static str),
     /// The variable parts of paths.

@@ -1,4 +1,4 @@
-//! The HTTP API of hapax for operators, as types: models, endpoints and the OpenAPI document that is made from both.
+//! The HTTP APIs of hapax, for operators and for applications, as types: models, endpoints and the OpenAPI document that is made from both.
 //!
 //! An [`Operation`] is one method and path with the types of its query, body and answer. The server mounts operations, the
 //! command line calls them and the document describes them, so that none of the three can say something else than the others.
@@ -9,6 +9,8 @@
     warn(clippy::disallowed_methods, reason = "models never ask the time: a time is a field")
 )]
 
+mod actions;
+pub mod application;
 mod attention;
 mod audit;
 mod claims;
@@ -24,12 +26,18 @@ mod node;
 pub mod operations;
 mod problem;
 mod pulse;
+mod raw;
 mod retention;
 mod schedules;
 mod text;
 mod webhooks;
 mod words;
 
+pub use actions::{
+    AcknowledgeAlert, Alert, Alerts, AlertsQuery, Approval, Approvals, ApprovalsQuery, ConfirmAction, Lane,
+    LaneClaim, LaneTicket, LaneTool, Lanes, LanesQuery, Receipt, Receipts, ReceiptsHead, ReceiptsQuery,
+    ReceiptsVerified, ReleaseAction, VerifyReceiptsQuery,
+};
 pub use attention::{Acknowledged, Attention, AttentionItem, Remark};
 pub use audit::{Audit, AuditQuery, Event};
 pub use claims::{
@@ -60,14 +68,15 @@ pub use pulse::{
     AttentionCounts, LedgerPulse, Millis, Pulse, PulseQuery, Sample, SessionPulse, Share, SweepPulse,
     Traffic, TrafficQuery, TrafficRow,
 };
+pub use raw::Raw;
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
 pub use schedules::{
     DecideSchedule, MissedTicks, OpenTick, RunSchedule, Schedule, ScheduleHere, ScheduleOverlap,
     SchedulePaused, ScheduleRun, ScheduleState, Schedules,
 };
 pub use text::{
-    AttentionId, ClassName, Epoch, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId,
-    Time, WebhookId,
+    AlertId, AttentionId, ClassName, Epoch, ExecutionId, InvocationId, KeyId, LeaseId, OperationId,
+    ProblemCode, RunnerId, ScheduleId, TenantName, Time, WebhookId,
 };
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
@@ -75,9 +84,9 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    AttentionKind, ClaimOrder, ConflictCode, Done, DoubtReason, ExecutionConflict, ExecutionStatus,
-    HealthStatus, Level, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy, Sharing, Source, State,
-    StepDecision, StoreKind, TimelineSource,
+    ActionDecision, AttentionKind, ClaimOrder, ConflictCode, Done, DoubtReason, Executed, ExecutionConflict,
+    ExecutionStatus, HealthStatus, Level, MayHaveRun, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy,
+    Sharing, Source, Standing, State, StepDecision, StoreKind, TimelineSource,
 };
 
 /// The endpoints of the admin listener.
@@ -85,3 +94,9 @@ pub static ADMIN: Table<Role> = operations::TABLE;
 
 /// The OpenAPI document of the admin listener as it is kept in the tree and served; a test compares it with [`document`].
 pub const ADMIN_DOCUMENT: &str = include_str!("../openapi.json");
+
+/// The endpoints of the application listener.
+pub static APPLICATION: Table<application::Credentials> = application::TABLE;
+
+/// The OpenAPI document of the application listener, as [`ADMIN_DOCUMENT`] is the admin listener's.
+pub const APPLICATION_DOCUMENT: &str = include_str!("../application.json");

@@ -12,6 +12,16 @@ pub const SECRET_LENGTH: usize = 4096;
 pub const PAGE_RECORDS: usize = hapax_core::limits::MAX_PAGE;
 /// The largest page of traffic.
 pub const PAGE_TRAFFIC: usize = 200;
+/// The longest body of a request of an operator.
+pub const ADMIN_BODY_BYTES: usize = 2 * 1024 * 1024;
+/// The longest body of a request of an application: a checkpoint of 4 MiB, and what goes with it.
+pub const APPLICATION_BODY_BYTES: usize = 4608 * 1024;
+const _: () = assert!(
+    hapax_core::limits::MAX_CHECKPOINT_BYTES + 64 * 1024 < APPLICATION_BODY_BYTES,
+    "a checkpoint fits"
+);
+/// The longest name of an attempt, in characters.
+pub const ATTEMPT_LENGTH: usize = 128;
 /// The largest page of an execution's events.
 pub const PAGE_EVENTS: usize = 256;
 
@@ -49,3 +59,16 @@ pub(crate) const SAID: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\
 pub(crate) const PRINTABLE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 /// The id of an execution, which also has more than dots.
 pub(crate) const EXECUTION_ID: &str = "^[A-Za-z0-9._~-]{1,64}$";
+/// What tells one attempt of a caller from others.
+pub(crate) const ATTEMPT: &str = "^[!-~]{1,128}$";
+const _: () = assert!(ATTEMPT_LENGTH == 128, "ATTEMPT says so");
+/// A key of a caller, which also has at most 1,024 bytes.
+pub(crate) const KEY: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]{1,1024}$";
+/// A SHA-256.
+pub(crate) const DIGEST: &str = "^[0-9a-f]{64}$";
+/// An agent.
+pub(crate) const AGENT: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]{1,128}$";
+/// The type of an event.
+pub(crate) const EVENT_TYPE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]{1,50}$";
+/// The name of a tool.
+pub(crate) const TOOL: &str = "^[A-Za-z0-9._:/-]{1,123}$";

@@ -2,6 +2,11 @@
 //!
 //! A path is served because it is in this table and for no other reason.
 
+use crate::actions::{
+    AcknowledgeAlert as Acknowledging, Alerts, AlertsQuery, Approval, Approvals, ApprovalsQuery,
+    ConfirmAction as Confirming, Lanes as LanePage, LanesQuery, Receipts, ReceiptsHead as Head,
+    ReceiptsQuery, ReceiptsVerified, ReleaseAction as Releasing, VerifyReceiptsQuery,
+};
 use crate::attention::{Attention as AttentionList, AttentionItem, Remark};
 use crate::audit::{Audit as AuditPage, AuditQuery};
 use crate::claims::{
@@ -34,7 +39,8 @@ use crate::schedules::{
     DecideSchedule, RunSchedule as Running, Schedule, ScheduleRun, Schedules as ScheduleList,
 };
 use crate::text::{
-    AttentionId, ClassName, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, WebhookId,
+    AlertId, AttentionId, ClassName, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId,
+    TenantName, WebhookId,
 };
 use crate::webhooks::{
     Deliveries, DeliveriesQuery, DeliveriesReopened, NewWebhook, ReopenDeliveries as Reopening,
@@ -47,13 +53,13 @@ const READ: Option<Role> = Some(Role::Read);
 const OPERATE: Option<Role> = Some(Role::Operate);
 
 const UNKNOWN: Refusal = problem(401, "No token, or none that this server knows.");
-const ELSEWHERE: Refusal =
+pub(crate) const ELSEWHERE: Refusal =
     problem(403, "A page of another site asks, as the browser says (`Sec-Fetch-Site`).");
-const MISDIRECTED: Refusal = problem(421, "The listener does not answer to this host.");
+pub(crate) const MISDIRECTED: Refusal = problem(421, "The listener does not answer to this host.");
 const GUESSED: Refusal =
     problem(429, "Too many wrong tokens came from this address: come back as `Retry-After` says.");
-const BAD_QUERY: Refusal = problem(400, "The query cannot be understood.");
-const BAD_BODY: Refusal = problem(400, "The body cannot be understood.");
+pub(crate) const BAD_QUERY: Refusal = problem(400, "The query cannot be understood.");
+pub(crate) const BAD_BODY: Refusal = problem(400, "The body cannot be understood.");
 const NO_CLAIM: Refusal = problem(404, "There is no such claim.");
 const NO_CLASS: Refusal = problem(404, "There is no such class.");
 const NO_WEBHOOKS: Refusal = problem(404, "This server takes no webhooks.");
@@ -64,6 +70,9 @@ const NO_CALL: Refusal =
 const NO_EXECUTION: Refusal = problem(404, "There is no such execution in this tenant and project.");
 const NOT_ABOUT_IT: Refusal =
     problem(409, "Not carried out: `execution-changed` or `execution-not-applicable`; `detail` says why.");
+const NO_RECEIPTS: Refusal = problem(404, "There are no receipts of this tenant.");
+const NO_ACTION: Refusal = problem(404, "There is no such action.");
+const NO_ALERT: Refusal = problem(404, "There is no such alert, or somebody has acknowledged it.");
 const ONLY_OPERATE: Refusal = problem(403, "What is kept is told to the role operate only.");
 const CLUSTER: Refusal = problem(503, "The cluster or the store cannot be asked; try again.");
 const NOT_NOW: Refusal = problem(409, "Not carried out: the call has not come to its end.");
@@ -73,7 +82,7 @@ const CONFLICT: Refusal = Refusal::with::<Conflict>(
     "Not carried out: `claim-changed`, `claim-not-applicable` or `claim-may-still-run`. The claim as it is now comes with it.",
 );
 
-const fn problem(status: u16, description: &'static str) -> Refusal {
+pub(crate) const fn problem(status: u16, description: &'static str) -> Refusal {
     Refusal::with::<Problem>(status, description)
 }
 
@@ -98,9 +107,9 @@ impl Need for Role {
     }
 }
 
-/// Declares operations, and the table that has all of them.
+/// Declares operations, and the table that has all of them; for callers of another kind with their need first.
 macro_rules! operations {
-    ($($name:ident $method:ident $path:literal $id:literal {
+    (for $need:ty; $($name:ident $method:ident $path:literal $id:literal {
         $summary:literal, needs: $needs:expr, query: $query:ty, body: $body:ty, answer: $answer:ty,
         answers: $usual:expr $(, or $other:expr, when $status:expr)?, refuses: $refusals:expr,
     })+) => {
@@ -110,7 +119,7 @@ macro_rules! operations {
             pub struct $name;
 
             impl Operation for $name {
-                type Need = Role;
+                type Need = $need;
                 type Query = $query;
                 type Body = $body;
                 type Answer = $answer;
@@ -118,7 +127,7 @@ macro_rules! operations {
                 const PATH: &'static str = $path;
                 const ID: &'static str = $id;
                 const SUMMARY: &'static str = $summary;
-                const NEEDS: Option<Role> = $needs;
+                const NEEDS: Option<$need> = $needs;
                 const ANSWERS: (Status, &'static [Status]) = ($usual, &[$($other)?]);
                 const REFUSALS: &'static [Refusal] = &$refusals;
 
@@ -129,9 +138,11 @@ macro_rules! operations {
             }
         )+
 
-        const ENDPOINTS: &[Endpoint<Role>] = &[$(Endpoint::of::<$name>(),)+];
+        const ENDPOINTS: &[Endpoint<$need>] = &[$(Endpoint::of::<$name>(),)+];
     };
+    ($($operation:tt)+) => { operations! { for Role; $($operation)+ } };
 }
+pub(crate) use operations;
 
 operations! {
     Health Get "/healthz" "health" {
@@ -320,6 +331,55 @@ operations! {
         needs: OPERATE, query: Nothing, body: OrderExecution, answer: ExecutionArchived,
         answers: (200, "Done."), refuses: [BAD_BODY, NO_EXECUTION, NOT_ABOUT_IT, STORE],
     }
+    ListReceipts Get "/v1/receipts" "listReceipts" {
+        "List what became of a tenant's actions, newest first.",
+        needs: READ, query: ReceiptsQuery, body: Nothing, answer: Receipts,
+        answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
+    }
+    ReceiptsHead Get "/v1/receipts/{tenant}/head" "receiptsHead" {
+        "The end of the chain of a tenant's receipts.", needs: READ, query: Nothing, body: Nothing, answer: Head,
+        answers: (200, "The end."), refuses: [problem(400, "That is no tenant."), NO_RECEIPTS, STORE],
+    }
+    VerifyReceipts Get "/v1/receipts/{tenant}/verify" "verifyReceipts" {
+        "Check the chain of a tenant's receipts, a page at a time.",
+        needs: READ, query: VerifyReceiptsQuery, body: Nothing, answer: ReceiptsVerified,
+        answers: (200, "What was found; go on with `next` until it is null."), refuses: [BAD_QUERY, NO_RECEIPTS, STORE],
+    }
+    ListLanes Get "/v1/lanes" "listLanes" {
+        "List lanes: whose turn it is, how many wait, and what closed them.",
+        needs: READ, query: LanesQuery, body: Nothing, answer: LanePage,
+        answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
+    }
+    ListApprovals Get "/v1/approvals" "listApprovals" {
+        "List actions of which it is not known whether they happened.",
+        needs: READ, query: ApprovalsQuery, body: Nothing, answer: Approvals,
+        answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
+    }
+    ShowApproval Get "/v1/approvals/{operation_id}" "showApproval" {
+        "Show one action of which it is not known whether it happened.",
+        needs: READ, query: Nothing, body: Nothing, answer: Approval,
+        answers: (200, "The action."), refuses: [problem(400, "That is no operation id."), NO_ACTION, STORE],
+    }
+    ConfirmAction Post "/v1/approvals/{operation_id}/confirm" "confirmAction" {
+        "Say that an action happened: its key is used up, and its lane opens. Counts once.",
+        needs: OPERATE, query: Nothing, body: Confirming, answer: Decided,
+        answers: (200, "Done; the claim as it is now."), refuses: [BAD_BODY, NO_ACTION, CONFLICT, STORE],
+    }
+    ReleaseAction Post "/v1/approvals/{operation_id}/release" "releaseAction" {
+        "Let an action be proposed again: its key is free, and its lane opens. Counts once.",
+        needs: OPERATE, query: Nothing, body: Releasing, answer: Decided,
+        answers: (200, "Done; the claim as it is now."), refuses: [BAD_BODY, NO_ACTION, CONFLICT, STORE],
+    }
+    ListAlerts Get "/v1/alerts" "listAlerts" {
+        "List actions that were let through and are raised for people.",
+        needs: READ, query: AlertsQuery, body: Nothing, answer: Alerts,
+        answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
+    }
+    AcknowledgeAlert Post "/v1/alerts/{alert_id}/acknowledge" "acknowledgeAlert" {
+        "Say that an alert was seen: it is not listed any more, and the audit keeps who has seen it.",
+        needs: OPERATE, query: Nothing, body: Acknowledging, answer: crate::actions::Alert,
+        answers: (200, "The alert as it was."), refuses: [BAD_BODY, NO_ALERT, STORE],
+    }
     ListKeys Get "/v1/keys" "listKeys" {
         "List API keys.", needs: READ, query: KeysQuery, body: Nothing, answer: Keys,
         answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
@@ -427,6 +487,7 @@ pub(crate) const TABLE: Table<Role> = Table {
                   at `/` and below `/ui/`.",
     refusals: &[MISDIRECTED],
     server: "http://127.0.0.1:8081",
+    body: (crate::limits::ADMIN_BODY_BYTES, "The body has more than 2 MiB."),
     credential: ("token", "An admin token. Its role is `read` or `operate`; operate includes read."),
     parameters: &[
         Parameter::of::<ProblemCode>("code", "The `code` of a problem."),
@@ -443,6 +504,8 @@ pub(crate) const TABLE: Table<Role> = Table {
             "The id of the execution, which counts within a tenant and project.",
         ),
         Parameter::of::<AttentionId>("attention_id", "The id of the item."),
+        Parameter::of::<TenantName>("tenant", "The tenant."),
+        Parameter::of::<AlertId>("alert_id", "The id of the alert, as the list has it."),
         Parameter::of::<KeyId>("key_id", "The id of the key."),
         Parameter::of::<WebhookId>("webhook_id", "The id of the webhook, `wh_` and 32 hexadecimal digits."),
         Parameter::of::<ScheduleId>("schedule_id", "The id of the schedule, as `[[schedules]]` has it."),

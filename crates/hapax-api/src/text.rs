@@ -69,6 +69,14 @@ texts! {
     ExecutionId { "pattern": "^[A-Za-z0-9._~-]{1,64}$", inline: true }
     /// The id of something that waits for a person.
     AttentionId { "pattern": "^[a-z]+-[A-Za-z0-9_.:-]{1,120}$", inline: true }
+    /// The id of a caller's lease.
+    LeaseId { "pattern": "^ls_[0-9a-f]{16}$", inline: true }
+    /// What tells the runner of an execution from others; only the caller that became it knows.
+    RunnerId { "pattern": "^ru_[0-9a-f]{32}$", inline: true }
+    /// A tenant.
+    TenantName { "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$", inline: true }
+    /// The id of an alert.
+    AlertId { "pattern": "^[0-9a-f]{16}-op_[0-9a-f]{32}-[0-9]{1,20}$", inline: true }
     /// The fencing number: the store's incarnation and a counter, with a dot between them.
     Epoch { "pattern": "^[0-9]+\\.[0-9]+$", inline: false }
     /// A time in UTC, to the microsecond.

@@ -83,6 +83,21 @@ words! {
         /// To look and to decide.
         Operate = "operate",
     }
+    /// What was decided about an action: by the gate, by the ledger, or by a person.
+    ActionDecision ("a decision is ALLOW, ALERT, BLOCK, DEDUP, confirm or release") {
+        /// It was allowed.
+        Allow = "ALLOW",
+        /// It was allowed, and raised for people.
+        Alert = "ALERT",
+        /// It was refused before it reached anything.
+        Block = "BLOCK",
+        /// It had been done before.
+        Dedup = "DEDUP",
+        /// A person says that it happened.
+        Confirm = "confirm",
+        /// A person lets it be proposed again.
+        Release = "release",
+    }
     /// Where claims are kept.
     StoreKind ("a store is memory, embedded or postgres") {
         /// In the memory of one process.
@@ -264,6 +279,49 @@ words! {
         /// The execution, or its step, is in a state that this does not fit.
         NotApplicable = "execution-not-applicable",
     }
+    /// Why an application was refused because of how a lease, a claim or an execution stands.
+    Standing ("the code is one of those that the pages about problems list") {
+        /// The lease has lapsed, was ended, or is of other credentials.
+        LeaseOver = "lease-over",
+        /// The claim has another epoch by now.
+        EpochStale = "epoch-stale",
+        /// The claim keeps another outcome already.
+        AlreadySettled = "already-settled",
+        /// There is or was an execution of this id.
+        AlreadyExists = "already-exists",
+        /// The execution has another version than its writer expected.
+        VersionConflict = "version-conflict",
+        /// The execution has another runner, or one whose lease lasts.
+        Fenced = "fenced",
+        /// The execution has come to its end.
+        Ended = "ended",
+        /// The chain of events is broken.
+        ExecutionCorrupted = "execution-corrupted",
+        /// The chain has a version that is not known here.
+        UnsupportedSchemaVersion = "unsupported-schema-version",
+        /// Other work than was recorded is asked for.
+        PlanDiverged = "plan-diverged",
+        /// The execution is in another iteration.
+        WrongIteration = "wrong-iteration",
+        /// What is needed was erased.
+        Erased = "erased",
+    }
+    /// Whether the work was done under a key, by any attempt.
+    Executed ("executed is no, yes or unknown") {
+        /// It certainly was not.
+        No = "no",
+        /// It was.
+        Yes = "yes",
+        /// It is not known.
+        Unknown = "unknown",
+    }
+    /// Whether work that came to no end may have run.
+    MayHaveRun ("ran is no or perhaps") {
+        /// It did not.
+        No = "no",
+        /// It may have.
+        Perhaps = "perhaps",
+    }
     /// That the process lives.
     HealthStatus ("a health status is ok") {
         /// It does.
@@ -329,6 +387,36 @@ impl From<hapax_core::Ran> for Ran {
             hapax_core::Ran::No => Ran::No,
             hapax_core::Ran::Waived => Ran::Waived,
             hapax_core::Ran::Perhaps => Ran::Perhaps,
+        }
+    }
+}
+
+impl From<hapax_core::Executed> for Executed {
+    fn from(executed: hapax_core::Executed) -> Self {
+        match executed {
+            hapax_core::Executed::No => Executed::No,
+            hapax_core::Executed::Yes => Executed::Yes,
+            hapax_core::Executed::Unknown => Executed::Unknown,
+        }
+    }
+}
+
+impl From<Sharing> for hapax_core::Width {
+    fn from(sharing: Sharing) -> Self {
+        match sharing {
+            Sharing::Subject => hapax_core::Width::Subject,
+            Sharing::Project => hapax_core::Width::Project,
+            Sharing::Tenant => hapax_core::Width::Tenant,
+        }
+    }
+}
+
+impl From<Rerun> for hapax_core::Rerun {
+    fn from(rerun: Rerun) -> Self {
+        match rerun {
+            Rerun::Safe => hapax_core::Rerun::Safe,
+            Rerun::Ask => hapax_core::Rerun::Ask,
+            Rerun::Unsafe => hapax_core::Rerun::Unsafe,
         }
     }
 }

@@ -491,6 +491,14 @@ pub trait Inspect: Clone + Send + Sync + 'static {
         setting: Setting,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// Lists the lanes that something is kept of: actions that wait or run, a claim that closes it, or what began lately. They come in an
+    /// order of the store's own.
+    fn lanes(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Page<LaneId>, Error>> + Send;
+
     /// Writes an entry of the audit, and changes nothing else (L8).
     fn note(&self, note: Note) -> impl Future<Output = Result<(), Error>> + Send;
 

@@ -1,6 +1,6 @@
 //! Starting, reloading and ending a gateway.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,12 +10,13 @@ use hapax_core::{Error, Ledger, Registry, Scope, Width};
 use hapax_http::Refusal;
 use hapax_http::listener::{self, Drained, Handler, Peer, Running};
 use hapax_http::tls::Certificates;
-use hapax_tower::{Body, OpaqueId, Protect};
-use http::{Request, Response};
+use hapax_tower::{Body, OpaqueId, Problem, Protect};
+use http::{Request, Response, request};
 use rustls::ClientConfig;
 
 use crate::admit::Admission;
 use crate::auth::api_key::ApiKey;
+use crate::auth::caller::Caller;
 use crate::auth::remembered::Remembered;
 use crate::auth::{Authenticator, Principal};
 use crate::engine;
@@ -24,7 +25,7 @@ use crate::metrics::Metrics;
 use crate::route::Table;
 use crate::sealed::OperationSeal;
 use crate::secrets;
-use crate::settings::Settings;
+use crate::settings::{Level, Settings};
 use crate::stack::{Plan, Shared, Stack};
 use crate::trace::Tracer;
 use crate::upstream::Incoming;
@@ -90,6 +91,12 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
             self.shared.metrics.set_spans(tracer.counts().read());
         }
         &self.shared.metrics
+    }
+
+    /// Whose a request to another listener of this process is, found out as at the edge: the scope of its caller's project (A, M1).
+    pub async fn scope_of(&self, head: &request::Parts, peer: IpAddr) -> Result<Scope, Problem> {
+        let auth = self.shared.plan.load().auth.clone();
+        Caller::identify(&auth, head, peer, false).await?.scope(Level::Project)
     }
 
     /// From now on records requests, as this tracer decides (O3). Only the first one counts.

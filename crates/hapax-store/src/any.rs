@@ -337,6 +337,10 @@ impl Inspect for Store {
         each!(self, store => store.decide_setting(id, expect, body, setting).await)
     }
 
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        each!(self, store => store.lanes(after, limit).await)
+    }
+
     async fn note(&self, note: Note) -> Result<(), Error> {
         each!(self, store => store.note(note).await)
     }

@@ -124,6 +124,7 @@ macro_rules! conformance_tests {
             sessions::a_sweep_wakes_whoever_watches,
             sessions::a_claim_whose_time_to_run_is_over_is_swept_although_its_session_lives,
             lanes::lanes_are_served_in_order_and_skip_the_dead,
+            lanes::lanes_are_listed_in_pages,
             lanes::a_lane_is_closed_while_the_claim_that_closed_it_is_held_or_in_doubt,
             lanes::a_leave_whose_claim_is_over_leaves_the_lane_open,
             lanes::a_lapsed_run_closes_its_lane_until_it_is_resolved,

@@ -15,6 +15,7 @@ mod filter;
 pub mod hub;
 #[cfg(any(feature = "embedded", feature = "postgres"))]
 mod lane_bytes;
+mod lane_mark;
 pub mod limits;
 pub mod memory;
 mod options;

@@ -410,6 +410,10 @@ impl Inspect for Memory {
         Ok(())
     }
 
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        self.lock().lanes_page(after, limit)
+    }
+
     async fn note(&self, note: Note) -> Result<(), Error> {
         self.lock().write_down(note.event(self.clock.now()));
         Ok(())

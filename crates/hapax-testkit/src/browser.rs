@@ -261,7 +261,7 @@ impl Page {
     }
 
     fn click_on(&self, find: &str) {
-        self.wait(&format!("{find} && !{find}.disabled"));
+        self.wait(&format!("{find} && !{find}.disabled && {find}.checkVisibility()"));
         let place = format!(
             "(() => {{ const one = {find}; one.scrollIntoView({{block: 'center'}}); const box = one.getBoundingClientRect(); \
              return [box.x + box.width / 2, box.y + box.height / 2]; }})()"

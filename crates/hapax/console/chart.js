@@ -92,9 +92,9 @@ const LOG = [["0.1 ms", -1], ["1 ms", 0], ["10 ms", 1], ["100 ms", 2], ["1 s", 3
 export function Lines({ samples, lines }) {
   const [ref, width] = useWidth(520);
   const left = 50, right = 92, high = 186, step = (width - left - right) / Math.max(1, samples.length - 1);
-  const y = ms => high - 8 - ((Math.log10(Math.min(30000, Math.max(0.08, ms))) + 1.1) / 5.6) * (high - 20);
-  const path = of => { let pen = "M"; return samples.map((sample, at) => { const ms = of(sample); if (!(ms > 0)) { pen = "M"; return ""; } const part = `${pen}${(left + at * step).toFixed(1)} ${y(ms).toFixed(1)}`; pen = "L"; return part; }).join(""); };
-  const last = lines.map(([words, kind, of]) => ({ words, kind, ms: samples.map(of).filter(ms => ms > 0).at(-1) })).filter(one => one.ms).map(one => ({ ...one, y: y(one.ms) })).sort((one, other) => one.y - other.y);
+  const y = ms => high - 8 - ((Math.log10(Math.min(30000, ms === 0 ? 0.5 : Math.max(0.08, ms))) + 1.1) / 5.6) * (high - 20);
+  const path = of => { let pen = "M"; return samples.map((sample, at) => { const ms = of(sample); if (!(ms >= 0) || ms === null) { pen = "M"; return ""; } const part = `${pen}${(left + at * step).toFixed(1)} ${y(ms).toFixed(1)}`; pen = "L"; return part; }).join(""); };
+  const last = lines.map(([words, kind, of]) => ({ words, kind, ms: samples.map(of).filter(value => value !== null && value >= 0).at(-1) })).filter(one => one.ms !== undefined).map(one => ({ ...one, y: y(one.ms) })).sort((one, other) => one.y - other.y);
   last.forEach((one, at) => { if (at > 0 && one.y - last[at - 1].y < 13) one.y = last[at - 1].y + 13; });
   return html`<div ref=${ref} class="chart-box"><svg class="chart" width=${width} height=${high + 10} role="img" aria-label=${`Latency, logarithmic. ${last.map(one => `${one.words} ${ms(one.ms)}`).join(", ")}`}>
     ${LOG.map(([words, power]) => html`<line key=${words} class="grid" x1=${left} x2=${width - right} y1=${y(10 ** power)} y2=${y(10 ** power)} /><text x=${left - 7} y=${y(10 ** power) + 3.8} text-anchor="end">${words}</text>`)}
@@ -103,7 +103,7 @@ export function Lines({ samples, lines }) {
 }
 
 /** Milliseconds with two digits. */
-export const ms = value => (value === null || value === undefined || !(value > 0) ? "–" : value >= 1000 ? `${(value / 1000).toPrecision(2)} s` : `${value >= 100 ? Math.round(value) : Number(value.toPrecision(2))} ms`);
+export const ms = value => (value === null || value === undefined || !(value >= 0) ? "–" : value === 0 ? "< 1 ms" : value >= 1000 ? `${(value / 1000).toPrecision(2)} s` : `${value >= 100 ? Math.round(value) : Number(value.toPrecision(2))} ms`);
 
 /** A small line of the last hour. */
 export function Spark({ values }) {

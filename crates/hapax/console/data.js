@@ -1,7 +1,7 @@
 // What several screens ask and decide: claims page by page, decisions about the epoch that was seen, their command lines.
 import { call, get, post } from "./api.js";
 import { quoted } from "./text.js";
-import { refresh } from "./pulse.js";
+import { look, refresh } from "./pulse.js";
 
 // Conditions that older servers do not know; without them a list is longer, and sorted otherwise.
 const NEWER = ["order", "opened_after", "doubt", "outcome", "looked_at"];
@@ -12,7 +12,7 @@ export async function claimsPage(query, signal) {
   const asked = { ...query };
   if (older) NEWER.forEach(name => delete asked[name]);
   try { return await get("/v1/claims", asked, signal); } catch (problem) {
-    if (older || problem.status !== 400 || !NEWER.some(name => asked[name] && problem.detail.includes(`\`${name}\``))) throw problem;
+    if (problem.status !== 400 || !NEWER.some(name => asked[name] && problem.detail.includes(`\`${name}\``))) throw problem;
     older = true;
     return claimsPage(query, signal);
   }
@@ -34,6 +34,7 @@ export async function doubts(scope, signal) {
 /** Decides, and lets the pulse know. `verb`: resolve, reopen, purge, erase, note. */
 export async function decide(claim, verb, body) {
   const done = await post(`/v1/claims/${encodeURIComponent(claim.operation_id)}/${verb}`, verb === "note" ? body : { epoch: claim.epoch, ...body });
+  look();
   refresh();
   return done;
 }

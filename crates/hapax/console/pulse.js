@@ -31,6 +31,10 @@ async function ask() {
   }
 }
 
+/** The digest that stands in the path of these files; what the server says now is another one after an upgrade. */
+const BUILD = new URL(import.meta.url).pathname.split("/")[2];
+const isNew = console_ => Boolean(console_) && BUILD !== "dev" && console_ !== "dev" && console_ !== BUILD;
+
 async function beat() {
   clearTimeout(timer);
   if (!wanted() || asking) return;
@@ -40,6 +44,7 @@ async function beat() {
     const pulse = await ask();
     failures = 0;
     send({ type: "pulse", pulse, now: Date.now() });
+    if (isNew(pulse.console) && !current().outdated) send({ type: "set", outdated: true });
   } catch (problem) {
     failures += 1;
     if (failures >= FAILURES || problem.status === 503) send({ type: "silent", now: Date.now() });
@@ -49,6 +54,9 @@ async function beat() {
   const pause = failures >= FAILURES ? BACKED_OFF : Math.max(without ? 2 * EVERY : EVERY, 10 * took);
   if (wanted()) timer = setTimeout(beat, pause);
 }
+
+/** Lists look again at once, live or not: something was decided here. */
+export const look = () => send({ type: "set", decided: current().decided + 1 });
 
 /** Asks now, live or not: after a decision, or where a person asks for it. */
 export async function refresh() {
@@ -71,9 +79,9 @@ export function start() {
 
 /** A sign that changes when the data of a topic may have changed. */
 const sign = topic => {
-  const { pulse, beat } = current();
+  const { pulse, beat, decided } = current();
   if (!pulse) return "none";
-  return pulse.changed ? JSON.stringify([].concat(topic).map(one => pulse.changed[one])) : String(beat >> 1);
+  return pulse.changed ? JSON.stringify([decided, ...[].concat(topic).map(one => pulse.changed[one])]) : String(beat);
 };
 
 const useSign = topic => useStore(() => (topic ? sign(topic) : ""));
@@ -88,10 +96,11 @@ export function useData(key, ask, topic) {
   const changed = useSign(topic);
   const live = useStore(state => state.live);
   const signedIn = useStore(state => state.signedIn);
+  const decided = useStore(state => state.decided);
   const before = useRef(null);
   useEffect(() => {
     // What a stopped page shows is not fetched again by itself.
-    const asked = JSON.stringify([key, times]);
+    const asked = JSON.stringify([key, times, decided]);
     if (!signedIn || (!live && before.current === asked)) return undefined;
     before.current = asked;
     const ending = new AbortController();
@@ -102,7 +111,7 @@ export function useData(key, ask, topic) {
       problem => { if (problem.name !== "AbortError") done(problem.status === 404 ? { key, data: null, problem } : { key, problem, ...(key === shown.key ? {} : { data: null }) }); },
     );
     return () => { clearTimeout(slow); ending.abort(); };
-  }, [key, times, live ? changed : "", signedIn]);
+  }, [key, times, live ? changed : decided, signedIn]);
   const fits = shown.key === key;
   return { data: fits ? shown.data : null, problem: fits ? shown.problem : null, slow: shown.slow, at: shown.at, again: () => setTimes(count => count + 1) };
 }

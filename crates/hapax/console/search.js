@@ -56,7 +56,7 @@ export function Search() {
   };
   const shows = open && found.length > 0;
   return html`<div class="search" role="search"><label class="visually-hidden" for="q">Find a claim, key, webhook or execution</label><${Icon} name="search" />
-    <input id="q" ref=${field} type="search" placeholder="Key, op_…, t-tenant:project:…, wh_…" autocomplete="off" spellcheck="false" value=${text} role="combobox" aria-expanded=${shows} aria-controls="leads" aria-autocomplete="list" aria-activedescendant=${shows ? `lead-${at}` : undefined}
+    <input id="q" ref=${field} type="search" placeholder="Key, op_…, t-tenant:project:…, wh_…" autocomplete="off" spellcheck=${false} value=${text} role="combobox" aria-expanded=${shows} aria-controls="leads" aria-autocomplete="list" aria-activedescendant=${shows ? `lead-${at}` : undefined}
       onInput=${event => { setText(event.target.value); setAt(0); setOpen(true); }} onFocus=${() => setOpen(true)} onBlur=${() => setTimeout(() => setOpen(false), 150)} onKeyDown=${keyed} /><kbd aria-hidden="true">/</kbd>
     <ul class="leads" id="leads" role="listbox" aria-label="Where it leads" hidden=${!shows}>${found.map((lead, index) => html`<li key=${lead[1]} id=${`lead-${index}`} role="option" aria-selected=${index === at} onMouseDown=${event => { event.preventDefault(); go(lead); }}>${visible(lead[0])}</li>`)}</ul></div>`;
 }

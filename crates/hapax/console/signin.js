@@ -1,5 +1,5 @@
 // The sign-in: before anything is shown, or over the page when the token counts no more; what was typed there stays.
-import { html, useEffect, useRef, useState } from "./html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Brand } from "./icons.js";
 import { keep, send, useStore } from "./store.js";
 import { signIn } from "./api.js";
@@ -42,7 +42,7 @@ const Insecure = () => location.protocol === "http:" && !/^(localhost|127\.|\[::
 export function SignIn({ over }) {
   const ref = useRef(null);
   useTitle(over ? null : "Sign in");
-  useEffect(() => { if (over) ref.current.showModal(); }, []);
+  useLayoutEffect(() => { if (over) ref.current.showModal(); }, []);
   const inside = html`<div class="brand"><${Brand} />hapax<small>${location.host}</small></div><h1>${over ? "Sign in again" : "Sign in"}</h1><${Form} /><${Insecure} />`;
   if (over) return html`<dialog class="sign-in-page" ref=${ref} aria-label="Sign in" onCancel=${event => event.preventDefault()}>${inside}</dialog>`;
   return html`<main class="sign-in-page">${inside}</main>`;

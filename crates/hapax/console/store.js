@@ -9,7 +9,7 @@ const kept = (name, usual) => {
 export const initial = () => ({
   signedIn: false, refused: null, me: null, pulse: null, pulseAt: 0, silentSince: null, away: null,
   live: true, zone: kept("zone", "utc"), theme: kept("theme", "auto"), keysOn: kept("keys", "on") === "on",
-  by: kept("by", ""), skew: 0, skewKnown: false, said: "", help: false, shelves: [], outdated: false, beat: 0,
+  by: kept("by", ""), skew: 0, skewKnown: false, said: "", help: false, shelves: [], outdated: false, beat: 0, decided: 0,
 });
 
 const changes = {

@@ -1,5 +1,5 @@
 // The pieces that every screen is made of: badges, copies, times, cards, notes, states of loading and failing, dialogs.
-import { Fragment, html, useEffect, useRef, useState } from "./html.js";
+import { Fragment, html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Icon, Mark } from "./icons.js";
 import { age, shown, told, zoneName } from "./time.js";
 import { copy } from "./copy.js";
@@ -72,7 +72,7 @@ export function Head({ title, note, actions, children }) {
 export const useTitle = title => useEffect(() => { if (title) document.title = `${title} · hapax`; }, [title]);
 
 export const Field = ({ label, hint, id, children, grow, error }) => html`<div class=${`field ${grow ? "grow" : ""}`}><label for=${id}>${label}</label>${children}${hint && html`<span class="hint" id=${`${id}-hint`}>${hint}</span>`}${error && html`<span class="hint c-refused" role="alert">${error}</span>`}</div>`;
-export const Input = ({ id, value, on, type = "text", ...rest }) => html`<input id=${id} type=${type} value=${value} autocomplete="off" spellcheck="false" onInput=${event => on(event.target.value)} ...${rest} />`;
+export const Input = ({ id, value, on, type = "text", ...rest }) => html`<input id=${id} type=${type} value=${value} autocomplete="off" spellcheck=${false} onInput=${event => on(event.target.value)} ...${rest} />`;
 /** A condition of a list: sent when typing rests, or with Enter. */
 export function Condition({ id, label, value, on, size = 14, list }) {
   const [text, setText] = useState(value ?? "");
@@ -81,7 +81,7 @@ export function Condition({ id, label, value, on, size = 14, list }) {
   useEffect(() => () => clearTimeout(timer.current), []);
   const now = typed => { clearTimeout(timer.current); sent.current = typed.trim(); on(typed.trim()); };
   const later = typed => { setText(typed); clearTimeout(timer.current); timer.current = setTimeout(() => now(typed), 350); };
-  return html`<input id=${id} type="text" aria-label=${label} placeholder=${label} autocomplete="off" spellcheck="false" size=${size} list=${list} value=${text} onInput=${event => later(event.target.value)} onKeyDown=${event => { if (event.key === "Enter") now(text); }} />`;
+  return html`<input id=${id} type="text" aria-label=${label} placeholder=${label} autocomplete="off" spellcheck=${false} size=${size} list=${list} value=${text} onInput=${event => later(event.target.value)} onKeyDown=${event => { if (event.key === "Enter") now(text); }} />`;
 }
 export const Select = ({ id, label, value, on, options }) => html`<select id=${id} aria-label=${label} value=${value ?? ""} onChange=${event => on(event.target.value)}>${options.map(([name, text]) => html`<option key=${name} value=${name} selected=${name === (value ?? "")}>${text}</option>`)}</select>`;
 
@@ -104,7 +104,7 @@ export const Cli = ({ line }) => html`<div class="cli grow"><code>${line}</code>
 /** A dialog over the page: Esc closes, and the focus goes back. */
 export function Dialog({ title, close, children }) {
   const ref = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement;
     ref.current.showModal();
     return () => before?.isConnected && before.focus();
@@ -115,6 +115,6 @@ export function Dialog({ title, close, children }) {
 /** A table whose rows keep their identity. `columns`: `{name, of, num, sort}`. */
 export function Table({ columns, rows, id, caption, current, sorted, onSort, onSelect }) {
   const head = ({ name, label, num, sort }) => html`<th key=${name} class=${num ? "num" : ""} scope="col" aria-sort=${sorted && sort === sorted ? "descending" : undefined}>${sort && onSort ? html`<button type="button" onClick=${() => onSort(sort)}>${label ?? name}${sort === sorted ? " ▾" : ""}</button>` : label ?? name}</th>`;
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table><caption class="visually-hidden">${caption}</caption><thead><tr>${columns.map(head)}</tr></thead>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${`${caption}, table`}><table><caption class="visually-hidden">${caption}</caption><thead><tr>${columns.map(head)}</tr></thead>
   <tbody>${rows.map((row, at) => html`<tr key=${id(row)} class=${at === current ? "current" : ""} data-operation-id=${row.operation_id} data-tenant=${row.tenant} onClick=${onSelect && (() => onSelect(at))}>${columns.map(({ name, of, num, nowrap }) => html`<td key=${name} class=${`${num ? "num" : ""}`}>${of(row)}</td>`)}</tr>`)}</tbody></table></div>`;
 }

@@ -4,6 +4,7 @@
 //! endpoints and their types are [`hapax_api::ADMIN`]; here are the handlers and who operators are.
 
 mod access;
+mod actions;
 mod attention;
 mod audit;
 mod claims;
@@ -114,7 +115,7 @@ pub(crate) fn certificates(setup: &Setup) -> Result<Option<Certificates>, Error>
 /// The listener's service.
 pub(crate) fn router(state: AdminState, setup: Setup) -> Result<Router, Error> {
     let docs = state.keeping.settings().borrow().edge.docs.clone();
-    let hosts = Hosts::new(&setup.hosts, setup.listen.ip());
+    let hosts = Hosts::new("admin", &setup.hosts, setup.listen.ip());
     let gate = Gate::new(setup.tokens, state.store.clone());
     let mount = Mount::new(&hapax_api::ADMIN, state, gate, &docs, hosts).of_one_site();
     let mount = setup.console.serve(mount);
@@ -148,6 +149,13 @@ fn looking(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
         .on(executions::events)
         .on(executions::verify)
         .on(executions::waiting)
+        .on(actions::list_receipts)
+        .on(actions::receipts_head)
+        .on(actions::verify_receipts)
+        .on(actions::list_lanes)
+        .on(actions::list_approvals)
+        .on(actions::show_approval)
+        .on(actions::list_alerts)
         .on(keys::get_list)
         .on(webhooks::get_list)
         .on(deliveries::show)
@@ -176,6 +184,9 @@ fn deciding(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
         .on(executions::resume)
         .on(executions::cancel)
         .on(executions::archive)
+        .on(actions::confirm)
+        .on(actions::release)
+        .on(actions::acknowledge)
         .on(keys::post)
         .on(keys::delete)
         .on(webhooks::post)

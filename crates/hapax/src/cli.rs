@@ -1,6 +1,8 @@
 //! The command line. Data goes to standard output, everything else to standard error; the exit code is 0 for done, 1 when
 //! the answer is no, 2 for misuse and 3 when something needed is not available.
 
+pub(crate) mod actions;
+pub(crate) mod approvals;
 pub(crate) mod attention;
 pub(crate) mod claims;
 pub mod config;
@@ -53,6 +55,20 @@ enum Command {
     /// Look at durable executions, order about them, and decide about their steps that wait for a person.
     #[command(subcommand)]
     Executions(executions::Command),
+    /// Do what an agent's plan says, at most once for each key; or tell what would be decided about it.
+    #[command(subcommand)]
+    Actions(actions::Command),
+    /// Look at actions of which it is not known whether they happened, and decide about them.
+    #[command(subcommand)]
+    Approvals(approvals::Approvals),
+    /// Look at what became of agents' actions.
+    #[command(subcommand)]
+    Receipts(approvals::Receipts),
+    /// Look at entities whose actions run one at a time: whose turn it is, how many wait, and what closed them.
+    Lanes(approvals::Lanes),
+    /// Look at actions that were let through and are raised for people.
+    #[command(subcommand)]
+    Alerts(approvals::Alerts),
     /// Check the hash chains of a store's journals, beside the servers that have it open.
     Verify(verify::Args),
     /// Make, list and revoke API keys.
@@ -140,6 +156,11 @@ pub fn main() -> ExitCode {
         Command::Attention(command) => runtime.block_on(attention::run(command)),
         Command::Delegated(command) => runtime.block_on(delegated::run(command)),
         Command::Executions(command) => runtime.block_on(executions::run(command)),
+        Command::Actions(command) => runtime.block_on(actions::run(command)),
+        Command::Approvals(command) => runtime.block_on(approvals::approvals(command)),
+        Command::Receipts(command) => runtime.block_on(approvals::receipts(command)),
+        Command::Lanes(args) => runtime.block_on(approvals::lanes(args)),
+        Command::Alerts(command) => runtime.block_on(approvals::alerts(command)),
         Command::Verify(args) => runtime.block_on(verify::run(args)),
         Command::Keys(command) => runtime.block_on(keys::run(command)),
         Command::Webhooks(command) => runtime.block_on(webhooks::run(command)),

@@ -4,9 +4,11 @@
 //! the result is a [`Config`]. Reading goes on after a mistake, so that all of them are told at once. Whether the store,
 //! an upstream or a key service can be reached is not asked here.
 
+mod actions;
 mod admin;
 mod auth;
 mod cluster;
+mod connectors;
 mod edge;
 mod fields;
 mod fixed;
@@ -38,7 +40,9 @@ use std::sync::Arc;
 use hapax_core::Operation;
 use hapax_gateway::settings::{Edge, Settings};
 
+pub use actions::{ActionSettings, Trust, TrustRule};
 pub use admin::{Admin, AdminToken};
+pub use connectors::{Connector, HttpConnector, HttpToolSettings, McpConnector, Reached, ToolOverride};
 pub use edge::Api;
 pub use keeping::{Log, LogFormat, RetentionClasses, SealKey, StoreSettings};
 pub use mistakes::{Mistake, Mistakes, Place, Within};
@@ -79,13 +83,19 @@ pub struct Config {
     /// Where operators are served.
     pub admin: Admin,
     /// Where applications are served.
-    pub api: Api,
+    pub api: Option<Api>,
     /// Keys for encryption at rest: the first seals, all of them open. Empty where nothing is sealed (B9).
     pub seal: Vec<SealKey>,
     /// The classes of retention.
     pub retention: RetentionClasses,
     /// What is dispatched at planned times (S).
     pub schedules: Vec<Schedule>,
+    /// How actions of agents are done (X).
+    pub actions: ActionSettings,
+    /// The systems that their tools are on, by name.
+    pub connectors: BTreeMap<String, Connector>,
+    /// What may happen.
+    pub trust: Trust,
     /// The class by which deliveries are kept.
     pub webhook_retention: Option<String>,
     /// How the process tells what it does.
@@ -170,6 +180,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         overlaps::webhooks(&webhooks_section, webhooks.as_ref(), &found, &edge.operations_prefix);
     }
     let retired = retired(&root, &found);
+    let (actions, connectors, trust) = agents(&root);
     let (routes, declared) =
         found.into_iter().map(|found| found.meant).collect::<Option<Vec<_>>>()?.into_iter().unzip();
     let (webhooks, webhook_retention) = match webhooks {
@@ -189,6 +200,9 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
         seal,
         retention,
         schedules,
+        actions,
+        connectors,
+        trust,
         webhook_retention,
         log,
         traces,
@@ -197,21 +211,32 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     })
 }
 
-fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Admin, Api) {
+fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Admin, Option<Api>) {
     let (admin_section, api_section) =
         (root.section("admin", &fields::ADMIN), root.section("api", &fields::API));
     let (admin, api) = (admin::admin(&admin_section), edge::api(&api_section));
-    let listeners = [
+    let mut listeners = vec![
         ("edge", edge.listen, edge_section.has("listen").then(|| edge_section.place("listen"))),
         ("admin", admin.listen, admin_section.has("listen").then(|| admin_section.place("listen"))),
-        ("api", api.listen, api_section.has("listen").then(|| api_section.place("listen"))),
     ];
-    edge::listeners_differ(root.reader(), &listeners);
-    if api_section.exists() {
-        let text = format!("[api] has no effect yet: nothing listens on {}", api.listen);
-        root.reader().notice(&api_section.at(), text);
+    if let Some(api) = &api {
+        listeners.push(("api", api.listen, api_section.has("listen").then(|| api_section.place("listen"))));
     }
+    edge::listeners_differ(root.reader(), &listeners);
     (admin, api)
+}
+
+/// What agents may do.
+fn agents(root: &Section<'_>) -> (ActionSettings, BTreeMap<String, Connector>, Trust) {
+    let connectors_section = root.section("connectors", &fields::CONNECTORS);
+    let connectors = connectors::connectors(&connectors_section);
+    let trust_section = root.section("trust", &fields::TRUST);
+    let trust = actions::trust(&trust_section);
+    if connectors_section.exists() && !trust_section.exists() {
+        let text = "there is no [trust]: every action of an agent is allowed";
+        root.reader().notice(&connectors_section.at(), text);
+    }
+    (actions::actions(&root.section("actions", &fields::ACTIONS)), connectors, trust)
 }
 
 /// The routes of the file, then those of its OpenAPI documents.

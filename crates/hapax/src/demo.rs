@@ -73,6 +73,7 @@ pub async fn run(args: Args) -> Result<(), Failed> {
             ..admin::Setup::new(args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?)
         },
         traces: None,
+        api: None,
     };
     let node = Node::start(store.clone(), parts).await?;
     traffic::send(node.edge(), &own_key(&store).await?).await;

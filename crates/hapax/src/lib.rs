@@ -2,7 +2,9 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
 
+mod actions;
 pub mod admin;
+mod application;
 pub mod cli;
 mod clock;
 pub mod config;
@@ -13,7 +15,6 @@ mod log;
 pub mod node;
 pub mod openapi;
 pub mod operations;
-mod probe;
 pub mod schedules;
 mod signals;
 mod traces;

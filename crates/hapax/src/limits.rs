@@ -13,8 +13,8 @@ pub(crate) const API_HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const API_HEAD_BYTES: usize = 32 * 1024;
 /// The most header fields of a request.
 pub(crate) const API_HEAD_FIELDS: usize = 64;
-/// The longest body of a request: an answer of 1 MiB in base64, and what goes with it.
-pub(crate) const API_BODY_BYTES: usize = 2 * 1024 * 1024;
+/// The longest body of a request of an operator: an answer of 1 MiB in base64, and what goes with it.
+pub(crate) const API_BODY_BYTES: usize = hapax_api::limits::ADMIN_BODY_BYTES;
 /// The longest time for the body of a request.
 pub(crate) const API_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest life of a connection, so that one that reads nothing does not stay.
@@ -23,6 +23,19 @@ pub(crate) const API_CONNECTION_LIFE: Duration = Duration::from_secs(5 * 60);
 pub(crate) const API_DRAIN: Duration = Duration::from_secs(5);
 /// The pause after a connection could not be accepted, such as when no file descriptor is left.
 pub(crate) const API_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a lease of a caller lasts unless it says otherwise.
+pub(crate) const OPEN_LEASE: Duration = Duration::from_secs(30);
+/// How long a former run of an application's claim may have to be silent, at most.
+pub(crate) const CLAIM_QUIET: (Duration, Duration) = (Duration::ZERO, Duration::from_secs(86_400));
+/// How long one attempt of an application's claim may be renewed.
+pub(crate) const CLAIM_MAX_RUN: (Duration, Duration) =
+    (Duration::from_secs(1), Duration::from_secs(30 * 86_400));
+/// How long a caller may wait for another holder's outcome in one request.
+pub(crate) const CLAIM_ATTACH: (Duration, Duration) = (Duration::ZERO, Duration::from_secs(30));
+/// How long the outcome of an application's claim is kept unless it says otherwise.
+pub(crate) const CLAIM_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+/// Most bytes of the outcome of an application's claim, as canonical JSON.
+pub(crate) const CLAIM_RESULT_BYTES: usize = hapax_agent::limits::MAX_RESULT_BYTES;
 /// Tokens that the admin listener knows.
 pub(crate) const ADMIN_TOKENS: usize = 64;
 
@@ -109,6 +122,15 @@ pub(crate) const LOG_PAUSE: Duration = Duration::from_millis(10);
 /// How often the log is told which of its lines are missing.
 pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
 
+// Actions.
+
+/// Most rules of the gate.
+pub(crate) const TRUST_RULES: usize = 1_000;
+/// Most tools of a connector that are configured.
+pub(crate) const CONNECTOR_TOOLS: usize = 1_000;
+/// How long a command waits at its end until the store has confirmed what it is owed.
+pub(crate) const ACTIONS_SETTLE: Duration = Duration::from_secs(30);
+
 // Traces.
 
 /// Recorded requests that go to the collector at once.
@@ -120,7 +142,7 @@ pub(crate) const EXPORT_PAUSE: Duration = Duration::from_millis(50);
 /// The longest wait for a collector.
 pub(crate) const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a collector has taken nothing; twice as long after each further time, up to 32 times.
-pub(crate) const EXPORT_BACKOFF: Duration = Duration::from_secs(1);
+pub(crate) const EXPORT_BACKOFF: Duration = Duration::from_millis(250);
 /// The longest wait at the end of the process for a collector to take the last spans.
 pub(crate) const EXPORT_AT_END: Duration = Duration::from_secs(2);
 
@@ -185,28 +207,6 @@ pub(crate) const REMOTE_BYTES: usize = 64 * 1024 * 1024;
 pub(crate) const REMOTE_PAGES: usize = 100_000;
 /// Characters of a column of a table that people read.
 pub(crate) const COLUMN: usize = 40;
-
-// What `hapax probe` sends.
-
-/// How many requests race, from the least to the most.
-pub(crate) const PROBE_RACE: RangeInclusive<usize> = 2..=200;
-/// How long one answer is waited for, from the least to the most.
-pub(crate) const PROBE_TIMEOUT: RangeInclusive<Duration> =
-    Duration::from_millis(100)..=Duration::from_secs(60);
-/// The longest time for a whole probe.
-pub(crate) const PROBE_TIME: Duration = Duration::from_secs(5 * 60);
-/// The longest body that is sent, in bytes.
-pub(crate) const PROBE_BODY_BYTES: u64 = 1024 * 1024;
-/// The longest answer that is compared, in bytes.
-pub(crate) const PROBE_ANSWER_BYTES: usize = 4 * 1024 * 1024;
-/// The characters of a key that is too long for everybody.
-pub(crate) const PROBE_LONG_KEY: usize = 10_000;
-/// By how much the first of two requests is ahead, so that it is the one that runs.
-pub(crate) const PROBE_HEAD_START: Duration = Duration::from_millis(10);
-/// By how much it is ahead at most.
-pub(crate) const PROBE_HEAD_START_MOST: Duration = Duration::from_millis(500);
-/// How long both must have been under way together to count as simultaneous.
-pub(crate) const PROBE_OVERLAP: Duration = Duration::from_millis(20);
 
 // What `hapax doctor` looks at.
 
@@ -393,14 +393,6 @@ const _: () = assert!(
     DOCTOR_NOTIFY.as_millis() < DOCTOR_WAIT.as_millis(),
     "a lost notification is told apart from a silent server"
 );
-const _: () = assert!(
-    PROBE_HEAD_START.as_millis() <= PROBE_HEAD_START_MOST.as_millis(),
-    "the head start has a least and a most"
-);
-const _: () =
-    assert!(PROBE_TIMEOUT.end().as_millis() < PROBE_TIME.as_millis(), "a probe outlives one answer");
-const _: () =
-    assert!(PROBE_LONG_KEY > hapax_core::limits::MAX_KEY_BYTES, "the key is too long for hapax, too");
 const _: () = assert!(SEAL_BYTES as u64 * 2 <= SECRET_BYTES, "a key in hex fits into its file");
 const _: () =
     assert!(LOG_GAPS_EVERY.as_millis() > LOG_PAUSE.as_millis(), "a log is tried before its gaps are told");

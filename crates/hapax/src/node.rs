@@ -25,9 +25,11 @@ use hapax_tower::Protect;
 use tokio::net::TcpListener;
 
 use crate::admin::{self, AdminState, AdminTokens};
+use crate::application::{self, ApplicationState};
 use crate::cli::Failed;
 use crate::config::Traces;
 use crate::listen::connections;
+use crate::listen::host::Hosts;
 use crate::log;
 use crate::schedules::{Dispatcher, Schedule};
 use crate::traces::{self, Exporting};
@@ -59,6 +61,8 @@ pub struct Parts {
     pub traces: Option<Traces>,
     /// The admin listener, and who may use it.
     pub admin: admin::Setup,
+    /// Where applications are served, and under which names beside addresses and `localhost`; `None`: nowhere.
+    pub api: Option<(SocketAddr, Vec<String>)>,
 }
 
 /// A running node.
@@ -66,6 +70,7 @@ pub struct Node {
     store: Store,
     gateway: Arc<Gateway<Store, Store>>,
     admin_address: SocketAddr,
+    api_address: Option<SocketAddr>,
     tasks: Supervisor,
     keeping: Arc<Keeping>,
     dispatcher: Arc<Dispatcher>,
@@ -80,10 +85,11 @@ impl Node {
     pub async fn start(store: Store, parts: Parts) -> Result<Self, Failed> {
         let (address, tokens) = (parts.admin.listen, parts.admin.tokens.clone());
         let certificates = admin::certificates(&parts.admin)?;
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            Failed::unavailable(format!("the admin listener cannot have {address}: {error}"))
-        })?;
-        let admin_address = listener.local_addr().map_err(|error| Failed::unavailable(error.to_string()))?;
+        let (listener, admin_address) = bind("admin", address).await?;
+        let mut api = None;
+        if let Some((address, hosts)) = &parts.api {
+            api = Some((bind("application", *address).await?, Hosts::new("api", hosts, address.ip())));
+        }
         let set_up = ExecutorSettings {
             spool: Some(parts.spool),
             installation: parts.installation,
@@ -93,6 +99,7 @@ impl Node {
             .await
             .map_err(|error| Failed::unavailable(error.to_string()))?;
         let leaf_key = secrets::leaf_key(&store, parts.seal.as_deref()).await?;
+        let for_applications = executor.clone();
         let protect = Protect::new(executor, leaf_key).sealed(parts.seal.clone());
         let known = Known::read(&store, parts.settings, parts.classes).await?;
         let gateway = Arc::new(Gateway::start(known.settings(), protect, store.clone()).await?);
@@ -113,7 +120,7 @@ impl Node {
             keeping: keeping.clone(),
             health: health.clone(),
             webhooks: Desk::new(store.clone(), parts.seal.clone()),
-            answers: KeptAnswers::new(parts.seal),
+            answers: KeptAnswers::new(parts.seal.clone()),
             schedules: dispatcher.clone(),
             rings: rings.clone(),
             attention: Arc::default(),
@@ -121,6 +128,7 @@ impl Node {
         };
         let router = admin::router(state, parts.admin)?;
         let tls = certificates.as_ref().map(connections::tls);
+        let docs = keeping.settings().borrow().edge.docs.clone();
         let clusters = keeping.settings().borrow().upstreams.clone();
         tokio::spawn(async move { watch::look_at_clusters(clusters.into_values()).await });
         let mut tasks = Supervisor::default();
@@ -130,6 +138,18 @@ impl Node {
                 let _ = stopped.await;
             })
         });
+        let mut api_address = None;
+        if let Some(((listener, address), hosts)) = api {
+            let state =
+                ApplicationState { store: store.clone(), executor: for_applications, seal: parts.seal };
+            let router = application::router(state, gateway.clone(), &docs, hosts)?;
+            api_address = Some(address);
+            tasks.serve("application listener", |stopped| {
+                connections::serve(listener, router, None, async {
+                    let _ = stopped.await;
+                })
+            });
+        }
         let (ledger, edge, follows) = (store.clone(), gateway.clone(), keeping.clone());
         tasks.keep("ledger watch", move || {
             watch::look(ledger.clone(), edge.clone(), follows.settings().subscribe(), health.clone())
@@ -147,7 +167,18 @@ impl Node {
         tasks.keep("log watch", log::tell_gaps);
         let walking = dispatcher.clone();
         tasks.keep("schedules", move || walking.clone().run());
-        Ok(Node { store, gateway, admin_address, tasks, keeping, dispatcher, tokens, traces, certificates })
+        Ok(Node {
+            store,
+            gateway,
+            admin_address,
+            api_address,
+            tasks,
+            keeping,
+            dispatcher,
+            tokens,
+            traces,
+            certificates,
+        })
     }
 
     /// Where the edge listens.
@@ -158,6 +189,11 @@ impl Node {
     /// Where operators are served.
     pub fn admin(&self) -> SocketAddr {
         self.admin_address
+    }
+
+    /// Where applications are served, where they are.
+    pub fn api(&self) -> Option<SocketAddr> {
+        self.api_address
     }
 
     /// Goes on with other settings, and other tokens for operators (P5). Where the settings cannot be used, nothing changes.
@@ -199,4 +235,13 @@ impl Node {
         }
         Ok(clean)
     }
+}
+
+/// Takes the address of a listener.
+async fn bind(name: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failed> {
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        Failed::unavailable(format!("the {name} listener cannot have {address}: {error}"))
+    })?;
+    let bound = listener.local_addr().map_err(|error| Failed::unavailable(error.to_string()))?;
+    Ok((listener, bound))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
-    ActionResult, Actions, Connectors, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Tool,
+    ActionResult, Actions, Connectors, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Rules, Tool,
 };
 use hapax_core::{Project, Tenant};
 use hapax_exec::Executor;
@@ -59,12 +59,16 @@ pub struct Setup {
     /// Over how many entities
     #[arg(long)]
     pub entities: usize,
+    /// Gives every action a lane and a key of its own: a mistake that the judge must find
+    #[arg(long)]
+    pub apart: bool,
 }
 
 impl Setup {
     pub(super) fn arguments(&self) -> Vec<String> {
         let job = if self.job == Job::Lanes { "lanes" } else { "flood" };
         let folder = self.folder.display().to_string();
+        let apart = self.apart.then(|| "--apart".to_owned());
         let pairs = [
             ("--store", self.store.clone()),
             ("--folder", folder),
@@ -73,7 +77,7 @@ impl Setup {
             ("--count", self.count.to_string()),
             ("--entities", self.entities.to_string()),
         ];
-        pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+        pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).chain(apart).collect()
     }
 
     /// The file that lets a held tool go.
@@ -113,7 +117,7 @@ pub(super) fn action(tool: &str, entity: &str, key: &str) -> PlannedAction {
 }
 
 pub(super) fn actions(store: &Store, connectors: Connectors) -> Result<Actions<Store>> {
-    Ok(Actions::new(Executor::new(store.clone()), connectors, Gate::new(Decision::Allow)))
+    Ok(Actions::new(Executor::new(store.clone()), Rules::new(connectors, Gate::new(Decision::Allow)), None))
 }
 
 /// The times of one action.
@@ -153,7 +157,10 @@ fn connectors_with(setup: &Setup, runs: &Runs) -> Connectors {
         .tool("send", Tool::default(), move |_| {
             let (effects, go) = (effects.clone(), go.clone());
             async move {
-                say(&json!({ "sending": true }));
+                // The judge, who uses the same tools, has nobody to say it to.
+                if !go.exists() {
+                    say(&json!({ "sending": true }));
+                }
                 while !go.exists() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
@@ -214,13 +221,18 @@ async fn live(setup: &Setup) -> Result<()> {
 /// The n-th action of this process. Its arguments tell its tool which one it is.
 fn planned(setup: &Setup, n: usize) -> PlannedAction {
     match setup.job {
+        Job::Flood if setup.apart => action("send", &format!("{n}"), &format!("{}.{n}", setup.number)),
         Job::Flood => action("send", MESSAGE, MESSAGE),
         Job::Lanes => {
             let key = format!("{}.{n}", setup.number);
             let args = RawValue::from_string(json!({ "key": key }).to_string()).unwrap_or_default();
             // Every process walks over the entities in an order of its own.
             let entity = (n * (7 + 4 * setup.number) + setup.number) % setup.entities;
-            PlannedAction { args, ..action("work", &format!("entity:{entity}"), &key) }
+            let mut planned = PlannedAction { args, ..action("work", &format!("entity:{entity}"), &key) };
+            if setup.apart {
+                planned.entity_key = format!("{} {key}", planned.entity_key);
+            }
+            planned
         }
     }
 }
@@ -233,7 +245,7 @@ async fn run(actions: &Actions<Store>, planned: PlannedAction, runs: &Runs) -> R
     let (entered, tickets) = TIMES.with(|times| (times.entered.get(), times.tickets.get()));
     say(&json!({
         "decision": decision, "ok": ok, "error": error, "code": code,
-        "entity": action.entity_key, "key": action.idempotency_key,
+        "entity": action.entity_key.split(' ').next(), "key": action.idempotency_key,
         "called": called, "entered": entered, "began": began, "ended": ended, "tickets": tickets
     }));
     Ok(())

@@ -12,7 +12,7 @@ use super::tree::Tree;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("hapax-libfuzzer", &["hapax-fuzz"]),
     ("hapax-fuzz", &["hapax"]),
-    ("hapax", &["hapax-gateway", "hapax-agent", "hapax-store", "hapax-api", "hapax-client"]),
+    ("hapax", &["hapax-gateway", "hapax-agent", "hapax-store", "hapax-api", "hapax-client", "hapax-probe"]),
     ("hapax-gateway", &["hapax-tower", "hapax-http"]),
     ("hapax-tower", &["hapax-exec"]),
     ("hapax-agent", &["hapax-exec"]),
@@ -20,6 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hapax-store", &["hapax-core"]),
     ("hapax-api", &["hapax-core"]),
     ("hapax-client", &["hapax-core"]),
+    ("hapax-probe", &["hapax-core"]),
     ("hapax-testkit", &["hapax-core"]),
     ("hapax-core", &[]),
     ("hapax-http", &[]),

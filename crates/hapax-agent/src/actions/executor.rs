@@ -1,6 +1,6 @@
 //! From a plan to its results: lane, ledger, gate, claim, begin, invoke, report, leave (X2).
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use hapax_core::claim::View;
@@ -8,21 +8,26 @@ use hapax_core::journal::Append;
 use hapax_core::lane::LaneId;
 use hapax_core::{
     Error as StoreError, Fingerprint, Identity, Journal, Lanes, Ledger, Operation, OperationId, Outcome,
-    Project, Retention, Scope, Source, Subject, Tenant, Width,
+    Project, Registry, Retention, Scope, Source, Subject, Tenant, Width,
 };
 use hapax_exec::{
-    Attach, Begun, Call, Done, Ended, Entered, Executor, Held, How, Reconciled, Running, WorkResult,
+    Attach, Begun, Call, Done, Ended, Entered, Executor, Held, How, Reconciled, Running, Seal, WorkResult,
 };
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::alerts::{Alert, Item};
 use super::connect::{Connect, Connectors, Invocation, Invoked, Tool};
-use super::gate::{Decision, Gate};
+use super::gate::{Decision, Gate, Judged, Lately};
 use super::place::{OwedLeaves, Place};
 use super::plan::{ActionResult, BLOCKED, Disposition, PlannedAction, Refusal};
 use super::receipts::{self, Args, Became};
 use crate::clock::{deadline, left};
+use crate::durable::vault::Vault;
 use crate::limits;
+
+/// The operation of every action's claim.
+pub const OPERATION: &str = "action";
 
 /// Whose actions they are.
 #[derive(Clone, Debug)]
@@ -35,10 +40,10 @@ pub struct Origin {
 
 impl Origin {
     /// The claim of an action: the project's and its key alone. The same key under another tool or agent is the same claim.
-    fn identity(&self, key: hapax_core::Key) -> Result<Identity, StoreError> {
+    pub(super) fn identity(&self, key: hapax_core::Key) -> Result<Identity, StoreError> {
         let subject = Subject::from_credential_text("service:agent")?;
         let scope = Scope::new(self.tenant.clone(), self.project.clone(), subject);
-        Ok(Identity::new(Source::Derived, scope, Width::Project, Operation::new("action")?, key))
+        Ok(Identity::new(Source::Derived, scope, Width::Project, Operation::new(OPERATION)?, key))
     }
 
     fn lane(&self, entity: &str) -> LaneId {
@@ -51,16 +56,36 @@ pub struct Actions<S: Ledger>(Arc<Inner<S>>);
 
 struct Inner<S: Ledger> {
     once: Executor<S>,
-    connectors: Connectors,
-    gate: Gate,
+    rules: RwLock<Arc<Rules>>,
     owed: OwedLeaves,
-    args: Args,
-    include_result: bool,
+    vault: Vault,
+}
+
+/// What holds for every action, and can be replaced while others run.
+#[derive(Debug)]
+pub struct Rules {
+    /// The systems that tools are on.
+    pub connectors: Connectors,
+    /// What may happen.
+    pub gate: Gate,
+    /// How receipts keep arguments.
+    pub args: Args,
+    /// Whether a repeated action is told the first one's result.
+    pub include_result: bool,
+}
+
+impl Rules {
+    /// Tools behind a gate.
+    pub fn new(connectors: Connectors, gate: Gate) -> Self {
+        Rules { connectors, gate, args: Args::default(), include_result: false }
+    }
 }
 
 /// What became of an action.
 struct End {
     decision: Disposition,
+    /// The rule that decided, if one did.
+    rule: Option<Arc<str>>,
     ok: bool,
     result: Option<Box<RawValue>>,
     error: Option<String>,
@@ -72,7 +97,8 @@ struct End {
 
 impl End {
     fn new(decision: Disposition, ok: bool) -> Self {
-        End { decision, ok, result: None, error: None, code: None, operation_id: None, recorded: false }
+        let (rule, result, error) = (None, None, None);
+        End { decision, rule, ok, result, error, code: None, operation_id: None, recorded: false }
     }
 
     fn refused(Refusal { code, error }: Refusal) -> Self {
@@ -81,12 +107,27 @@ impl End {
 
     fn became(&self) -> Became<'_> {
         let End { decision, ok, operation_id, .. } = *self;
-        Became { decision, ok, error: self.error.as_deref(), code: self.code, operation_id }
+        let (rule, error) = (self.rule.as_deref(), self.error.as_deref());
+        Became { decision, rule, ok, error, code: self.code, operation_id }
+    }
+
+    /// The gate's refusal. A rule that could not be asked is named, with what was missing.
+    fn blocked(judged: Judged) -> Self {
+        let rule = judged.rule;
+        let (error, code) = match judged.failed {
+            Some(why) => {
+                let name = rule.as_deref().unwrap_or_default();
+                (format!("{BLOCKED}: the rule {name:?} cannot be answered: {why}"), Some("rule-failed"))
+            }
+            None => (BLOCKED.to_owned(), None),
+        };
+        End { rule, error: Some(error), code, ..End::new(Disposition::Block, false) }
     }
 }
 
 /// An action that changes something, ready to be done.
 struct Prepared<'a> {
+    rules: &'a Rules,
     origin: &'a Origin,
     action: &'a PlannedAction,
     connector: &'a dyn Connect,
@@ -103,27 +144,21 @@ enum Turn {
     Again,
 }
 
-impl<S: Ledger + Lanes + Journal> Actions<S> {
-    /// Actions under claims of this executor.
-    pub fn new(once: Executor<S>, connectors: Connectors, gate: Gate) -> Self {
-        let owed = OwedLeaves::default();
-        Actions(Arc::new(Inner {
-            once,
-            connectors,
-            gate,
-            owed,
-            args: Args::default(),
-            include_result: false,
-        }))
+impl<S: Ledger + Lanes + Journal + Registry> Actions<S> {
+    /// Actions under claims of this executor. What is kept of them is sealed where there is a seal.
+    pub fn new(once: Executor<S>, rules: Rules, seal: Option<Arc<Seal>>) -> Self {
+        let (rules, owed) = (RwLock::new(Arc::new(rules)), OwedLeaves::default());
+        Actions(Arc::new(Inner { once, rules, owed, vault: Vault(seal) }))
     }
 
-    /// The same, with receipts and repeated answers as it is said here.
-    #[must_use]
-    pub fn telling(self, args: Args, include_result: bool) -> Self {
-        match Arc::try_unwrap(self.0) {
-            Ok(inner) => Actions(Arc::new(Inner { args, include_result, ..inner })),
-            Err(shared) => Actions(shared),
-        }
+    /// Goes on with other rules. An action that is under way ends by those that it began with.
+    pub fn reload(&self, rules: Rules) {
+        *self.0.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    }
+
+    /// The rules that hold now.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.0.rules()
     }
 
     /// Walks a plan, one action after the other. One that fails does not keep the next one from being tried.
@@ -137,12 +172,13 @@ impl<S: Ledger + Lanes + Journal> Actions<S> {
 
     /// Does one action, and records what became of it.
     pub async fn act(&self, origin: &Origin, action: PlannedAction) -> ActionResult {
-        let end = match Box::pin(self.0.act(origin, &action)).await {
+        let rules = self.0.rules();
+        let end = match Box::pin(self.0.act(&rules, origin, &action)).await {
             Ok(end) => end,
             Err(refusal) => End::refused(refusal),
         };
         if !end.recorded {
-            self.0.record(origin, &action, &end).await;
+            self.0.record(rules.args, origin, &action, &end).await;
         }
         let End { decision, ok, result, error, code, .. } = end;
         ActionResult { action, decision, ok, result, error, code }
@@ -154,14 +190,18 @@ impl<S: Ledger + Lanes + Journal> Actions<S> {
     }
 }
 
-impl<S: Ledger + Lanes + Journal> Inner<S> {
+impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
     fn store(&self) -> &S {
         self.once.ledger()
     }
 
-    async fn act(&self, origin: &Origin, action: &PlannedAction) -> Result<End, Refusal> {
+    fn rules(&self) -> Arc<Rules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn act(&self, rules: &Rules, origin: &Origin, action: &PlannedAction) -> Result<End, Refusal> {
         action.check()?;
-        let found = self.connectors.find(&action.connector, &action.tool, &action.args).await;
+        let found = rules.connectors.find(&action.connector, &action.tool, &action.args).await;
         let (connector, tool) = found?;
         let until = deadline(hapax_core::limits::LANE_WAIT);
         if tool.read_only {
@@ -169,7 +209,7 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
         }
         let identity = origin.identity(action.key()?).map_err(|error| Refusal::of_store(&error))?;
         let fingerprint = action.fingerprint()?;
-        let prepared = Prepared { origin, action, connector, tool, identity, fingerprint, until };
+        let prepared = Prepared { rules, origin, action, connector, tool, identity, fingerprint, until };
         loop {
             let place = self.served(&prepared).await?;
             if let Turn::Over(end) = self.turn(&prepared, place).await? {
@@ -227,16 +267,18 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
     async fn turn(&self, prepared: &Prepared<'_>, place: Place<S>) -> Result<Turn, Refusal> {
         let seen = self.store().peek(prepared.identity.claim_id()).await;
         let settled = matches!(seen.map_err(|error| Refusal::of_store(&error))?, Some(View::Settled(_)));
-        let decision = if settled { Decision::Allow } else { self.gate.default_decision() };
-        if decision == Decision::Block {
+        let judged = match settled {
+            true => Judged { decision: Decision::Allow, rule: None, failed: None },
+            false => self.judge(prepared, &place).await?,
+        };
+        if judged.decision == Decision::Block {
             place.leave(false).await;
-            let end = End { error: Some(BLOCKED.into()), ..End::new(Disposition::Block, false) };
-            return Ok(Turn::Over(end));
+            return Ok(Turn::Over(End::blocked(judged)));
         }
         match self.once.enter(self.call(prepared), ()).await {
             Ok(Entered::Done(done)) => {
                 place.leave(true).await;
-                Ok(Turn::Over(self.repeated(&done)))
+                Ok(Turn::Over(self.repeated(prepared, &done)))
             }
             // It was settled a moment ago, and is not any more: the gate has not been asked.
             Ok(Entered::Held(held, ())) if settled => {
@@ -244,13 +286,45 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
                 place.leave(given_back).await;
                 Ok(Turn::Again)
             }
-            Ok(Entered::Held(held, ())) => self.granted(prepared, place, held, decision).await,
+            Ok(Entered::Held(held, ())) => self.granted(prepared, place, held, judged).await,
             Ok(Entered::Differs(error, ())) | Err(error) => {
                 place.leave(false).await;
                 Err(Refusal::new(error.code(), error.to_string()))
             }
             Ok(Entered::Unkeyed(())) => Err(Refusal::new("internal", "an action has a key")),
         }
+    }
+
+    /// Asks the gate. What began lately is read while the action is served: nothing else can begin in its lane meanwhile.
+    async fn judge(&self, prepared: &Prepared<'_>, place: &Place<S>) -> Result<Judged, Refusal> {
+        let Prepared { rules, origin, action, tool, .. } = prepared;
+        let lately = match rules.gate.counts() {
+            true => {
+                let view = place.look().await?;
+                Lately { recent: view.lane.recent, now: view.time }
+            }
+            false => Lately::default(),
+        };
+        Ok(rules.gate.judge(origin, action, tool, lately).await)
+    }
+
+    /// Raises an alert for an action that was granted.
+    async fn raise(
+        &self,
+        prepared: &Prepared<'_>,
+        place: &Place<S>,
+        held: &Held<S>,
+        rule: Option<&str>,
+    ) -> Result<Option<Item<S>>, Refusal> {
+        let attempt = held.attempt();
+        let (Some(operation_id), Some(epoch)) = (attempt.operation_id, attempt.epoch) else {
+            return Ok(None);
+        };
+        let Prepared { rules, origin, action, .. } = prepared;
+        let at = place.look().await?.time;
+        let alert = Alert::new(origin, action, rule, operation_id, at, rules.args);
+        let raised = Item::raise(self.store(), &self.vault, &alert, epoch).await;
+        raised.map(Some).map_err(|error| Refusal::of_store(&error))
     }
 
     fn call(&self, prepared: &Prepared<'_>) -> Call {
@@ -269,8 +343,21 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
         prepared: &Prepared<'_>,
         place: Place<S>,
         held: Held<S>,
-        decision: Decision,
+        judged: Judged,
     ) -> Result<Turn, Refusal> {
+        let raised = match judged.decision {
+            Decision::Alert => self.raise(prepared, &place, &held, judged.rule.as_deref()).await,
+            _ => Ok(None),
+        };
+        // Dropped unless the action begins: then it is taken back.
+        let item = match raised {
+            Ok(item) => item,
+            Err(refusal) => {
+                let given_back = held.give_back(Vec::new()).await.is_ok();
+                place.leave(given_back).await;
+                return Err(refusal);
+            }
+        };
         let (tool, run) = (&prepared.action.tool, max_run(&prepared.tool));
         let ask = |_| std::future::ready(Reconciled::Unknown);
         let mut look = place.beginning(tool, run);
@@ -281,13 +368,16 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
         let begun = held.begin_if(ask, move || look()).await;
         match begun {
             Ok(Some(Begun::Running(running))) => {
-                let (end, confirmed) = self.invoke(prepared, running, decision).await;
+                if let Some(item) = item {
+                    item.keep();
+                }
+                let (end, confirmed) = self.invoke(prepared, running, judged).await;
                 place.leave(confirmed).await;
                 Ok(Turn::Over(end))
             }
             Ok(Some(Begun::Done(done))) => {
                 place.leave(true).await;
-                Ok(Turn::Over(self.repeated(&done)))
+                Ok(Turn::Over(self.repeated(prepared, &done)))
             }
             Ok(None) => {
                 place.leave(true).await;
@@ -301,7 +391,7 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
     }
 
     /// The call and its report. Whether the ledger has confirmed that the claim is settled.
-    async fn invoke(&self, prepared: &Prepared<'_>, running: Running<S>, decision: Decision) -> (End, bool) {
+    async fn invoke(&self, prepared: &Prepared<'_>, running: Running<S>, judged: Judged) -> (End, bool) {
         let attempt = running.attempt();
         let call = Invocation {
             tool: prepared.action.tool.clone(),
@@ -311,16 +401,17 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
             operation_id: attempt.operation_id,
         };
         let invoked = running.run(prepared.connector.invoke(call)).await;
-        let end = End { operation_id: attempt.operation_id, ..End::new(decision.disposition(), false) };
-        let (mut end, ended) = ended(invoked, end);
-        let receipt = self.receipt(prepared.origin, prepared.action, &end);
+        let end = End::new(judged.decision.disposition(), false);
+        let end = End { operation_id: attempt.operation_id, rule: judged.rule, ..end };
+        let (mut end, ended) = self.ended(prepared, invoked, end);
+        let receipt = self.receipt(prepared.rules.args, prepared.origin, prepared.action, &end);
         match running.conclude(ended.with(receipt.into_iter().collect())).await {
             Ok(done) => {
                 end.recorded = done.events_written;
                 match done.how {
                     How::Executed => (end, true),
                     // Another attempt's outcome counts, and this one's does not (L5).
-                    _ => (End { recorded: end.recorded, ..self.repeated(&done) }, true),
+                    _ => (End { recorded: end.recorded, ..self.repeated(prepared, &done) }, true),
                 }
             }
             Err(error) => {
@@ -333,23 +424,42 @@ impl<S: Ledger + Lanes + Journal> Inner<S> {
     }
 
     /// What was done before is in place.
-    fn repeated(&self, done: &Done) -> End {
+    fn repeated(&self, prepared: &Prepared<'_>, done: &Done) -> End {
         let result = match &done.value {
-            Outcome::Succeeded(bytes) if self.include_result => serde_json::from_slice(bytes).ok(),
+            Outcome::Succeeded(bytes) if prepared.rules.include_result => {
+                let opened = self.vault.open_outcome(&prepared.identity.claim_id(), bytes);
+                opened.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            }
             _ => None,
         };
         End { result, operation_id: done.operation_id, ..End::new(Disposition::Dedup, true) }
     }
 
-    fn receipt(&self, origin: &Origin, action: &PlannedAction, end: &End) -> Option<Append> {
-        receipts::append(origin, action, end.became(), self.args)
+    /// What an invoke came to, for the ledger and for the agent.
+    fn ended(&self, prepared: &Prepared<'_>, invoked: WorkResult<Invoked>, end: End) -> (End, Ended) {
+        let (end, ended) = ended(invoked, end);
+        let PlannedAction { connector, tool, entity_key, .. } = prepared.action;
+        let ended = match ended {
+            // Whoever decides about the doubt sees what was being done.
+            Ended::Unknown(error) => Ended::Unknown(format!("{connector}/{tool} on {entity_key}: {error}")),
+            Ended::Settled(Outcome::Succeeded(bytes)) => {
+                let claim = prepared.identity.claim_id();
+                Ended::Settled(Outcome::Succeeded(self.vault.close_outcome(&claim, bytes.to_vec())))
+            }
+            other => other,
+        };
+        (end, ended)
+    }
+
+    fn receipt(&self, args: Args, origin: &Origin, action: &PlannedAction, end: &End) -> Option<Append> {
+        receipts::append(origin, action, end.became(), args, &self.vault)
             .inspect_err(|error| tracing::error!(%error, "a receipt could not be made"))
             .ok()
     }
 
     /// Writes a receipt alone.
-    async fn record(&self, origin: &Origin, action: &PlannedAction, end: &End) {
-        let Some(receipt) = self.receipt(origin, action, end) else { return };
+    async fn record(&self, args: Args, origin: &Origin, action: &PlannedAction, end: &End) {
+        let Some(receipt) = self.receipt(args, origin, action, end) else { return };
         let mut pause = limits::OWED_PAUSE.0;
         for _ in 0..limits::RECEIPT_TRIES {
             match self.store().append(receipt.clone()).await {
@@ -407,6 +517,6 @@ impl<S: Ledger> Clone for Actions<S> {
 
 impl<S: Ledger> std::fmt::Debug for Actions<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Actions").field("connectors", &self.0.connectors).finish_non_exhaustive()
+        f.debug_struct("Actions").finish_non_exhaustive()
     }
 }

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::executor::Origin;
 use super::plan::{Disposition, PlannedAction};
+use crate::durable::vault::Vault;
 
 /// The type of every event in a stream of receipts.
 pub const EVENT: &str = "RECEIPT";
@@ -45,6 +46,8 @@ pub(super) struct Receipt<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     args: Option<&'a RawValue>,
     decision: Disposition,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
@@ -58,10 +61,21 @@ pub(super) struct Receipt<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Became<'a> {
     pub(super) decision: Disposition,
+    pub(super) rule: Option<&'a str>,
     pub(super) ok: bool,
     pub(super) error: Option<&'a str>,
     pub(super) code: Option<&'a str>,
     pub(super) operation_id: Option<OperationId>,
+}
+
+/// SHA-256 of the arguments in canonical form.
+pub(super) fn args_digest(action: &PlannedAction) -> String {
+    let digest = match canonicalize(action.args.get().as_bytes()) {
+        Ok(canonical) => Sha256::digest(canonical),
+        // What has no canonical form was refused; its bytes are what there is.
+        Err(_) => Sha256::digest(action.args.get().as_bytes()),
+    };
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The write of one receipt.
@@ -70,22 +84,19 @@ pub(super) fn append(
     action: &PlannedAction,
     became: Became<'_>,
     args: Args,
+    vault: &Vault,
 ) -> Result<Append, Error> {
-    let canonical = canonicalize(action.args.get().as_bytes());
-    let digest = match &canonical {
-        Ok(canonical) => Sha256::digest(canonical),
-        // What has no canonical form was refused; its bytes are what there is.
-        Err(_) => Sha256::digest(action.args.get().as_bytes()),
-    };
+    let is_json = || canonicalize(action.args.get().as_bytes()).is_ok();
     let receipt = Receipt {
         project: origin.project.as_str(),
         connector: &action.connector,
         tool: &action.tool,
         entity_key: &action.entity_key,
         idempotency_key: action.idempotency_key.as_deref(),
-        args_digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
-        args: (args == Args::Full && canonical.is_ok()).then_some(&*action.args),
+        args_digest: args_digest(action),
+        args: (args == Args::Full && is_json()).then_some(&*action.args),
         decision: became.decision,
+        rule: became.rule,
         ok: became.ok,
         error: became.error,
         code: became.code,
@@ -94,5 +105,7 @@ pub(super) fn append(
     let text = serde_json::to_vec(&receipt).map_err(|error| Error::internal(error.to_string()))?;
     let payload = canonicalize(&text).map_err(|error| Error::internal(error.to_string()))?;
     let author = Author::Anyone { version: None };
-    Ok(Append::new(stream(&origin.tenant)?, author).with(vec![NewEvent::new(EVENT, payload)]))
+    let stream = stream(&origin.tenant)?;
+    let event = NewEvent::new(EVENT, vault.close(&stream, payload));
+    Ok(Append::new(stream, author).with(vec![event]))
 }

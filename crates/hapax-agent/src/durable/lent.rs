@@ -1,12 +1,15 @@
 //! Steps whose tool is called elsewhere: begun here for a holder that renews a lease of its own, and finished at any instance (M1, L5).
 
-use hapax_core::{AttemptId, Epoch, Journal, Leases, Ledger, SessionId};
+use hapax_core::{AttemptId, Epoch, Inspect, Journal, Leases, Ledger, RunnerId, SessionId};
 use hapax_exec::{Concluded, Ended, Entered, How, Lent, Reason, WorkResult};
 use serde_json::Value;
 
 use super::error::Error;
+use super::execution::ExecutionId;
+use super::key::Coordinates;
 use super::run::Run;
 use super::step::{Step, StepEnd, StepResult, Waits};
+use super::stream::Executions;
 use super::tools::{ToolContext, ToolError};
 
 /// What became of a step that a holder elsewhere wants to make.
@@ -62,6 +65,33 @@ impl<S: Journal + Leases> Run<S> {
                 _ => Err(error.into()),
             },
         }
+    }
+}
+
+impl<S: Journal + Ledger + Inspect> Executions<S> {
+    /// Tells how a step ended that was begun for a holder elsewhere, whoever runs the execution by now: its right is the epoch that it was
+    /// given. Under any other epoch nothing is written, and the error is [`Error::Fenced`].
+    pub async fn finish_step(
+        &self,
+        id: &ExecutionId,
+        at: Coordinates,
+        epoch: Epoch,
+        ended: Result<Value, ToolError>,
+    ) -> Result<StepEnd, Error> {
+        let (stream, head) = self.head(id).await?;
+        let (progress, state) = self.progress(id).await?;
+        let Some(recorded) = progress.step(at)? else {
+            return Err(Error::NotApplicable(format!("the step at {at} was not begun")));
+        };
+        let step = Step::of_intent(id, at, &recorded.intent)?;
+        let claim = step.identity(self.scope())?.claim_id();
+        let record = self.store().record(claim).await?;
+        if record.is_none_or(|record| record.claim.epoch != epoch) {
+            return Err(Error::Fenced);
+        }
+        // It writes nothing as a runner, so that none can be displaced by it.
+        let run = Run::new(self.clone(), id.clone(), stream, RunnerId::random(), &head, progress, state);
+        run.finish_step(&step, epoch, ended).await
     }
 }
 

@@ -118,6 +118,12 @@ impl Progress {
         }
     }
 
+    /// The steps of the present iteration whose intent is recorded, in the order of their places.
+    pub fn steps(&self) -> impl Iterator<Item = (Coordinates, &Recorded)> {
+        let at = |call| Coordinates { iteration: self.iteration, call };
+        self.steps.iter().map(move |(call, step)| (at(*call), step))
+    }
+
     /// The steps of the present iteration that have no result yet.
     pub fn open_steps(&self) -> impl Iterator<Item = (Coordinates, &Intent)> {
         let at = |call| Coordinates { iteration: self.iteration, call };

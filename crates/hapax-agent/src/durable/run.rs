@@ -105,6 +105,16 @@ impl<S: Journal + Ledger> Run<S> {
         self.known().progress.step(at).map(|step| step.cloned())
     }
 
+    /// What is recorded of the steps of the present iteration, in the order of their places.
+    pub fn steps(&self) -> Vec<(Coordinates, Recorded)> {
+        self.known().progress.steps().map(|(at, step)| (at, step.clone())).collect()
+    }
+
+    /// The version that this runner has seen last.
+    pub async fn version(&self) -> u64 {
+        *self.0.version.lock().await
+    }
+
     /// Whether the execution is running, and this is its runner: asked just before a tool is called.
     pub async fn stands(&self) -> Result<(), Error> {
         let head = self.store().head(self.stream()).await?.ok_or(Error::NotFound)?;
@@ -127,7 +137,22 @@ impl<S: Journal + Ledger> Run<S> {
             return Err(Error::invalid("eventType: this type is written by hapax itself"));
         }
         let event = self.0.executions.event(self.stream(), event_type, payload)?;
-        Ok(self.write(vec![event], None, None, version).await?.version)
+        Ok(self.write(None, vec![event], None, None, version).await?.version)
+    }
+
+    /// The same under an id that the caller has for it: sent again, it is appended once.
+    pub async fn append_as(
+        &self,
+        id: AppendId,
+        event_type: &str,
+        payload: &Value,
+        version: Option<u64>,
+    ) -> Result<u64, Error> {
+        if kind::ALL.contains(&event_type) {
+            return Err(Error::invalid("eventType: this type is written by hapax itself"));
+        }
+        let event = self.0.executions.event(self.stream(), event_type, payload)?;
+        Ok(self.write(Some(id), vec![event], None, None, version).await?.version)
     }
 
     /// Records what the present iteration is going to do, before anything of it is done. What is recorded already stays: it is
@@ -167,7 +192,15 @@ impl<S: Journal + Ledger> Run<S> {
 
     /// The present iteration is complete: its checkpoint is the state that the next one starts from.
     pub async fn complete_iteration(&self, iteration: u64, state: &Value) -> Result<(), Error> {
-        self.known().progress.check(iteration)?;
+        {
+            let known = self.known();
+            known.progress.check(iteration)?;
+            if let Some((at, _)) = known.progress.open_steps().next() {
+                let what =
+                    format!("the step at {at} was begun and has no result: its iteration is not complete");
+                return Err(Error::NotApplicable(what));
+            }
+        }
         let bytes = event::canonical_of(state)?;
         if bytes.len() > limits::MAX_STATE_BYTES {
             return Err(Error::invalid("checkpoint: it has at most 4 MiB as canonical JSON"));
@@ -175,7 +208,7 @@ impl<S: Journal + Ledger> Run<S> {
         let event =
             self.0.executions.event(self.stream(), kind::ITERATION_COMPLETE, &Completed { iteration })?;
         fail::fail_point!("agent.completing");
-        self.write(vec![event], None, Some(bytes), None).await?;
+        self.write(None, vec![event], None, Some(bytes), None).await?;
         let mut known = self.known();
         known.progress.fold(kind::ITERATION_COMPLETE, None)?;
         known.state = Some(state.clone());
@@ -211,12 +244,13 @@ impl<S: Journal + Ledger> Run<S> {
         status: Option<Status>,
     ) -> Result<Head, Error> {
         let event = self.0.executions.event(self.stream(), kind, payload)?;
-        self.write(vec![event], status, None, None).await
+        self.write(None, vec![event], status, None, None).await
     }
 
     /// One append of this runner's. Without a version that it must have, the version is whatever it is by now.
     async fn write(
         &self,
+        id: Option<AppendId>,
         events: Vec<NewEvent>,
         status: Option<Status>,
         checkpoint: Option<Vec<u8>>,
@@ -225,7 +259,7 @@ impl<S: Journal + Ledger> Run<S> {
         let mut known = self.0.version.lock().await;
         let author = Author::Runner { id: self.0.runner, version: expected.unwrap_or(*known) };
         let mut write = Append::new(self.stream().clone(), author).with(events);
-        write.id = growing(write.id, *known);
+        write.id = id.unwrap_or_else(|| growing(write.id, *known));
         write.status = status;
         write.checkpoint = checkpoint.map(|bytes| self.0.executions.vault.close(self.stream(), bytes));
         for _ in 0..limits::APPEND_TRIES {

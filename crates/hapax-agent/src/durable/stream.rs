@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hapax_core::journal::{
     Append, Author, Birth, Chain, Event, Hash, Head, NewEvent, Runner, Status, Stream, StreamFilter,
 };
-use hapax_core::{Journal, Ledger, Project, Scope, SessionId};
+use hapax_core::{AppendId, AttemptId, Journal, Ledger, Project, RunnerId, Scope, SessionId};
 use hapax_exec::{Executor, Seal};
 use serde_json::Value;
 
@@ -40,12 +40,14 @@ pub struct Creation {
     pub chain: Chain,
     /// What its runner's right hangs on, where that is not this process's own session.
     pub lease: Option<SessionId>,
+    /// What tells this attempt to make it from others: asked again with the same one, it is the same right to run it.
+    pub attempt: Option<AttemptId>,
 }
 
 impl Creation {
     /// One that runs in this process.
     pub fn new(id: ExecutionId, agent: AgentId, input: Value) -> Self {
-        Creation { id, agent, input, chain: Chain::default(), lease: None }
+        Creation { id, agent, input, chain: Chain::default(), lease: None, attempt: None }
     }
 }
 
@@ -93,9 +95,12 @@ impl<S: Journal + Ledger> Executions<S> {
 
     /// Makes an execution, with the right to run it.
     pub async fn create(&self, new: Creation) -> Result<Run<S>, Error> {
-        let Creation { id, agent, input, chain, lease } = new;
+        let Creation { id, agent, input, chain, lease, attempt } = new;
         let stream = self.stream(&id)?;
-        let runner = Runner::fresh(lease.unwrap_or_else(|| self.store().session().id));
+        let mut runner = Runner::fresh(lease.unwrap_or_else(|| self.store().session().id));
+        if let Some(attempt) = attempt {
+            runner.id = RunnerId::from_bytes(*attempt.as_bytes());
+        }
         let created = Created {
             execution_id: id.as_str().to_owned(),
             agent_id: agent.as_str().to_owned(),
@@ -110,6 +115,9 @@ impl<S: Journal + Ledger> Executions<S> {
         };
         let mut write = Append::new(stream.clone(), Author::Creator(birth)).with(vec![first]);
         write.status = Some(Status::Running);
+        if let Some(attempt) = attempt {
+            write.id = AppendId::from_bytes(*attempt.as_bytes());
+        }
         let head = super::run::send(self.store(), write).await?;
         fail::fail_point!("agent.created");
         let progress = Progress::of(input);

@@ -53,5 +53,5 @@ impl Vault {
 }
 
 fn unknown_key() -> CoreError {
-    CoreError::corrupt("the execution is sealed, and no key to open it with is set")
+    CoreError::corrupt("it is sealed, and no key to open it with is set")
 }

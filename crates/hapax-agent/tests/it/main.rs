@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
 mod killed;
+mod lanes;
 mod looks;
 mod mcp;
 mod recoverers;
@@ -11,4 +12,5 @@ mod steps;
 mod tampered;
 mod transfers;
 mod walkthrough;
+mod watched;
 mod world;

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use hapax_agent::actions::connect::{Mcp, McpProcess, McpTool};
 use hapax_agent::actions::gate::Decision;
-use hapax_agent::actions::{ActionResult, Actions, Connectors, Disposition, Gate, Origin, PlannedAction};
+use hapax_agent::actions::{
+    ActionResult, Actions, Connectors, Disposition, Gate, Origin, PlannedAction, Rules,
+};
 use hapax_core::{Project, Tenant};
 use hapax_exec::Executor;
 use hapax_store::memory::Memory;
@@ -31,7 +33,7 @@ fn memory() -> Store {
 
 fn actions(store: &Store, server: Mcp) -> Actions<Store> {
     let connectors = Connectors::default().mcp("server", server);
-    Actions::new(Executor::new(store.clone()), connectors, Gate::new(Decision::Allow))
+    Actions::new(Executor::new(store.clone()), Rules::new(connectors, Gate::new(Decision::Allow)), None)
 }
 
 fn action(tool: &str, entity: &str, key: Option<&str>, args: &Value) -> PlannedAction {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
-    Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Tool, receipts,
+    Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Rules, Tool,
+    lanes_waiting, receipts,
 };
 use hapax_core::claim::Verb;
 use hapax_core::{Inspect as _, Journal as _, Project, Tenant};
@@ -74,7 +75,8 @@ impl Orders {
 
     fn actions(&self, store: &Store) -> Actions<Store> {
         let gate = Gate::new(Decision::Allow);
-        Actions::new(Executor::new(store.clone()), self.connectors(Duration::from_millis(50)), gate)
+        let rules = Rules::new(self.connectors(Duration::from_millis(50)), gate);
+        Actions::new(Executor::new(store.clone()), rules, None)
     }
 }
 
@@ -233,6 +235,9 @@ async fn flood(stores: [Store; 3]) {
     let stream = receipts::stream(&origin().tenant).unwrap();
     let head = stores[0].head(&stream).await.unwrap().unwrap();
     assert_eq!(head.length, 657);
+    // What a store notes of its own work (O1): each process sees its own appends.
+    let appends = stores.iter().map(|store| store.tally().appends()).max().unwrap();
+    assert!(appends >= 219, "{appends}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -246,17 +251,25 @@ async fn overlap(stores: [Store; 3]) {
     let mut runs = JoinSet::new();
     for (process, store) in stores.iter().enumerate() {
         let connectors = orders.connectors(Duration::from_millis(2));
-        let actions = Actions::new(Executor::new(store.clone()), connectors, Gate::new(Decision::Allow));
+        let actions = Actions::new(
+            Executor::new(store.clone()),
+            Rules::new(connectors, Gate::new(Decision::Allow)),
+            None,
+        );
         for n in 0..20 {
             let actions = actions.clone();
             let key = format!("{process}.{n}");
             runs.spawn(async move { actions.act(&origin(), action("orders.hold", &key, &json!({}))).await });
         }
     }
+    // Those that wait for their turn are seen (O1).
+    let mut waiting = 0;
     while let Some(done) = runs.join_next().await {
         let told = done.unwrap();
         assert!(told.ok, "{told:?}");
+        waiting = waiting.max(lanes_waiting());
     }
+    assert!(waiting > 0, "sixty actions in one lane, and none was seen to wait");
     let most = orders.most_at_once.load(Ordering::SeqCst);
     assert_eq!((orders.holds.load(Ordering::SeqCst), most), (60, 1));
 }
@@ -303,8 +316,8 @@ async fn what_cannot_be_done_says_why_and_leaves_a_receipt() {
         }
         let closed = Actions::new(
             Executor::new(store.clone()),
-            blocking.connectors(Duration::ZERO),
-            Gate::new(Decision::Block),
+            Rules::new(blocking.connectors(Duration::ZERO), Gate::new(Decision::Block)),
+            None,
         );
         let told = serde_json::to_value(closed.act(&origin(), hold()).await).unwrap();
         assert_eq!((&told["error"], told.get("code")), (&json!("blocked by trust policy"), None));

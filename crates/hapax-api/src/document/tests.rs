@@ -3,50 +3,62 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{ADMIN, ADMIN_DOCUMENT};
+use crate::{ADMIN, ADMIN_DOCUMENT, APPLICATION, APPLICATION_DOCUMENT};
 
 /// Writes the document into the tree where this variable is set.
 const BLESS: &str = "HAPAX_BLESS";
 
-fn rendered() -> String {
-    format!("{:#}\n", document(&ADMIN))
+fn rendered(document: &Value) -> String {
+    format!("{document:#}\n")
+}
+
+fn both() -> [Value; 2] {
+    [document(&ADMIN), document(&APPLICATION)]
 }
 
 #[test]
-fn the_document_in_the_tree_is_the_generated_one_m4() {
-    let rendered = rendered();
-    if std::env::var_os(BLESS).is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
-        std::fs::write(path, &rendered).expect("the document can be written");
-        return;
+fn the_documents_in_the_tree_are_the_generated_ones_m4() {
+    let kept = [("openapi.json", ADMIN_DOCUMENT), ("application.json", APPLICATION_DOCUMENT)];
+    for ((name, kept), made) in kept.into_iter().zip(both()) {
+        let rendered = rendered(&made);
+        if std::env::var_os(BLESS).is_some() {
+            let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
+            std::fs::write(path, &rendered).expect("the document can be written");
+            continue;
+        }
+        let differs = rendered.lines().zip(kept.lines()).position(|(made, kept)| made != kept);
+        assert!(
+            rendered == kept,
+            "crates/hapax-api/{name} is not what the types say (line {}): `{BLESS}=1 cargo test -p hapax-api` writes it anew",
+            differs.unwrap_or_default() + 1
+        );
     }
-    let differs = rendered.lines().zip(ADMIN_DOCUMENT.lines()).position(|(made, kept)| made != kept);
-    assert!(
-        rendered == ADMIN_DOCUMENT,
-        "crates/hapax-api/openapi.json is not what the types say (line {}): `{BLESS}=1 cargo test -p hapax-api` writes it anew",
-        differs.unwrap_or_default() + 1
-    );
 }
 
-#[test]
-fn every_endpoint_is_described_with_what_it_needs_m4() {
-    let document = document(&ADMIN);
+fn every_endpoint_is_described<N: Need>(table: &Table<N>) {
+    let document = document(table);
     let mut described = BTreeSet::new();
     for (path, methods) in document["paths"].as_object().expect("paths") {
         let methods = methods.as_object().expect("methods");
         assert_eq!(path.contains('{'), methods.contains_key("parameters"), "{path}: its variable part");
         for (method, operation) in methods.iter().filter(|(name, _)| *name != "parameters") {
-            let needs = operation["security"][0]["token"][0].as_str().map(str::to_owned);
+            let needs = operation["security"][0][table.credential.0][0].as_str().map(str::to_owned);
             described.insert((path.clone(), method.to_uppercase(), needs));
         }
     }
-    let table = ADMIN.endpoints.iter().map(|endpoint| {
-        let needs = endpoint.needs.map(|role| role.as_str().to_owned());
+    let endpoints = table.endpoints.iter().map(|endpoint| {
+        let needs = endpoint.needs.map(|needs| needs.scope().to_owned());
         (endpoint.path.to_owned(), endpoint.method.as_str().to_owned(), needs)
     });
-    assert_eq!(described, table.collect());
-    let ids: BTreeSet<_> = ADMIN.endpoints.iter().map(|endpoint| endpoint.id).collect();
-    assert_eq!(ids.len(), ADMIN.endpoints.len(), "two endpoints have one name");
+    assert_eq!(described, endpoints.collect());
+    let ids: BTreeSet<_> = table.endpoints.iter().map(|endpoint| endpoint.id).collect();
+    assert_eq!(ids.len(), table.endpoints.len(), "two endpoints have one name");
+}
+
+#[test]
+fn every_endpoint_is_described_with_what_it_needs_m4() {
+    every_endpoint_is_described(&ADMIN);
+    every_endpoint_is_described(&APPLICATION);
 }
 
 #[test]
@@ -64,17 +76,19 @@ fn every_reference_of_the_document_leads_somewhere_m4() {
             _ => {}
         }
     }
-    let document = document(&ADMIN);
-    walk(&document, &document);
+    for document in both() {
+        walk(&document, &document);
+    }
 }
 
 #[test]
 fn an_object_has_no_other_members_than_those_described_unless_it_says_so_m4() {
-    let document = document(&ADMIN);
-    let schemas = document["components"]["schemas"].as_object().expect("schemas");
-    for (name, schema) in schemas.iter().filter(|(_, schema)| schema["properties"].is_object()) {
-        let closed = schema["additionalProperties"] == false || schema["unevaluatedProperties"] == false;
-        assert_eq!(closed, !["Problem", "Conflict"].contains(&name.as_str()), "{name}: {schema:#}");
+    for document in both() {
+        let schemas = document["components"]["schemas"].as_object().expect("schemas");
+        for (name, schema) in schemas.iter().filter(|(_, schema)| schema["properties"].is_object()) {
+            let closed = schema["additionalProperties"] == false || schema["unevaluatedProperties"] == false;
+            assert_eq!(closed, !["Problem", "Conflict"].contains(&name.as_str()), "{name}: {schema:#}");
+        }
     }
 }
 

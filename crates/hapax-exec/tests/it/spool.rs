@@ -53,9 +53,14 @@ async fn an_outcome_goes_to_the_spool_before_the_caller_is_told_and_is_settled_w
     let executor = spooling(&ledger, folder.path()).await;
     let error = spooled(&executor, &ledger, &effects).await;
     assert_eq!((error.code(), error.executed()), ("outcome-pending", Executed::Yes));
-    assert_eq!(waiting(folder.path()).len(), 1);
+    assert_eq!(
+        (waiting(folder.path()).len(), executor.waiting()),
+        (1, (1, 1)),
+        "one report, in one file (O1)"
+    );
     ledger.set_away(false);
     eventually("the spool is empty", async || waiting(folder.path()).is_empty()).await;
+    eventually("nothing is owed", async || executor.waiting() == (0, 0)).await;
     let done = executor.once(call("k"), effects.then(Ended::succeeded("again"))).await.unwrap();
     assert_eq!(
         (done.how, done.value, effects.count()),

@@ -67,6 +67,23 @@ fn tenants_beyond_the_bound_are_counted_together_and_those_within_it_apart_o1() 
 }
 
 #[test]
+fn a_scrape_of_as_many_as_are_told_apart_has_them_all_and_one_more_is_another_o1() {
+    let metrics = Metrics::default();
+    let endpoints: Vec<Arc<str>> = (0..50).map(|number| format!("/e{number}").into()).collect();
+    for tenant in 0..limits::LABELS {
+        let scope = scope(&format!("t{tenant}"));
+        for endpoint in &endpoints {
+            metrics.answered(&metrics.counters(Some(&scope), endpoint), "executed", 201, Duration::ZERO);
+        }
+    }
+    metrics.answered(&metrics.counters(Some(&scope("t0")), &"/more".into()), "executed", 201, Duration::ZERO);
+    let text = metrics.render();
+    let lines = text.lines().filter(|line| line.starts_with("hapax_requests_total{"));
+    assert_eq!(lines.count(), limits::GRAINS + 1);
+    assert!(text.contains("{tenant=\"_other\",project=\"_other\",endpoint=\"/more\",event=\"executed\""));
+}
+
+#[test]
 fn what_no_caller_was_found_for_takes_no_tenants_place_o1() {
     let (metrics, endpoint) = (Metrics::default(), "_none".into());
     metrics.counters(None, &endpoint).key_invalid(Reason::Charset);

@@ -91,15 +91,16 @@ impl Work for Forwarding {
         request: Arc<KeyedRequest>,
         attempt: Attempt,
     ) -> Result<Response<Incoming>, SendError> {
-        let hop = self.forward.hop.clone();
+        let trace = self.forward.hop.trace.clone();
         let outbound = self.outbound(&request);
         drop(request);
         let unfit =
             |error: hapax_core::Error| SendError { executed: Executed::No, cause: format!("{error:#}") };
         let (pool, outbound) = outbound.map_err(unfit)?;
-        hop.step(Step::Upstream);
+        let step = |step| trace.iter().for_each(|trace| trace.step(step));
+        step(Step::Upstream);
         let sent = outbound.send(pool, attempt).await;
-        hop.step(Step::Settle);
+        step(Step::Settle);
         sent
     }
 }

@@ -72,6 +72,31 @@ pub async fn lanes_are_served_in_order_and_skip_the_dead<H: Harness>(harness: &H
     }
 }
 
+/// Operators look at lanes, in pages, whatever their entities are called.
+pub async fn lanes_are_listed_in_pages<H: Harness>(harness: &H) {
+    let store = harness.fresh(harness.options()).await;
+    let mut entered: Vec<LaneId> = ["order:7", "a/b/c", "größe 1", "z", "0"].map(lane).to_vec();
+    entered.push(LaneId { tenant: Tenant::new("umbrella").expect("a good name"), ..lane("order:7") });
+    for (number, lane) in (1..).zip(&entered) {
+        store.enter(lane, ticket(number), None).await.expect("enter");
+    }
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.lanes(after.as_deref(), 4).await.expect("a page");
+        assert!(page.items.len() <= 4);
+        found.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    found.sort();
+    entered.sort();
+    assert_eq!(found, entered);
+    let error = store.lanes(Some("nonsense"), 4).await.expect_err("no mark");
+    assert_eq!(error.kind(), Kind::Invalid);
+}
+
 /// X3: a claim closes its lane exactly as long as it is held or in doubt, and nothing else opens it.
 pub async fn a_lane_is_closed_while_the_claim_that_closed_it_is_held_or_in_doubt<H: Harness>(harness: &H) {
     let store = harness.fresh(harness.options()).await;

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use hapax_core::lane::{self, Lane, LaneId, LaneView, Standing};
-use hapax_core::{ClaimId, SessionId};
+use hapax_core::{ClaimId, Page, SessionId};
 use rusqlite::{Connection, Row, params};
 
 use super::fault::Fault;
 use super::reader::Reader;
 use super::sum::Sum;
-use crate::lane_bytes;
+use crate::{lane_bytes, lane_mark};
 
 /// Reads a lane.
 pub(super) fn read(conn: &Connection, id: &LaneId) -> Result<Option<Lane>, Fault> {
@@ -29,6 +29,24 @@ pub(super) fn read_row(row: &Row<'_>) -> Result<Lane, Fault> {
     let lane: Vec<u8> = row.get(3)?;
     sum([&names[0], &names[1], &names[2]], &lane).check(row.get(4)?, || format!("lane {:?}", names[2]))?;
     Ok(lane_bytes::decode(&lane)?)
+}
+
+/// A page of lanes, in the order of their names.
+pub(super) fn page(conn: &Connection, after: Option<&LaneId>, limit: usize) -> Result<Page<LaneId>, Fault> {
+    let sql = "SELECT tenant, project, entity FROM lanes WHERE (tenant, project, entity) > (?1, ?2, ?3) \
+               ORDER BY tenant, project, entity LIMIT ?4";
+    let names =
+        after.map_or(["", "", ""], |lane| [lane.tenant.as_str(), lane.project.as_str(), &lane.entity]);
+    let mut statement = conn.prepare_cached(sql)?;
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut rows = statement.query(params![names[0], names[1], names[2], most])?;
+    let mut lanes = Vec::new();
+    while let Some(row) = rows.next()? {
+        let names: [String; 3] = [row.get(0)?, row.get(1)?, row.get(2)?];
+        lanes.push(lane_mark::named(&names[0], &names[1], &names[2])?);
+    }
+    let next = lanes.last().filter(|_| lanes.len() == limit).map(lane_mark::mark);
+    Ok(Page::new(lanes, next))
 }
 
 /// Writes a lane. One of which nothing is left has no row.

@@ -17,7 +17,7 @@ use hapax_core::{
 use super::job::{Done, LaneTold, What};
 use super::{Embedded, audit, events, lanes, list, shared, streams};
 use crate::hub::Watch;
-use crate::{filter, limits};
+use crate::{filter, lane_mark, limits};
 
 /// The writer answered a command with the answer to another one, which only a defect can bring about.
 fn confused() -> Error {
@@ -326,6 +326,12 @@ impl Inspect for Embedded {
         setting: Setting,
     ) -> Result<(), Error> {
         self.send(What::Set { id: id.clone(), expect, body, setting }).await.map(|_| ())
+    }
+
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        self.core.state.check()?;
+        let after = after.map(lane_mark::read_mark).transpose()?;
+        self.core.archive.read(move |reader| lanes::page(&reader.conn, after.as_ref(), limit)).await
     }
 
     async fn note(&self, note: Note) -> Result<(), Error> {

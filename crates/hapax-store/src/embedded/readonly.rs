@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hapax_core::claim::audit::{AuditEvent, Note, Setting};
 use hapax_core::journal::{Append, Checkpoint, Erasure, Event, Head, Listed, Stream, StreamFilter};
+use hapax_core::lane::LaneId;
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{
     ClaimId, Counts, Decision, Error, Filter, Inspect, Journal, Operated, OperationId, Page, Record,
@@ -17,9 +18,9 @@ use super::reader::{Desk, Reader, Signs};
 use super::schema;
 use super::session::Guarded;
 use super::verify::{self, Verification};
-use super::{audit, events, list, ports, shared, streams};
+use super::{audit, events, lanes, list, ports, shared, streams};
 use crate::clock::SystemClock;
-use crate::filter;
+use crate::{filter, lane_mark};
 
 /// A handle that reads and changes nothing.
 ///
@@ -163,6 +164,11 @@ impl Inspect for EmbeddedReader {
         _: Setting,
     ) -> Result<(), Error> {
         Err(read_only())
+    }
+
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        let after = after.map(lane_mark::read_mark).transpose()?;
+        self.desk.read(move |reader| lanes::page(&reader.conn, after.as_ref(), limit)).await
     }
 
     async fn note(&self, _: Note) -> Result<(), Error> {

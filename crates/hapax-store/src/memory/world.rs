@@ -17,6 +17,7 @@ use hapax_core::{
 
 use super::journals::Journaled;
 use crate::filter;
+use crate::lane_mark;
 use crate::limits;
 use crate::options::Options;
 use crate::plan::{Plan, Planned, tells_of_before, written_without};
@@ -246,6 +247,17 @@ impl World {
             false => _ = self.lanes.insert(id.clone(), after),
         }
         (answer, changed)
+    }
+
+    /// A page of lanes, in the order of their names.
+    pub(super) fn lanes_page(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        let after = after.map(lane_mark::read_mark).transpose()?;
+        let mut lanes: Vec<LaneId> =
+            self.lanes.keys().filter(|lane| Some(*lane) > after.as_ref()).cloned().collect();
+        lanes.sort_unstable();
+        lanes.truncate(limit);
+        let next = lanes.last().filter(|_| lanes.len() == limit).map(lane_mark::mark);
+        Ok(Page::new(lanes, next))
     }
 
     pub(super) fn look_at_lane(&self, id: &LaneId, time: Timestamp) -> LaneView {

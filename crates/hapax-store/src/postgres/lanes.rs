@@ -4,14 +4,14 @@
 use std::collections::{HashMap, HashSet};
 
 use hapax_core::lane::{self, Lane, LaneAnswer, LaneCommand, LaneId, LaneView, Moment, Standing, Ticket};
-use hapax_core::{AttemptId, ClaimId, Error, SessionId, Sign, Timestamp};
+use hapax_core::{AttemptId, ClaimId, Error, Page, SessionId, Sign, Timestamp};
 
 use super::failure::Failure;
 use super::link::Link;
 use super::read;
 use super::row::get;
 use super::shared::Shared;
-use crate::{lane_bytes, limits};
+use crate::{lane_bytes, lane_mark, limits};
 
 /// A command to a lane. The time and the session that a ticket begins with are known when it is carried out.
 #[derive(Clone, Debug)]
@@ -139,6 +139,25 @@ async fn write(link: &mut Link, id: &LaneId, lane: &Lane, version: Option<i64>) 
     Ok(!rows.is_empty())
 }
 
+/// A page of lanes, in the order of their digests.
+pub(super) async fn page(
+    link: &mut Link,
+    after: Option<&LaneId>,
+    limit: usize,
+) -> Result<Page<LaneId>, Failure> {
+    let after = after.map(LaneId::digest);
+    let after = after.as_ref().map(|digest| &digest.as_bytes()[..]);
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = link.query(PAGE, &[&after, &most]).await?;
+    let mut lanes = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let entity = String::from_utf8_lossy(get::<&[u8]>(row, 2)?).into_owned();
+        lanes.push(lane_mark::named(get(row, 0)?, get(row, 1)?, &entity)?);
+    }
+    let next = lanes.last().filter(|_| lanes.len() == limit).map(lane_mark::mark);
+    Ok(Page::new(lanes, next))
+}
+
 /// The versions of watched lanes.
 pub(super) async fn versions(link: &mut Link, lanes: &[ClaimId]) -> Result<HashMap<ClaimId, i64>, Failure> {
     let rows = link.query(VERSIONS, &[&read::digests(lanes)]).await?;
@@ -167,5 +186,8 @@ const INSERT: &str = "\
     VALUES ($1, $2, $3, $4, $5, $6, nextval('hapax.lane_versions')) ON CONFLICT DO NOTHING RETURNING 1";
 
 const DELETE: &str = "DELETE FROM hapax.lanes WHERE digest = $1 AND version = $2 RETURNING 1";
+
+const PAGE: &str = "\
+    SELECT tenant, project, entity FROM hapax.lanes WHERE digest > coalesce($1, ''::bytea) ORDER BY digest LIMIT $2";
 
 const VERSIONS: &str = "SELECT digest, version FROM hapax.lanes WHERE digest = ANY($1)";

@@ -24,7 +24,7 @@ use super::watchers::tell_forget;
 use super::{Postgres, confused, journal, lanes, list, registry, sweep};
 use crate::clock::boot_time;
 use crate::hub::Watch;
-use crate::{filter, limits};
+use crate::{filter, lane_mark, limits};
 
 impl Postgres {
     async fn lane(&self, id: &LaneId, told: Told) -> Result<LaneAnswer, Error> {
@@ -246,6 +246,12 @@ impl Inspect for Postgres {
                 }
             })
             .await
+    }
+
+    async fn lanes(&self, after: Option<&str>, limit: usize) -> Result<Page<LaneId>, Error> {
+        let after = after.map(lane_mark::read_mark).transpose()?;
+        let work = async move |link: &mut Link| lanes::page(link, after.as_ref(), limit).await;
+        self.shared.ask(Resend::Always, work).await
     }
 
     async fn note(&self, note: Note) -> Result<(), Error> {

@@ -54,3 +54,25 @@ async fn each_store_opens_by_its_url_and_says_what_must_be_known() {
         store.close().await.unwrap();
     }
 }
+
+/// A sweeper that has nothing more to do is seen to come by again and again (O1).
+#[tokio::test]
+async fn how_long_ago_a_store_was_swept_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    for url in ["memory:".to_owned(), format!("embedded:{}", folder.path().join("data").display())] {
+        let store = Store::open(&url, Options::default()).await.unwrap();
+        let swept = async {
+            let mut last = store.tally().sweep_lag();
+            loop {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                let lag = store.tally().sweep_lag();
+                if lag < last {
+                    return;
+                }
+                last = lag;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), swept).await.expect("it is swept");
+        store.close().await.unwrap();
+    }
+}

@@ -70,7 +70,7 @@ function Stated({ claim, form, set, donor, setDonor }) {
   return html`<div class="row align-top"><${Field} id="status" label="Status"><${Input} id="status" type="number" class="w-status" min="200" max="599" value=${form.status} on=${status => set({ status })} /><//><${Field} grow id="type" label="Content-Type"><${Input} id="type" value=${form.type} on=${type => set({ type })} /><//>
     <div class="field"><span class="label">Start from</span><${Act} on=${start}>the last answer of ${visible(claim.operation)}<//></div></div>
     ${problem && html`<${ProblemNote} problem=${problem} />`}
-    <${Field} id="body" label="Body" hint=${`${size(form.body)} bytes${form.body ? (isJson(form.body) ? " · valid JSON" : /json/.test(form.type) ? " · not valid JSON" : "") : ""}`} error=${foreign && `The body still has ${visible(foreign)}, which is the other request's: put in what belongs to this one.`}><textarea id="body" rows="4" spellcheck="false" value=${form.body} onInput=${event => set({ body: event.target.value })}></textarea><//>`;
+    <${Field} id="body" label="Body" hint=${`${size(form.body)} bytes${form.body ? (isJson(form.body) ? " · valid JSON" : /json/.test(form.type) ? " · not valid JSON" : "") : ""}`} error=${foreign && `The body still has ${visible(foreign)}, which is the other request's: put in what belongs to this one.`}><textarea id="body" rows="4" spellcheck=${false} value=${form.body} onInput=${event => set({ body: event.target.value })}></textarea><//>`;
 }
 
 /** What of the other claim's is still in the body. */

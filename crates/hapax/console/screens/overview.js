@@ -56,8 +56,8 @@ function Tiles({ samples }) {
   const now = lately(samples), per = seconds(now);
   const all = ["executed", "replayed", "attached", "passed", "mismatch", "in_doubt", "refused", "invalid", "unavailable", "released", "other"].reduce((sum_, name) => sum_ + sum(now, name), 0);
   const keyed = sum(now, "executed") + sum(now, "replayed") + sum(now, "attached");
-  const latency = (name, at) => [...samples].reverse().map(sample => sample.latency?.[name]?.[at]).find(value => value > 0);
-  const [p99, unit] = ms(latency("executed", 1)).split(" ");
+  const latency = (name, at) => [...samples].reverse().map(sample => sample.latency?.[name]?.[at]).find(value => value !== undefined && value !== null);
+  const [, p99, unit] = ms(latency("executed", 1)).match(/^(.*?) ?(m?s)?$/);
   return html`<section class="tiles" aria-label="Now">
     <${Tile} name="Requests" value=${rate(all / per)} unit="/s" note="this instance, last minute" to=${link(["requests"], scope())} />
     <${Tile} name="Executed" swatch="executed" value=${rate(sum(now, "executed") / per)} unit="/s" note="the work ran" to=${link(["requests"], { ...scope(), event: "executed" })} />

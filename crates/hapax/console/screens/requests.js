@@ -16,8 +16,10 @@ const EVENTS = ["executed", "replayed", "attached", "passed", "released", "misma
 
 const why = one => [one.cause, ...(one.differs ?? []).map(part => (typeof part === "string" ? part : `${part.pointer ?? part.path} ${part.change ?? part.how}`))].filter(Boolean).map(visible).join(", ");
 
+const where = one => (one.endpoint?.startsWith("/") && one.method ? `${one.method} ${one.endpoint}` : one.endpoint ?? one.method);
+
 const COLUMNS = [
-  { name: "When", of: one => html`<${Time} at=${one.at} exact />` }, { name: "Endpoint", of: one => html`<span class="mono">${visible(one.endpoint ?? one.method)}</span>` }, { name: "Status", num: true, of: one => one.status },
+  { name: "When", of: one => html`<${Time} at=${one.at} exact />` }, { name: "Endpoint", of: one => html`<span class="mono">${visible(where(one))}</span>` }, { name: "Status", num: true, of: one => one.status },
   { name: "Became", of: one => html`<span class="row-mark"><${Mark} kind=${eventMark(one.event)} />${visible(String(one.event).replace(/_/g, " "))}</span>` }, { name: "Took", num: true, of: one => span(one.took_us / 1000) },
   { name: "Tenant / project", of: one => (one.tenant ? `${one.tenant} / ${one.project ?? "–"}` : "–") }, { name: "Key", of: one => (one.key ? one.operation_id ? html`<a href=${link(["claims", one.operation_id])}><${Foreign} text=${one.key} most=${32} /></a>` : html`<${Foreign} text=${one.key} most=${32} />` : "–") },
   { name: "Why", of: one => html`<span class="reason">${why(one) || "–"}</span>` }, { name: "Trace", of: one => (one.trace_id ? html`<${Copy} text=${one.trace_id} what="the trace id" />` : "") },
@@ -44,7 +46,7 @@ const within = ({ since, until }) => one => (!since || one.at >= since) && (!unt
 
 export function Requests({ place }) {
   const filter = Object.fromEntries(NAMES.filter(name => place.query[name]).map(name => [name, place.query[name]]));
-  const { since, until, ...asked } = filter;
+  const { since, until } = filter, asked = filter;
   const from = useData(JSON.stringify(asked), signal => get("/v1/requests", { ...asked, limit: 1000 }, signal), "claims");
   const [group, setGroup] = useState(false), [most, setMost] = useState(200);
   const instance = useStore(state => state.me?.server?.instance) ?? "this instance";

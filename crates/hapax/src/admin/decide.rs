@@ -82,18 +82,33 @@ async fn decide(
     if verb != Verb::Erase && hapax_agent::durable::is_step(&record) {
         return Err(step_of_an_execution(&record, Done::from(&verb)).into());
     }
+    if matches!(verb, Verb::Settle(..)) && hapax_agent::actions::approvals::is_action(&record) {
+        return Err(action_of_an_agent(&record).into());
+    }
     let actor = actor(&operator.name, asked.by.as_deref())?;
     let (seen, reason) = (asked.epoch.as_str().parse()?, reason(asked.reason)?);
     let (id, done) = (record.identity.claim_id(), Done::from(&verb));
     let decision = Decision { seen, verb, actor: actor.clone(), reason };
     let operated = state.store.decide(id, decision).await?;
+    done_or_not(state, &record, operated, done, &actor).await
+}
+
+/// What became of a decision, for the operator and for the log.
+pub(super) async fn done_or_not(
+    state: &AdminState,
+    record: &Record,
+    operated: Operated,
+    done: Done,
+    actor: &str,
+) -> Result<Decided, Refusal> {
+    let id = record.identity.claim_id();
     if let Operated::Done(epoch) = operated {
         let operation_id = record.claim.operation_id;
         tracing::info!(%operation_id, verb = done.as_str(), actor, "an operator decided");
         let claim = as_it_is(state, id).await?;
         return Ok(Decided { operation_id: operation_id.into(), done, epoch: epoch.map(Into::into), claim });
     }
-    Err(not_done(state, &record, id, operated, done).await?)
+    Err(not_done(state, record, id, operated, done).await?)
 }
 
 /// What is decided about a step must reach its execution, which waits for it (J5).
@@ -104,6 +119,17 @@ fn step_of_an_execution(record: &Record, done: Done) -> Conflict {
             "{done} does not fit a step of an execution: its journal must tell of the decision; see `hapax executions waiting` and use \
              `hapax executions decide`"
         ),
+        operation_id: record.claim.operation_id,
+        claim: Some(view::claim(record)),
+        retry_after: None,
+    }
+}
+
+/// An action's outcome is what its tool answered, and no answer of HTTP.
+fn action_of_an_agent(record: &Record) -> Conflict {
+    Conflict {
+        code: ConflictCode::NotApplicable,
+        detail: "an answer of HTTP does not fit an action of an agent: use `hapax approvals confirm`".into(),
         operation_id: record.claim.operation_id,
         claim: Some(view::claim(record)),
         retry_after: None,

@@ -7,19 +7,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args as ClapArgs;
 use hapax_core::json::Pointer;
-use hapax_tower::KeyPlace;
+use hapax_probe::body::{Bodies, with_keys};
+use hapax_probe::client::{self, Client, KeyPlace};
+use hapax_probe::report::{Report, Target};
+use hapax_probe::row::{Finding, Level, Row};
+use hapax_probe::{Options, limits};
 use hapax_tower::answer::IDEMPOTENCY_KEY;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::{Certificate, Url};
 
 use super::{Failed, say};
 use crate::config::units;
-use crate::limits;
-use crate::probe::body::{Bodies, with_keys};
-use crate::probe::client::{self, Client};
-use crate::probe::report::{Report, Target};
-use crate::probe::row::{Level, Row};
-use crate::probe::{self, Options};
 
 /// Find out from outside what an API makes of Idempotency-Key, as draft-ietf-httpapi-idempotency-key-header-07 has it.
 ///
@@ -91,7 +89,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
         confirm(&url)?;
     }
     let race = options.race;
-    let told = |row: Row, finding: Option<&probe::row::Finding>| match (finding, row.requests(race)) {
+    let told = |row: Row, finding: Option<&Finding>| match (finding, row.requests(race)) {
         (None, 0) => {}
         (None, requests) => say::note(format!("… {} ({requests} at most)", row.title())),
         (Some(finding), _) if finding.level == Level::Fail => {
@@ -99,7 +97,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
         }
         (Some(_), _) => {}
     };
-    let report = probe::run(client, options, told)
+    let report = hapax_probe::run(client, options, told)
         .await
         .map_err(|why| Failed::unavailable(format!("{url}: {why}; nothing could be found out")))?;
     tell(&args, &report, &Target { method: &method, url: url.as_str(), at_most })?;
@@ -111,8 +109,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
 
 /// Reads everything that was said, before anything is sent.
 fn prepare(args: &Args, url: &Url) -> Result<(Client, Options, usize), Failed> {
-    if !limits::PROBE_RACE.contains(&args.race) {
-        let (least, most) = (limits::PROBE_RACE.start(), limits::PROBE_RACE.end());
+    if !limits::RACE.contains(&args.race) {
+        let (least, most) = (limits::RACE.start(), limits::RACE.end());
         return Err(Failed::misuse(format!("--race is {least} to {most}")));
     }
     let other = match &args.other_body_json {
@@ -143,7 +141,7 @@ fn prepare(args: &Args, url: &Url) -> Result<(Client, Options, usize), Failed> {
         other_headers: headers("--other-header", &args.other_header)?,
         other_url,
     };
-    let at_most = probe::at_most(&options);
+    let at_most = hapax_probe::at_most(&options);
     let client = Client::new(client::Options {
         url: url.clone(),
         method: method(&args.method)?,
@@ -215,9 +213,9 @@ fn method(text: &str) -> Result<Method, Failed> {
 }
 
 fn timeout(text: &str) -> Result<Duration, Failed> {
-    let fits = |time: &Duration| limits::PROBE_TIMEOUT.contains(time);
+    let fits = |time: &Duration| limits::TIMEOUT.contains(time);
     units::duration(text).filter(fits).ok_or_else(|| {
-        let (least, most) = (limits::PROBE_TIMEOUT.start(), limits::PROBE_TIMEOUT.end());
+        let (least, most) = (limits::TIMEOUT.start(), limits::TIMEOUT.end());
         let (least, most) = (units::show_duration(*least), units::show_duration(*most));
         Failed::misuse(format!("--timeout is {least} to {most}, such as 10s"))
     })
@@ -259,7 +257,7 @@ fn body(args: &Args) -> Result<Bytes, Failed> {
 
 fn read(file: &Path) -> std::io::Result<Bytes> {
     let mut bytes = Vec::new();
-    let longest = limits::PROBE_BODY_BYTES;
+    let longest = limits::BODY_BYTES;
     if file == Path::new("-") {
         std::io::stdin().lock().take(longest + 1).read_to_end(&mut bytes)?;
     } else {

@@ -150,6 +150,7 @@ fn parts(config: &Config, standing: Arc<Standing>, console: Option<&PathBuf>) ->
             ..Setup::new(config.admin.listen, config.admin.tokens()?)
         },
         traces: config.traces.clone(),
+        api: config.api.as_ref().map(|api| (api.listen, api.hosts.clone())),
     })
 }
 
@@ -195,12 +196,16 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
     tracing::info!(routes = config.settings.routes.len(), "the configuration was reloaded");
 }
 
-/// One line for whoever started it, on standard output, when requests can be sent.
+/// A line for whoever started it, on standard output, when requests can be sent; another one where applications are served.
 fn say_where(config: &Config, node: &Node) {
     let scheme = if config.settings.edge.tls.is_some() { "https" } else { "http" };
     let operators = if config.admin.tls.is_some() { "https" } else { "http" };
-    let line = format!("hapax serves on {scheme}://{} (admin: {operators}://{})", node.edge(), node.admin());
-    if let Err(failed) = say::data(line) {
+    let mut told =
+        format!("hapax serves on {scheme}://{} (admin: {operators}://{})", node.edge(), node.admin());
+    if let Some(api) = node.api() {
+        told.push_str(&format!("\nhapax serves applications on http://{api}"));
+    }
+    if let Err(failed) = say::data(told) {
         // It serves all the same; the log has the addresses, too.
         tracing::warn!("{}", failed.message);
     }

@@ -6,9 +6,10 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use hapax_agent::actions::receipts;
 use hapax_agent::durable::{ExecutionId, Report, verify};
 use hapax_core::journal::{Stream, StreamFilter};
-use hapax_core::{Error, Journal, Kind};
+use hapax_core::{Error, Journal, Kind, Tenant};
 use hapax_store::Lifecycle as _;
 
 use super::{Failed, say, store};
@@ -24,6 +25,9 @@ pub(crate) struct Args {
     /// Only executions with this id.
     #[arg(long, value_name = "ID")]
     execution: Option<String>,
+    /// Only the receipts of this tenant.
+    #[arg(long, value_name = "TENANT", conflicts_with = "execution")]
+    receipts: Option<String>,
     /// Print JSON, one line for each journal.
     #[arg(long)]
     json: bool,
@@ -34,15 +38,20 @@ pub(crate) async fn run(args: Args) -> Result<(), Failed> {
     let environment = |name: &str| std::env::var(name).ok();
     let config = config::load_with(&args.config, &environment, Secrets::MayBeAbsent)
         .map_err(|mistakes| Failed::no(mistakes.to_string()))?;
-    let wanted = args.execution.as_deref().map(ExecutionId::new).transpose();
-    let wanted = wanted.map_err(|error| Failed::misuse(error.to_string()))?;
+    let wanted = match (&args.execution, &args.receipts) {
+        (Some(id), _) => {
+            Wanted::Execution(ExecutionId::new(id).map_err(|error| Failed::misuse(error.to_string()))?)
+        }
+        (None, Some(tenant)) => Wanted::Stream(receipts::stream(&Tenant::new(tenant)?)?),
+        (None, None) => Wanted::All,
+    };
     let told = Told { json: args.json, progress: std::io::stderr().is_terminal() };
     let url = &config.store.url;
     match url.split_once(':') {
-        Some(("embedded", path)) => check(&store::read_embedded(path)?, wanted.as_ref(), &told).await,
+        Some(("embedded", path)) => check(&store::read_embedded(path)?, &wanted, &told).await,
         Some(("postgres" | "postgresql", _)) => {
             let store = store::read_postgres(url).await?;
-            let checked = check(&store, wanted.as_ref(), &told).await;
+            let checked = check(&store, &wanted, &told).await;
             store.close().await?;
             checked
         }
@@ -75,21 +84,43 @@ impl Told {
     }
 }
 
-async fn check(store: &impl Journal, wanted: Option<&ExecutionId>, told: &Told) -> Result<(), Failed> {
-    let prefix = if wanted.is_some() { "execution/".to_owned() } else { String::new() };
+/// Which journals are checked.
+enum Wanted {
+    All,
+    Execution(ExecutionId),
+    Stream(Stream),
+}
+
+impl Wanted {
+    /// What the names of all of them begin with.
+    fn prefix(&self) -> String {
+        match self {
+            Wanted::All => String::new(),
+            Wanted::Execution(_) => "execution/".to_owned(),
+            Wanted::Stream(stream) => stream.as_str().to_owned(),
+        }
+    }
+
+    fn is_meant(&self, stream: &Stream) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::Execution(id) => stream.as_str().rsplit('/').next() == Some(id.as_str()),
+            Wanted::Stream(wanted) => wanted == stream,
+        }
+    }
+}
+
+async fn check(store: &impl Journal, wanted: &Wanted, told: &Told) -> Result<(), Failed> {
+    let prefix = wanted.prefix();
     let filter = StreamFilter { prefix, status: None };
     let (mut after, mut checked, mut broken) = (None, 0_u64, 0_u64);
     loop {
         let page = store.list_streams(&filter, after.as_deref(), limits::PAGE).await.map_err(unlisted)?;
-        let is_meant = |stream: &Stream| {
-            let id = stream.as_str().rsplit('/').next();
-            wanted.is_none_or(|wanted| id == Some(wanted.as_str()))
-        };
         for damaged in &page.damaged {
             say::note(format!("{}: {}", damaged.id, damaged.error));
             broken += 1;
         }
-        for listed in page.items.iter().filter(|listed| is_meant(&listed.stream)) {
+        for listed in page.items.iter().filter(|listed| wanted.is_meant(&listed.stream)) {
             let report = verify(store, &listed.stream).await;
             let report = report
                 .map_err(|error| Failed::unavailable(format!("{}: {error}", listed.stream.as_str())))?;
@@ -107,7 +138,10 @@ async fn check(store: &impl Journal, wanted: Option<&ExecutionId>, told: &Told) 
     }
     match (wanted, checked, broken) {
         (_, _, 1..) => Err(Failed::no(format!("{broken} of {checked} journals are broken"))),
-        (Some(id), 0, 0) => Err(Failed::no(format!("there is no execution {id} in this store"))),
+        (Wanted::Execution(id), 0, 0) => Err(Failed::no(format!("there is no execution {id} in this store"))),
+        (Wanted::Stream(stream), 0, 0) => {
+            Err(Failed::no(format!("there is no journal {} in this store", stream.as_str())))
+        }
         _ => Ok(()),
     }
 }

@@ -185,7 +185,7 @@ fn link(text: &str) -> Result<String, String> {
 }
 
 /// The names that operators and their tools ask for; a port does not count.
-fn hosts(section: &Section<'_>) -> Vec<String> {
+pub(super) fn hosts(section: &Section<'_>) -> Vec<String> {
     let named = section.texts("hosts").unwrap_or_default();
     for host in named.iter().filter(|host| !is_host(host.value)) {
         let what = format!("{:?} is no host name", host.value);

@@ -10,6 +10,7 @@ use hapax_tower::problem::DOCS;
 use http::HeaderName;
 
 use super::Pattern;
+use super::admin;
 use super::fields;
 use super::material;
 use super::mistakes::Place;
@@ -20,10 +21,12 @@ use super::url;
 use crate::limits::{self, range};
 
 /// Where applications are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Api {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Names that it answers to, beside addresses and `localhost`.
+    pub hosts: Vec<String>,
 }
 
 /// What routes do where they do not say otherwise.
@@ -152,9 +155,10 @@ pub(crate) fn mismatch_status(section: &Section<'_>) -> Option<u16> {
     }
 }
 
-/// Reads `[api]`.
-pub(crate) fn api(section: &Section<'_>) -> Api {
-    Api { listen: listen(section).unwrap_or_else(|| local(8082)) }
+/// Reads `[api]`. Without it applications are served nowhere.
+pub(crate) fn api(section: &Section<'_>) -> Option<Api> {
+    let listen = listen(section).unwrap_or_else(|| local(8082));
+    section.exists().then(|| Api { listen, hosts: admin::hosts(section) })
 }
 
 /// A listener: its section, where it listens, and the place where that is written, if it is.

@@ -31,7 +31,8 @@ sections! {
     ROOT = "" [
         "edge", "admin", "api", "store", "retention", "auth", "seal", "log", "traces", "tenants", "upstreams", "routes", "openapi",
         "retired", "webhooks", "schedules",
-    ] later ["actions", "connectors", "trust"];
+        "actions", "connectors", "trust",
+    ];
     /// The listener and what holds for every route.
     EDGE = "edge" [
         "listen", "threads", "tls", "drain_timeout", "header_timeout", "body_rate", "idle_timeout", "max_connections",
@@ -54,7 +55,7 @@ sections! {
     /// Certificate and key of the operators' listener.
     ADMIN_TLS = "admin.tls" ["cert", "key"];
     /// The applications' listener.
-    API = "api" ["listen"];
+    API = "api" ["listen", "hosts"];
     /// Where claims are kept.
     STORE = "store" ["url", "lease", "spool"];
     /// How long outcomes are kept.
@@ -135,6 +136,36 @@ sections! {
     ];
     /// Whose the ticks of a schedule are.
     SCHEDULE_AS = "schedules.as" ["tenant", "project"];
+    /// How actions of agents are done.
+    ACTIONS = "actions" ["as", "receipts", "include_result"];
+    /// Whose actions they are where nothing else says so.
+    ACTIONS_AS = "actions.as" ["tenant", "project"];
+    /// The systems that tools are on.
+    CONNECTORS = "connectors" ["<name>"];
+    /// A service whose endpoints are tools.
+    CONNECTOR_HTTP = "connectors.<name>" [
+        "kind", "url", "headers", "token_env", "token_file", "upstream_key", "digest_chars", "tools",
+    ];
+    /// A server of tools.
+    CONNECTOR_MCP = "connectors.<name>" [
+        "kind", "command", "args", "env", "pass_env", "url", "headers", "token_env", "token_file", "trusted", "tools",
+    ];
+    /// What goes with every call.
+    CONNECTOR_HEADERS = "connectors.<name>.headers" ["<name>"];
+    /// What a server of tools finds in its environment.
+    CONNECTOR_ENV = "connectors.<name>.env" ["<name>"];
+    /// The tools of a connector.
+    CONNECTOR_TOOLS = "connectors.<name>.tools" ["<name>"];
+    /// An endpoint as a tool.
+    CONNECTOR_TOOL = "connectors.<name>.tools.<name>" [
+        "method", "path", "read_only", "rerun", "vendor_key", "destructive", "give_up",
+    ];
+    /// What is said of a server's tool.
+    CONNECTOR_MCP_TOOL = "connectors.<name>.tools.<name>" ["read_only", "rerun", "destructive", "give_up"];
+    /// What may happen.
+    TRUST = "trust" ["default", "rules"];
+    /// A rule of the gate.
+    TRUST_RULE = "trust.rules" ["name", "when", "decision"];
     /// An OpenAPI document to read routes from.
     OPENAPI = "openapi" ["file", "upstream", "prefix", "default_policy", "recall"];
 }

@@ -1,6 +1,6 @@
 //! What a running process cannot change: it is read when the process starts, and a reload leaves it as it was (P5).
 //!
-//! What is not listed here takes effect with a reload. `[api]` is neither: nothing listens there yet.
+//! What is not listed here takes effect with a reload.
 
 use super::Config;
 
@@ -24,6 +24,7 @@ impl Config {
             ("edge.docs", edge.docs != was.docs),
             ("admin.listen", self.admin.listen != started.admin.listen),
             ("admin.hosts", self.admin.hosts != started.admin.hosts),
+            ("api", self.api != started.api),
             ("admin.tls", self.admin.tls != started.admin.tls),
             ("admin.console", self.admin.console != started.admin.console),
             ("admin.name", self.admin.name != started.admin.name),

@@ -1,5 +1,6 @@
 //! The configuration as it takes effect, with all defaults, for `hapax config show`. Secrets are shown as `(set)`.
 
+mod actions;
 mod admin;
 mod schedules;
 
@@ -108,12 +109,16 @@ impl Config {
         }
         root.table("edge", self.shown_edge());
         let admin = admin::shown(&self.admin);
-        let mut api = Section::default();
-        api.text("listen", self.api.listen.to_string());
         let mut store = Section::default();
         store.text("url", self.store.shown_url()).duration("lease", self.store.lease);
         store.text("spool", self.store.spool(&self.file).display().to_string());
-        root.table("admin", admin).table("api", api).table("store", store);
+        root.table("admin", admin);
+        root.maybe(self.api.as_ref(), |root, api| {
+            let mut shown = Section::default();
+            shown.text("listen", api.listen.to_string()).texts("hosts", &api.hosts);
+            root.table("api", shown);
+        });
+        root.table("store", store);
         let mut retention = Section::default();
         retention.text("default", &self.retention.default);
         for (class, kept) in &self.retention.classes {
@@ -160,6 +165,11 @@ impl Config {
                 Shown::Tables(self.schedules.iter().map(|one| schedules::shown(one).0).collect()),
             );
         }
+        root.table("actions", actions::actions(&self.actions));
+        if !self.connectors.is_empty() {
+            root.table("connectors", actions::connectors(&self.connectors));
+        }
+        root.table("trust", actions::trust(&self.trust));
         root.put(
             "routes",
             Shown::Tables(routes.map(|(route, declared)| shown_route(route, declared).0).collect()),
@@ -518,7 +528,8 @@ fn toml_section(text: &mut String, path: &str, entries: &Entries) {
         text.push('\n');
     }
     for (name, value) in entries {
-        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let name = toml_key(name);
+        let path = if path.is_empty() { name } else { format!("{path}.{name}") };
         match value {
             Shown::Table(entries) => toml_section(text, &path, entries),
             Shown::Tables(tables) => {
@@ -535,7 +546,16 @@ fn toml_section(text: &mut String, path: &str, entries: &Entries) {
 
 fn toml_lines<'e>(text: &mut String, entries: impl Iterator<Item = &'e (String, Shown)>) {
     for (name, value) in entries {
-        text.push_str(&format!("{name} = {}\n", toml_value(value)));
+        text.push_str(&format!("{} = {}\n", toml_key(name), toml_value(value)));
+    }
+}
+
+/// A name as a key: in quotes where it has more than letters, digits, `-` and `_`.
+fn toml_key(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    match !name.is_empty() && name.bytes().all(bare) {
+        true => name.to_owned(),
+        false => toml::Value::from(name).to_string(),
     }
 }
 
@@ -559,6 +579,6 @@ fn toml_value(shown: &Shown) -> String {
 
 fn toml_table(entries: &Entries) -> String {
     let items: Vec<_> =
-        entries.iter().map(|(name, value)| format!("{name} = {}", toml_value(value))).collect();
+        entries.iter().map(|(name, value)| format!("{} = {}", toml_key(name), toml_value(value))).collect();
     format!("{{ {} }}", items.join(", "))
 }

@@ -13,6 +13,7 @@ use http::HeaderName;
 use super::fields::{self, Fields};
 use super::*;
 
+mod actions;
 mod cluster;
 mod mistakes;
 mod page;
@@ -132,7 +133,7 @@ fn a_configuration_that_says_nothing_else_lets_nobody_in() {
     let config = loaded("");
     assert_eq!(config.settings.edge.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8081");
-    assert_eq!(config.api.listen.to_string(), "127.0.0.1:8082");
+    assert_eq!(config.api, None);
     assert!(config.admin.tokens.is_empty() && config.seal.is_empty());
     assert!(config.notices[0].contains("lets nobody in"), "{:?}", config.notices);
 }
@@ -359,6 +360,7 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
         ("[edge.tls]\ncert = \"c\"\nkey = \"k\"", "edge.tls"),
         ("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_env = \"SHORT\"", "admin.listen"),
         ("[admin]\nhosts = [\"hapax.internal\"]\ntoken_env = \"SHORT\"", "admin.hosts"),
+        ("[api]\nlisten = \"127.0.0.1:2\"", "api"),
         ("[store]\nurl = \"memory:\"\nlease = \"7s\"\nspool = \"s\"", "store.url, store.lease, store.spool"),
         ("[seal]\nkey_file = \"seal\"", "seal"),
         ("[log]\nformat = \"text\"\nlevel = \"warn\"", "log.format, log.level"),
@@ -376,16 +378,13 @@ fn what_a_reload_cannot_change_is_known_by_name_p5() {
 }
 
 #[test]
-fn a_section_that_nothing_serves_yet_is_told_m1() {
-    let told = |text: &str| {
-        loaded(text).notices.into_iter().filter(|notice| notice.contains("[api]")).collect::<Vec<_>>()
-    };
-    assert_eq!(told(""), [""; 0]);
-    let notices = told("[api]\nlisten = \"127.0.0.1:7\"\n");
-    assert!(
-        notices.len() == 1 && notices[0].contains("hapax.toml:1:") && notices[0].contains("127.0.0.1:7"),
-        "{notices:?}"
-    );
+fn applications_are_served_where_the_section_for_them_is_m1() {
+    let api = |text: &str| loaded(text).api.unwrap();
+    assert_eq!(api("[api]\n").listen.to_string(), "127.0.0.1:8082");
+    let said = api("[api]\nlisten = \"127.0.0.1:7\"\nhosts = [\"hapax.internal\"]\n");
+    assert_eq!((said.listen.to_string(), said.hosts), ("127.0.0.1:7".into(), vec!["hapax.internal".into()]));
+    let notices = loaded("[api]\n").notices;
+    assert!(!notices.iter().any(|notice| notice.contains("[api]")), "{notices:?}");
 }
 
 #[test]
@@ -449,11 +448,31 @@ fn document_with(section: &Fields, field: &str) -> String {
         "upstreams.<name>" if section.names.contains(&"ingress") && field != "kind" => {
             format!("[upstreams.a]\nkind = \"restate\"\n{field} = {value}\n")
         }
+        // Each of both kinds of connector has fields that the other one has not.
+        "connectors.<name>" if section.names.contains(&"command") && field != "kind" => {
+            format!("[connectors.a]\nkind = \"mcp\"\n{}{field} = {value}\n", mcp_beside(field))
+        }
+        "connectors.<name>.tools.<name>" => {
+            let kind = if section.names.contains(&"method") { "http" } else { "mcp" };
+            format!(
+                "[connectors.a]\nkind = \"{kind}\"\nurl = \"http://h\"\n[connectors.a.tools.a]\n{field} = {value}\n"
+            )
+        }
+        "trust.rules" => format!("[[trust.rules]]\n{field} = {value}\n"),
         "openapi" => format!("[[openapi]]\n{field} = {value}\n"),
         "schedules" => format!("[[schedules]]\n{field} = {value}\n"),
         "schedules.as" => format!("[[schedules]]\nas = {{ {field} = {value} }}\n"),
         _ if parent.is_empty() => format!("[{name}]\n{field} = {value}\n"),
         _ => format!("[{}]\n{field} = {value}\n", section.section.replace("<name>", "a")),
+    }
+}
+
+/// What makes a server of tools that is reached as this field wants it.
+fn mcp_beside(field: &str) -> &'static str {
+    match field {
+        "args" | "env" | "pass_env" => "command = \"c\"\n",
+        "headers" | "token_env" | "token_file" => "url = \"http://h\"\n",
+        _ => "",
     }
 }
 

@@ -42,7 +42,10 @@ impl Service {
 
     /// Serves until the process ends.
     pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) {
-        let router = Router::new().route("/charges", get(list).post(charge)).route("/refunds", post(refund)).with_state(self);
+        let router = Router::new()
+            .route("/charges", get(list).post(charge))
+            .route("/refunds", post(refund))
+            .with_state(self);
         // It ends with the process.
         let _ = axum::serve(listener, router).await;
     }

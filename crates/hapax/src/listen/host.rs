@@ -12,16 +12,18 @@ use http::uri::{Authority, Uri};
 use super::refusal::{ListenerCode, Refusal};
 
 /// The names that a listener answers to, beside addresses and `localhost`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Hosts {
     names: Vec<String>,
+    /// The section of the configuration that has them.
+    section: &'static str,
     everywhere: bool,
 }
 
 impl Hosts {
-    /// These names, in whatever case, of a listener at this address.
-    pub(crate) fn new(names: &[String], at: IpAddr) -> Self {
-        Hosts { names: names.to_vec(), everywhere: at.is_loopback() || !names.is_empty() }
+    /// These names of a section, in whatever case, of a listener at this address.
+    pub(crate) fn new(section: &'static str, names: &[String], at: IpAddr) -> Self {
+        Hosts { names: names.to_vec(), section, everywhere: at.is_loopback() || !names.is_empty() }
     }
 
     /// Whether every path has these names only. Where none is stated and others than this machine ask, orchestrators may ask for the
@@ -36,7 +38,8 @@ impl Hosts {
         for named in lines.chain(uri.authority().map(Authority::as_str)) {
             if !self.has(named) {
                 let detail = format!(
-                    "this listener does not answer to the host {named:?}: ask by address, or add the name to `hosts` of [admin]"
+                    "this listener does not answer to the host {named:?}: ask by address, or add the name to `hosts` of [{}]",
+                    self.section
                 );
                 return Err(Refusal::listener(ListenerCode::Misdirected, detail, None));
             }
@@ -60,7 +63,7 @@ mod tests {
 
     #[test]
     fn addresses_localhost_and_stated_names_are_answered_to_and_nothing_else_m1() {
-        let hosts = Hosts::new(&["hapax.internal".into()], IpAddr::from([0, 0, 0, 0]));
+        let hosts = Hosts::new("admin", &["hapax.internal".into()], IpAddr::from([0, 0, 0, 0]));
         let admits = |request: http::Request<()>| hosts.admit(request.headers(), request.uri()).is_ok();
         let admitted = |host: &str| admits(http::Request::get("/").header(HOST, host).body(()).unwrap());
         for host in [
@@ -99,7 +102,7 @@ mod tests {
         for (names, at, everywhere) in
             [(&none, loopback, true), (&some, loopback, true), (&some, all, true), (&none, all, false)]
         {
-            assert_eq!(Hosts::new(names, at).everywhere(), everywhere, "{names:?} at {at}");
+            assert_eq!(Hosts::new("admin", names, at).everywhere(), everywhere, "{names:?} at {at}");
         }
     }
 }

@@ -91,6 +91,8 @@ struct Manner {
     hosts: Arc<Hosts>,
     /// Whether pages of other sites are refused.
     of_one_site: bool,
+    /// The longest body, and how a longer one is refused.
+    body: (usize, &'static str),
 }
 
 /// A table whose endpoints are being given their handlers.
@@ -127,7 +129,8 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
         hosts: Hosts,
     ) -> Self {
         let listener = HeaderValue::from_static(table.listener);
-        let manner = Manner { listener, docs: docs.into(), hosts: Arc::new(hosts), of_one_site: false };
+        let (docs, hosts, body) = (docs.into(), Arc::new(hosts), table.body);
+        let manner = Manner { listener, docs, hosts, of_one_site: false, body };
         let (callers, router) = (Arc::new(callers), Router::new());
         let (served, to_any_host) = (BTreeSet::new(), BTreeSet::new());
         Mount { table, state, callers, manner, router, served, to_any_host, mistakes: Vec::new() }
@@ -178,7 +181,7 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
             async move {
                 let answer = async {
                     let (head, body) = request.into_parts();
-                    answer::<O>(run(state, understood(id, &head, body).await?).await?)
+                    answer::<O>(run(state, understood(id, &head, body, manner.body).await?).await?)
                 };
                 manner.finished(answer.await)
             }
@@ -207,7 +210,7 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
                     let of = Of { operation: O::ID, id: &id, changes: O::METHOD != Method::Get };
                     let caller = callers.admit(&head, needs, &of).await?;
                     let who = caller.clone();
-                    let asked = understood(id.clone(), &head, body).await;
+                    let asked = understood(id.clone(), &head, body, manner.body).await;
                     let done = async { answer::<O>(run(state, caller, asked?).await?) }.await;
                     if let Err(refusal) = &done {
                         callers.refused(&who, &of, refusal).await;
@@ -311,9 +314,17 @@ fn variable(params: &RawPathParams) -> String {
 }
 
 /// The request in the types of its operation. Only a POST has a body.
-async fn understood<O: Operation>(id: String, head: &Parts, body: Body) -> Result<Asked<O>, Refusal> {
+async fn understood<O: Operation>(
+    id: String,
+    head: &Parts,
+    body: Body,
+    most: (usize, &'static str),
+) -> Result<Asked<O>, Refusal> {
     let body = match O::METHOD {
-        Method::Post => read(body).await?,
+        Method::Post => match read(body, most).await? {
+            nothing if nothing.is_empty() => Bytes::from_static(b"{}"),
+            body => body,
+        },
         Method::Get | Method::Delete => Bytes::from_static(b"{}"),
     };
     let query = Query::<O::Query>::try_from_uri(&head.uri)
@@ -323,12 +334,12 @@ async fn understood<O: Operation>(id: String, head: &Parts, body: Body) -> Resul
     Ok(Asked { id, query: query.0, body })
 }
 
-async fn read(body: Body) -> Result<Bytes, Refusal> {
-    let limited = Limited::new(body, limits::API_BODY_BYTES).collect();
+async fn read(body: Body, (most, too_long): (usize, &'static str)) -> Result<Bytes, Refusal> {
+    let limited = Limited::new(body, most).collect();
     match tokio::time::timeout(limits::API_BODY_TIMEOUT, limited).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(Problem::new(Code::BodyTooLarge).detail("a body has at most 2 MiB here").into())
+            Err(Problem::new(Code::BodyTooLarge).detail(too_long).into())
         }
         Ok(Err(_)) => Err(Refusal::malformed("the body ended too early")),
         Err(_) => Err(Problem::new(Code::RequestTimeout).into()),

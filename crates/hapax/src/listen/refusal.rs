@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_api::{Claim, ConflictCode, ExecutionConflict};
+use hapax_api::{Claim, ConflictCode, ExecutionConflict, Standing};
 use hapax_core::{Error, Kind, OperationId};
 use hapax_gateway::pages;
 use hapax_tower::problem::OPERATION_ID;
@@ -14,6 +14,7 @@ use hapax_tower::{Code, Problem};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use http::{Response, StatusCode};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Why an operator gets no answer.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) enum Refusal {
     Conflict(Box<Conflict>),
     /// An order or a decision about an execution that was not carried out, and why.
     Execution(ExecutionConflict, String),
+    /// How a lease, a claim or an execution stands does not fit what an application wants; with what is told about it.
+    Standing(Standing, String, Map<String, Value>),
     /// One that only a listener of an API makes, why, and when to ask again.
     Listener(ListenerCode, String, Option<Duration>),
 }
@@ -100,10 +103,37 @@ fn about_execution(code: ExecutionConflict) -> (&'static str, &'static str) {
     }
 }
 
+macro_rules! standings {
+    ($($standing:ident = $file:literal $title:literal)*) => {
+        /// The title and the page of a code that only applications meet.
+        fn standing(standing: Standing) -> (&'static str, &'static str) {
+            match standing {
+                $(Standing::$standing => ($title, include_str!(concat!("../../../../docs/errors/", $file, ".md"))),)*
+            }
+        }
+    };
+}
+
+standings! {
+    LeaseOver = "lease-over" "The lease is over"
+    EpochStale = "epoch-stale" "The claim has another epoch by now"
+    AlreadySettled = "already-settled" "The claim keeps another outcome already"
+    AlreadyExists = "already-exists" "The execution's id is used up"
+    VersionConflict = "version-conflict" "The execution has another version"
+    Fenced = "fenced" "The execution has another runner"
+    Ended = "ended" "The execution has come to its end"
+    ExecutionCorrupted = "execution-corrupted" "The execution's chain of events is broken"
+    UnsupportedSchemaVersion = "unsupported-schema-version" "The execution's schema version is not known here"
+    PlanDiverged = "plan-diverged" "Other work was recorded there"
+    WrongIteration = "wrong-iteration" "The execution is in another iteration"
+    Erased = "erased" "What is needed was erased"
+}
+
 /// The page about a code, of those that this listener answers with (H1).
 pub(crate) fn page(code: &str) -> Option<&'static str> {
     let own = code.parse::<ConflictCode>().ok().map(text);
     let own = own.or_else(|| code.parse::<ExecutionConflict>().ok().map(|code| about_execution(code).1));
+    let own = own.or_else(|| code.parse::<Standing>().ok().map(|code| standing(code).1));
     let listener =
         || ListenerCode::ALL.map(ListenerCode::row).into_iter().find(|row| row.1 == code).map(|row| row.3);
     own.or_else(listener).or_else(|| pages::code(code).map(pages::text))
@@ -131,6 +161,7 @@ impl Refusal {
             Refusal::Problem(problem) => problem.code().as_str(),
             Refusal::Conflict(conflict) => conflict.code.as_str(),
             Refusal::Execution(code, _) => code.as_str(),
+            Refusal::Standing(code, ..) => code.as_str(),
             Refusal::Listener(code, ..) => code.row().1,
         }
     }
@@ -140,7 +171,9 @@ impl Refusal {
         match self {
             Refusal::Problem(problem) => problem.told().unwrap_or_default().to_owned(),
             Refusal::Conflict(conflict) => conflict.detail.clone(),
-            Refusal::Execution(_, detail) | Refusal::Listener(_, detail, _) => detail.clone(),
+            Refusal::Execution(_, detail)
+            | Refusal::Standing(_, detail, _)
+            | Refusal::Listener(_, detail, _) => detail.clone(),
         }
     }
 
@@ -151,14 +184,27 @@ impl Refusal {
             Refusal::Conflict(conflict) => conflict.response(docs),
             Refusal::Execution(code, detail) => {
                 let row = (StatusCode::CONFLICT.as_u16(), code.as_str(), about_execution(code).0);
-                plain(row, detail, None, docs)
+                plain(row, detail, None, Map::new(), docs)
+            }
+            Refusal::Standing(code, detail, more) => {
+                let row = (StatusCode::CONFLICT.as_u16(), code.as_str(), standing(code).0);
+                plain(row, detail, None, more, docs)
             }
             Refusal::Listener(code, detail, after) => {
                 let (status, word, title, _) = code.row();
-                plain((status, word, title), detail, after, docs)
+                plain((status, word, title), detail, after, Map::new(), docs)
             }
         }
     }
+}
+
+/// A problem with members of its own.
+#[derive(Serialize)]
+struct Told {
+    #[serde(flatten)]
+    problem: hapax_api::Problem,
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 /// A problem with this status, word and title.
@@ -166,6 +212,7 @@ fn plain(
     (status, code, title): (u16, &str, &str),
     detail: String,
     after: Option<Duration>,
+    more: Map<String, Value>,
     docs: &str,
 ) -> Response<Bytes> {
     let page = format!("{docs}{code}");
@@ -178,7 +225,7 @@ fn plain(
         detail: Some(detail),
         operation_id: None,
     };
-    let mut response = written(status, &told, &page, docs);
+    let mut response = written(status, &Told { problem: told, more }, &page, docs);
     if let Some(after) = after {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
     }

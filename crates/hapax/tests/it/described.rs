@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use hapax_api::ADMIN_DOCUMENT as DOCUMENT;
+use hapax_api::{ADMIN_DOCUMENT as DOCUMENT, APPLICATION_DOCUMENT};
 
 use crate::office::Office;
 
@@ -29,7 +29,16 @@ fn operation(document: &Value, method: &str, path: &str) -> Option<Value> {
 
 /// Panics unless the document describes this answer.
 pub(crate) fn check(method: &str, path: &str, status: u16, kind: &str, body: &str) {
-    let document: Value = serde_json::from_str(DOCUMENT).unwrap();
+    check_by(DOCUMENT, method, path, status, kind, body);
+}
+
+/// The same for an answer of the application listener.
+pub(crate) fn check_application(method: &str, path: &str, status: u16, kind: &str, body: &str) {
+    check_by(APPLICATION_DOCUMENT, method, path, status, kind, body);
+}
+
+fn check_by(document: &str, method: &str, path: &str, status: u16, kind: &str, body: &str) {
+    let document: Value = serde_json::from_str(document).unwrap();
     let problem = document["components"]["schemas"]["Problem"].clone();
     let Some(operation) = operation(&document, method, path) else {
         assert!(status == 404 || status == 405, "{method} {path} is served and not described");

@@ -1,8 +1,13 @@
 //! The `hapax` program, started as a user would start it; and its admin listener, asked over real sockets.
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
+mod actions_cli;
+mod actions_mcp;
 mod admin;
 mod admin_decisions;
+mod application;
+mod application_claims;
+mod application_examples;
 mod claims_cli;
 mod client;
 mod config;
@@ -27,6 +32,7 @@ mod observed;
 mod office;
 mod operators;
 mod postgres;
+mod postgres_application;
 mod postgres_away;
 mod postgres_peers;
 mod postgres_renames;

@@ -131,6 +131,7 @@ impl Office {
                 ..Setup::new("127.0.0.1:0".parse().unwrap(), tokens)
             },
             traces: config.traces.clone(),
+            api: None,
         };
         let node = Node::start(store.clone(), parts).await.unwrap();
         let executor = Executor::new(store.clone());

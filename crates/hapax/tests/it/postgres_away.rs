@@ -31,6 +31,8 @@ async fn without_its_ledger_the_edge_does_nothing_and_loses_nothing_l14_l15() {
     assert!(waiting.status != 201 || waiting.text() == "answer 2 to {}", "{waiting:?}");
     let spool = ground.folder.path().join("hapax-spool");
     assert!(crate::rig::holds(&spool, b"answer 2 to {}"), "it is on disk before the caller is told");
+    let metrics = edge.ask("GET /metrics", "").await.text();
+    assert!(metrics.lines().any(|line| line == "hapax_spool_files 1"), "{metrics}");
     server.rise(&[]);
     eventually("the retry gets the first answer", async || {
         let got = edge.post("/charges", "running", "{}", "").await;

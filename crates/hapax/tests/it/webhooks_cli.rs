@@ -15,7 +15,7 @@ use crate::rig::{Got, Ground, Hapax, Kind, hapax};
 const SECRET: &str = "It's a Secret to Everybody";
 
 /// What every configuration here has.
-const WEBHOOKS: &str = "
+pub(crate) const WEBHOOKS: &str = "
 [webhooks]
 prefix = \"/hooks\"
 upstream = \"service\"
@@ -78,7 +78,7 @@ pub(crate) async fn deliver(edge: &Hapax, path: &str, headers: &[(&str, &str)], 
 }
 
 /// GitHub delivers, signed with this secret.
-async fn github(edge: &Hapax, path: &str, secret: &str, delivery: &str, told: &str) -> Got {
+pub(crate) async fn github(edge: &Hapax, path: &str, secret: &str, delivery: &str, told: &str) -> Got {
     let body = "{\"zen\":1}";
     let signature = sign(secret, body);
     let headers = [

@@ -89,10 +89,11 @@ mod tests {
         assert_eq!(standing(), Standing::Well, "an answer between them");
         circuits.failed(&node, &cluster, Instant::now());
         assert_eq!(standing(), Standing::Suspended(Duration::from_secs(5)));
+        assert_eq!(circuits.suspended(), ["http://a:1"], "as the metrics tell (O1)");
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(standing(), Standing::Probe);
         assert_eq!(standing(), Standing::Suspended(Duration::from_secs(5)), "one at a time");
         circuits.answered(&node);
-        assert_eq!(standing(), Standing::Well);
+        assert_eq!((standing(), circuits.suspended().len()), (Standing::Well, 0));
     }
 }

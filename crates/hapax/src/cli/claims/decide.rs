@@ -40,7 +40,7 @@ pub(super) struct How {
 
 /// What the audit keeps.
 #[derive(Debug, ClapArgs)]
-pub(in crate::cli) struct Why {
+pub(crate) struct Why {
     /// Why; the audit keeps it.
     #[arg(long, value_name = "TEXT")]
     reason: String,

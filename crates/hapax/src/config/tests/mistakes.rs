@@ -3,6 +3,7 @@
 use super::*;
 
 mod nowhere;
+mod traces;
 
 /// The mistakes of a configuration, without the name of the folder.
 fn told(folder: &Folder, text: &str) -> Vec<String> {
@@ -581,22 +582,6 @@ fn networks_and_origins_are_checked_a3_p7() {
     one("[edge.cors]\n", "1:1", &["`origins` is missing"]);
     one("[edge.cors]\norigins = [\"*\"]\nheaders = [\"a b\"]\n", "3:12", &["is no header name"]);
     one("[auth.verify]\nurl = \"https://k.example\"\n", "1:1", &["`token_env` is missing"]);
-}
-
-#[test]
-fn what_comes_later_is_refused_by_name_and_for_nothing_else() {
-    let text = format!(
-        "{}\n[actions]\n[connectors.shop]\nkind = \"http\"\n\
-         [trust]\ndefault = \"ALLOW\"\n",
-        with_route("policy = \"REQUIRED_A\"")
-    );
-    let told = told(&Folder::new(&[]), &text);
-    assert!(told.iter().all(|line| line.contains(" is not available yet; ")), "{told:#?}");
-    let names = ["`actions`", "`connectors`", "`trust`"];
-    assert_eq!(told.len(), names.len(), "{told:#?}");
-    for name in names {
-        assert!(told.iter().any(|line| line.contains(name)), "{name}: {told:#?}");
-    }
 }
 
 #[test]

@@ -53,6 +53,7 @@ static TABLE: Table<OfTenant> = Table {
     description: "For this test.",
     refusals: &[],
     server: "http://127.0.0.1:8082",
+    body: (1024, "The body is too long."),
     credential: ("key", "An API key."),
     parameters: &[hapax_api::Parameter::of::<String>("id", "An id.")],
     endpoints: &[Endpoint::of::<Own>(), Endpoint::of::<Open>()],
@@ -85,7 +86,13 @@ async fn stray(_: &'static str, _: String, _: Asked<Stray>) -> Result<Revoked, R
 }
 
 fn mount() -> Mount<&'static str, Tenants> {
-    Mount::new(&TABLE, "hello", Tenants, "/errors/", Hosts::default())
+    Mount::new(
+        &TABLE,
+        "hello",
+        Tenants,
+        "/errors/",
+        Hosts::new("api", &[], std::net::IpAddr::from([127, 0, 0, 1])),
+    )
 }
 
 async fn ask(router: &mut Router, method: &str, path: &str, tenant: Option<&str>) -> (u16, HeaderMap, Value) {

@@ -5,9 +5,10 @@ use std::process::{Child, Command, Stdio};
 
 use hapax_testkit::port::Port;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::{ground, traffic};
-use crate::rig::caller;
 use crate::rig::process::eventually;
 
 fn deploy(file: &str) -> PathBuf {
@@ -79,8 +80,12 @@ impl Prometheus {
     /// What its API answers; nothing until it listens.
     async fn get(&self, target: &str) -> Option<Value> {
         let head = format!("GET {target} HTTP/1.0\r\nhost: prometheus\r\n\r\n");
-        let got = caller::send(self.port.address(), head.as_bytes()).await?;
-        serde_json::from_slice(&got.body).ok()
+        let mut stream = TcpStream::connect(self.port.address()).await.ok()?;
+        stream.write_all(head.as_bytes()).await.ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.ok()?;
+        let body = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+        serde_json::from_slice(&answer[body..]).ok()
     }
 
     async fn query(&self, query: &str) -> Option<Value> {

@@ -8,7 +8,8 @@ use super::collector::{Collector, Mood};
 use super::{ground, metrics};
 use crate::rig::caller::ALICE;
 use crate::rig::process::eventually;
-use crate::rig::{Ground, Hapax};
+use crate::rig::{Ground, Hapax, Kind};
+use crate::{schedules, webhooks_cli};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -161,6 +162,27 @@ async fn a_collector_that_is_away_or_silent_holds_up_neither_requests_nor_the_en
         edge.terminate();
         assert!(edge.ended().await.success(), "{url}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_service_of_a_delivery_and_of_a_tick_is_told_of_its_span_o3() {
+    let collector = Collector::start(Mood::Takes).await;
+    let mut ground =
+        schedules::ground(Kind::Embedded, &schedules::schedule("often", "every = \"200ms\"", "")).await;
+    let traces = format!("[traces]\nendpoint = \"{}\"\n", collector.url());
+    ground.sections = format!("{}{}{traces}", ground.sections, webhooks_cli::WEBHOOKS);
+    let edge = schedules::serve(&ground, "hapax").await;
+    let hook = webhooks_cli::create(&edge, "github", "secret", &[]).await;
+    let hook = hook["path"].as_str().unwrap();
+    assert_eq!(webhooks_cli::github(&edge, hook, "secret", "d-1", "").await.status, 201);
+    ground.service.reached(2).await;
+    let done = ground.service.done();
+    for path in ["/internal/github", "/charges"] {
+        let done = done.iter().find(|done| done.is_on(path)).unwrap();
+        let told = done.header("traceparent").unwrap_or_else(|| panic!("{path} is told of a span"));
+        assert!(told.starts_with("00-") && told.ends_with("-01"), "{told}");
+    }
+    eventually("the spans came", async || collector.holds("POST /hooks/{provider}/{webhook_id}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -22,6 +22,8 @@ pub(crate) struct Hapax {
     process: Child,
     pub(crate) edge: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// The lines of its standard output that nothing has asked for yet.
+    lines: Mutex<mpsc::Receiver<String>>,
     /// What it wrote to standard error so far.
     told: Arc<Mutex<String>>,
     /// Whether anybody reads standard error.
@@ -52,14 +54,22 @@ impl Hapax {
                 let _ = sender.send(line);
             }
         });
-        let line = tokio::task::spawn_blocking(move || receiver.recv_timeout(PATIENCE)).await.unwrap();
+        let first = tokio::task::spawn_blocking(move || (receiver.recv_timeout(PATIENCE), receiver)).await;
+        let (line, lines) = first.unwrap();
+        let lines = Mutex::new(lines);
         let Ok(line) = line else { panic!("it does not start: {}", told.lock().unwrap()) };
         let (edge, admin) = line
             .strip_prefix("hapax serves on http")
             .and_then(|rest| rest.strip_prefix("://").or_else(|| rest.strip_prefix("s://")))
             .and_then(|rest| rest.strip_suffix(')')?.split_once(" (admin: http://"))
             .unwrap_or_else(|| panic!("another line than scripts wait for: {line}"));
-        Hapax { process, edge: edge.parse().unwrap(), admin: admin.parse().unwrap(), told, read }
+        Hapax { process, edge: edge.parse().unwrap(), admin: admin.parse().unwrap(), lines, told, read }
+    }
+
+    /// Where it serves applications, which it says in its second line.
+    pub(crate) fn api(&self) -> SocketAddr {
+        let line = self.lines.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        line.strip_prefix("hapax serves applications on http://").unwrap().parse().unwrap()
     }
 
     /// What it wrote to standard error so far.

@@ -219,7 +219,10 @@ impl Session {
         }
         // Before the question: what changes while it is answered is asked for again.
         self.changed.store(false, Ordering::SeqCst);
-        let listed = Tools::list(&self.peer).await;
+        let listed = match timeout(limits::MCP_START, Tools::list(&self.peer)).await {
+            Ok(listed) => listed,
+            Err(_) => Err("the server's list of tools does not end".into()),
+        };
         let tools = Arc::new(listed.inspect_err(|_| self.useless.store(true, Ordering::SeqCst))?);
         *self.tools.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&tools));
         Ok(tools.get(name))
