@@ -5,6 +5,7 @@
 mod claims;
 mod executions;
 mod leases;
+mod plans;
 
 pub use claims::{
     AskClaim as AskedClaim, ClaimReleased, ClaimRenewed, ClaimSeen, ClaimSettled, ClaimVerdict,
@@ -19,6 +20,7 @@ pub use executions::{
     StopExecution as ExecutionToStop, TakeExecution as ExecutionToTake, WriteCheckpoint as CheckpointToWrite,
 };
 pub use leases::{Lease, LeaseEnded, OpenLease as LeaseToOpen};
+pub use plans::{Action, ActionResult, Plan, PlanResults};
 
 use crate::endpoint::{Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
 use crate::node::{Health as Alive, Markdown, Written};
@@ -122,6 +124,11 @@ operations! { for Credentials;
         "Give a grant back: the work did not run, or failed and may have run.",
         needs: CALLER, query: Nothing, body: ReleasedClaim, answer: ClaimReleased,
         answers: (200, "What the claim is now."), refuses: [BAD_BODY, NO_CLAIM, STANDS, STORE],
+    }
+    RunPlan Post "/v1/plans" "runPlan" {
+        "Do what an agent plans, one action after the other, each key at most once. It goes on when the caller has gone; sent again, what was done is DEDUP.",
+        needs: CALLER, query: Nothing, body: Plan, answer: PlanResults,
+        answers: (200, "A result for each action, in the same order."), refuses: [BAD_BODY, STORE],
     }
     CreateExecution Post "/v1/executions" "createExecution" {
         "Make an execution, with the right to run it.",

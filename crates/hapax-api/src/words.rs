@@ -83,6 +83,17 @@ words! {
         /// To look and to decide.
         Operate = "operate",
     }
+    /// What was decided about an action.
+    Disposition ("a disposition is ALLOW, ALERT, BLOCK or DEDUP") {
+        /// It was allowed.
+        Allow = "ALLOW",
+        /// It was allowed, and raised for people.
+        Alert = "ALERT",
+        /// It was refused before it reached anything.
+        Block = "BLOCK",
+        /// It had been done before.
+        Dedup = "DEDUP",
+    }
     /// What was decided about an action: by the gate, by the ledger, or by a person.
     ActionDecision ("a decision is ALLOW, ALERT, BLOCK, DEDUP, confirm or release") {
         /// It was allowed.

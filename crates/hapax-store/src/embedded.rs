@@ -15,6 +15,7 @@
 mod audit;
 mod batch;
 mod claims;
+mod copy;
 mod events;
 mod fault;
 mod finder;
@@ -30,6 +31,7 @@ mod reader;
 mod readonly;
 mod recent;
 mod reply;
+mod restoring;
 mod rows;
 mod schema;
 mod session;
@@ -51,7 +53,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hapax_core::{Error, Timestamp};
+use hapax_core::{Clock as _, Error, Timestamp};
 use rusqlite::Connection;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -74,7 +76,9 @@ use space::Space;
 use state::State;
 use writer::Writer;
 
+pub use copy::{Progress, StoreCopy};
 pub use readonly::EmbeddedReader;
+pub use restoring::{Restored, Restoring};
 pub use space::{Quota, room_needed};
 pub use verify::Verification;
 
@@ -161,9 +165,7 @@ impl Embedded {
         let mark = folder.mark()?;
         // What was restored is older than what was there: the mark of the former life says nothing about it.
         let (conn, mut meta) = open_database(&folder, 0)?;
-        meta.incarnation =
-            meta.incarnation.checked_add(1).ok_or_else(|| Error::internal("no incarnation is left"))?;
-        hapax_core::Epoch::new(meta.incarnation, meta.epoch_reserved)?;
+        meta.begin_life(SystemClock::default().now())?;
         meta.write(&conn).map_err(|fault| schema::opening_fault(&folder.database(), fault))?;
         mark.write(meta.batch);
         Ok(meta.incarnation)

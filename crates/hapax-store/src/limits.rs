@@ -79,6 +79,16 @@ pub const WRITER_PAGES_KIB: u32 = 16 * 1024;
 /// KiB of pages that each reading thread of an embedded store keeps in memory.
 pub const READER_PAGES_KIB: u32 = 8 * 1024;
 
+/// Bytes of an embedded store that a copy takes at once, beside the server.
+pub const COPY_PIECE: u64 = 1024 * 1024;
+
+/// The longest pause after such a piece.
+pub const COPY_PAUSE: Duration = Duration::from_millis(20);
+
+/// The counter of a restored store's epochs begins at the clock, counted in these: more than 60,000 grants a second are not
+/// kept up for as long as a store lives, and the counter lasts until the year 2112.
+pub const LIFE_STEP: Duration = Duration::from_micros(16);
+
 /// How long one connection to an embedded store's file waits for another program that has it locked.
 pub const FILE_PATIENCE: Duration = Duration::from_secs(2);
 

@@ -97,6 +97,8 @@ const ask = () => new Promise(done => {
 
 tabs?.addEventListener("message", ({ data }) => {
   if (data.say === "who" && token && current().signedIn) tabs.postMessage({ say: "here", token });
+  // An answer that came late, while the sign-in was shown already.
+  if (data.say === "here" && !token && !current().signedIn) signIn(data.token).catch(() => {});
   if (data.say === "out" && current().signedIn) { token = null; store.drop(); send({ type: "signedOut" }); }
 });
 

@@ -1,10 +1,60 @@
 //! Actions of agents as a configuration says: its connectors and its gate, for `hapax-agent` to run (X).
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use hapax_agent::actions::connect::{Mcp, McpProcess, McpTool};
-use hapax_agent::actions::{Connectors, Http, HttpTool, Rules};
+use hapax_agent::actions::{ActionResult, Actions, Connectors, Http, HttpTool, Origin, PlannedAction, Rules};
 use hapax_core::Error;
+use hapax_exec::{Executor, Seal};
+use hapax_store::Store;
+use tokio::sync::Semaphore;
 
 use crate::config::{Config, Connector, HttpConnector, McpConnector, Reached, ToolOverride};
+use crate::limits;
+
+/// Plans that a server does. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Plans {
+    actions: Actions<Store>,
+    room: Arc<Semaphore>,
+}
+
+impl Plans {
+    pub(crate) fn new(executor: Executor<Store>, rules: Rules, seal: Option<Arc<Seal>>) -> Self {
+        Plans { actions: Actions::new(executor, rules, seal), room: Arc::new(Semaphore::new(limits::PLANS)) }
+    }
+
+    /// Goes on with other rules.
+    pub(crate) fn reload(&self, rules: Rules) {
+        self.actions.reload(rules);
+    }
+
+    /// Does a plan, also when whoever waits for it has gone: an action that is cut off would be in doubt. `None` where too many are
+    /// under way.
+    pub(crate) async fn run(
+        &self,
+        origin: Origin,
+        plan: Vec<PlannedAction>,
+    ) -> Result<Option<Vec<ActionResult>>, Error> {
+        let Ok(place) = self.room.clone().try_acquire_owned() else { return Ok(None) };
+        let actions = self.actions.clone();
+        let doing = tokio::spawn(async move {
+            let results = actions.run(&origin, plan).await;
+            drop(place);
+            results
+        });
+        doing.await.map(Some).map_err(|error| Error::internal(format!("a plan has ended: {error}")))
+    }
+
+    /// Takes no further plans, and waits for those that are under way and for what is owed to the store. Whether all has ended.
+    pub(crate) async fn drain(&self, within: Duration) -> bool {
+        let all = u32::try_from(limits::PLANS).unwrap_or(u32::MAX);
+        let ended = tokio::time::timeout(within, self.room.clone().acquire_many_owned(all)).await;
+        self.room.close();
+        ended.is_ok() && self.actions.settle(limits::ACTIONS_SETTLE).await
+    }
+}
 
 /// The rules that a configuration means.
 pub(crate) fn rules(config: &Config) -> Result<Rules, Error> {

@@ -8,6 +8,7 @@ mod access;
 mod claims;
 mod executions;
 mod leases;
+mod plans;
 mod read;
 mod steps;
 mod told;
@@ -22,6 +23,7 @@ use hapax_exec::{Executor, Seal};
 use hapax_gateway::Gateway;
 use hapax_store::Store;
 
+use crate::actions::Plans;
 use crate::listen::host::Hosts;
 use crate::listen::mount::{Asked, Mount};
 use crate::listen::refusal::{self, Refusal};
@@ -32,6 +34,7 @@ pub(crate) struct ApplicationState {
     pub(crate) store: Store,
     pub(crate) executor: Executor<Store>,
     pub(crate) seal: Option<Arc<Seal>>,
+    pub(crate) plans: Plans,
 }
 
 /// The listener's service.
@@ -55,6 +58,7 @@ pub(crate) fn router(
         .on(claims::renew)
         .on(claims::settle)
         .on(claims::release)
+        .on(plans::run)
         .on(executions::create)
         .on(executions::list)
         .on(executions::read)

@@ -4,6 +4,7 @@
 pub(crate) mod actions;
 pub(crate) mod approvals;
 pub(crate) mod attention;
+pub(crate) mod backup;
 pub(crate) mod claims;
 pub mod config;
 pub(crate) mod delegated;
@@ -14,6 +15,7 @@ pub(crate) mod keys;
 pub mod openapi;
 pub(crate) mod probe;
 mod remote;
+pub(crate) mod restore;
 pub(crate) mod retention;
 pub(crate) mod say;
 pub(crate) mod schedules;
@@ -85,6 +87,10 @@ enum Command {
     Retention(retention::Command),
     /// Check a store and this machine before they are relied on.
     Doctor(doctor::Args),
+    /// Copy an embedded store, beside the server that has it open.
+    Backup(backup::Args),
+    /// Put a backup in the place of a store that was lost.
+    Restore(restore::Args),
     /// Serve: the edge, and the admin listener beside it.
     Serve(serve::Args),
     /// Find out from outside what an API makes of Idempotency-Key.
@@ -169,6 +175,8 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => runtime.block_on(doctor::run(args)),
         Command::Serve(args) => runtime.block_on(serve::run(args)),
         Command::Probe(args) => runtime.block_on(probe::run(args)),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Init(args) => init::run(args),
         Command::Config(args) => config::run(&args),
         Command::Openapi(args) => openapi::run(&args),

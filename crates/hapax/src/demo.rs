@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
+use hapax_agent::actions::{Connectors, Decision, Gate, Rules};
 use hapax_core::{Error, Policy, Project, Recipe, Subject, Tenant};
 use hapax_gateway::auth::api_key::{self, NewApiKey};
 use hapax_gateway::settings::{Auth, Edge, Level, Route, Settings, TenantLimits, Upstream};
@@ -73,6 +74,7 @@ pub async fn run(args: Args) -> Result<(), Failed> {
             ..admin::Setup::new(args.admin, AdminTokens::default().with("demo", Role::Operate, TOKEN)?)
         },
         traces: None,
+        rules: Rules::new(Connectors::default(), Gate::new(Decision::Block)),
         api: None,
     };
     let node = Node::start(store.clone(), parts).await?;

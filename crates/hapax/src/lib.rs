@@ -5,6 +5,7 @@
 mod actions;
 pub mod admin;
 mod application;
+mod backup;
 pub mod cli;
 mod clock;
 pub mod config;

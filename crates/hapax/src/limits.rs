@@ -104,6 +104,17 @@ pub(crate) const SETTLED_BODY_BYTES: usize = 1024 * 1024;
 /// How long an answer stated by an operator is kept where nothing else is said.
 pub(crate) const SETTLED_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
+// Backups.
+
+/// Bytes of a backup's file that are read, sealed and written at once.
+pub(crate) const BACKUP_PIECE: u64 = 1024 * 1024;
+/// The most bytes by which a sealed piece is longer.
+pub(crate) const SEALED_MORE: u64 = 64;
+/// The longest manifest, in bytes: the spool has a bound, and each of its files has a line.
+pub(crate) const MANIFEST_BYTES: u64 = 16 * 1024 * 1024;
+/// How often a person hears how far a backup is.
+pub(crate) const BACKUP_TOLD_EVERY: Duration = Duration::from_secs(1);
+
 // Retention by command.
 
 /// How often it is looked at what others have set.
@@ -128,6 +139,8 @@ pub(crate) const LOG_GAPS_EVERY: Duration = Duration::from_secs(5);
 pub(crate) const TRUST_RULES: usize = 1_000;
 /// Most tools of a connector that are configured.
 pub(crate) const CONNECTOR_TOOLS: usize = 1_000;
+/// Plans that a server does at a time.
+pub(crate) const PLANS: usize = 256;
 /// How long a command waits at its end until the store has confirmed what it is owed.
 pub(crate) const ACTIONS_SETTLE: Duration = Duration::from_secs(30);
 

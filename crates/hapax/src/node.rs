@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hapax_agent::actions::Rules;
 use hapax_exec::{Executor, Installation, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
@@ -24,6 +25,7 @@ use hapax_store::{Lifecycle as _, Store};
 use hapax_tower::Protect;
 use tokio::net::TcpListener;
 
+use crate::actions::Plans;
 use crate::admin::{self, AdminState, AdminTokens};
 use crate::application::{self, ApplicationState};
 use crate::cli::Failed;
@@ -59,6 +61,8 @@ pub struct Parts {
     pub schedules: Vec<Schedule>,
     /// Where spans of requests go.
     pub traces: Option<Traces>,
+    /// What agents may do.
+    pub rules: Rules,
     /// The admin listener, and who may use it.
     pub admin: admin::Setup,
     /// Where applications are served, and under which names beside addresses and `localhost`; `None`: nowhere.
@@ -74,6 +78,7 @@ pub struct Node {
     tasks: Supervisor,
     keeping: Arc<Keeping>,
     dispatcher: Arc<Dispatcher>,
+    plans: Plans,
     tokens: AdminTokens,
     /// Those of the admin listener.
     certificates: Option<Certificates>,
@@ -100,6 +105,7 @@ impl Node {
             .map_err(|error| Failed::unavailable(error.to_string()))?;
         let leaf_key = secrets::leaf_key(&store, parts.seal.as_deref()).await?;
         let for_applications = executor.clone();
+        let plans = Plans::new(executor.clone(), parts.rules, parts.seal.clone());
         let protect = Protect::new(executor, leaf_key).sealed(parts.seal.clone());
         let known = Known::read(&store, parts.settings, parts.classes).await?;
         let gateway = Arc::new(Gateway::start(known.settings(), protect, store.clone()).await?);
@@ -140,8 +146,12 @@ impl Node {
         });
         let mut api_address = None;
         if let Some(((listener, address), hosts)) = api {
-            let state =
-                ApplicationState { store: store.clone(), executor: for_applications, seal: parts.seal };
+            let state = ApplicationState {
+                store: store.clone(),
+                executor: for_applications,
+                seal: parts.seal,
+                plans: plans.clone(),
+            };
             let router = application::router(state, gateway.clone(), &docs, hosts)?;
             api_address = Some(address);
             tasks.serve("application listener", |stopped| {
@@ -175,6 +185,7 @@ impl Node {
             tasks,
             keeping,
             dispatcher,
+            plans,
             tokens,
             traces,
             certificates,
@@ -202,10 +213,12 @@ impl Node {
         settings: Settings,
         classes: Classes,
         schedules: &[Schedule],
+        rules: Rules,
         tokens: &AdminTokens,
     ) -> Result<(), hapax_core::Error> {
         self.keeping.reload(settings, classes).await?;
         self.dispatcher.reload(schedules);
+        self.plans.reload(rules);
         self.tokens.replace(tokens);
         if let Some(certificates) = &self.certificates {
             certificates.reload().map_err(|error| hapax_core::Error::invalid(error.to_string()))?;
@@ -229,6 +242,7 @@ impl Node {
         self.tasks.end(Stage::Watching).await;
         let clean = self.gateway.drain(within).await;
         self.tasks.end(Stage::Operators).await;
+        let clean = self.plans.drain(within).await && clean;
         self.store.close().await?;
         if let Some(traces) = self.traces {
             traces.end().await;

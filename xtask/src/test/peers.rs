@@ -31,7 +31,7 @@ const FROM_NPM: [&str; 8] = [
     // Tools of an MCP server of revision 2025-11-25.
     "@modelcontextprotocol/server-filesystem@2026.8.31",
 ];
-const FOR_PYTHON: [&str; 10] = [
+const FOR_PYTHON: [&str; 11] = [
     "stripe==16.1.0",
     "httpx==0.28.1",
     "squareup==46.0.0.20260916",
@@ -41,6 +41,8 @@ const FOR_PYTHON: [&str; 10] = [
     "slack-sdk==3.47.0",
     // Writes into a KV version 2 store.
     "hvac==2.4.0",
+    // Asks an API for everything that its description allows, and for what it does not.
+    "schemathesis==4.32.5",
     // Reads exported spans.
     "opentelemetry-proto==1.45.2",
     // Tools of an MCP server of revision 2026-07-28, and what such servers are made with.

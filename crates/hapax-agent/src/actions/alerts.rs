@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use tokio::time::sleep;
 
 use super::executor::Origin;
+use super::place::OwedLeaves;
 use super::plan::PlannedAction;
 use super::receipts::{self, Args};
 use crate::durable::vault::Vault;
@@ -100,13 +101,15 @@ fn sealed_as(id: &str) -> Result<Stream, Error> {
 /// An alert that is written, and taken back when this is dropped, unless the action has begun.
 pub(super) struct Item<R: Registry> {
     registry: R,
-    document: Option<Arc<DocumentId>>,
+    owed: OwedLeaves,
+    document: Option<DocumentId>,
 }
 
 impl<R: Registry> Item<R> {
     /// Writes an alert. It is durable when this is done.
     pub(super) async fn raise(
         registry: &R,
+        owed: &OwedLeaves,
         vault: &Vault,
         alert: &Alert,
         epoch: Epoch,
@@ -117,7 +120,7 @@ impl<R: Registry> Item<R> {
         let body = serde_json::to_vec(alert).map_err(|error| Error::internal(error.to_string()))?;
         let body: Bytes = vault.close(&sealed_as(&id)?, body);
         // What has an unknown fate is taken back, too.
-        let item = Item { registry: registry.clone(), document: Some(Arc::new(document.clone())) };
+        let item = Item { registry: registry.clone(), owed: owed.clone(), document: Some(document.clone()) };
         registry.put(&document, 0, body).await?;
         Ok(item)
     }
@@ -130,12 +133,9 @@ impl<R: Registry> Item<R> {
 
 impl<R: Registry> Drop for Item<R> {
     fn drop(&mut self) {
-        let (Some(document), Ok(runtime)) = (self.document.take(), tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
+        let Some(document) = self.document.take() else { return };
         let registry = self.registry.clone();
-        runtime.spawn(async move {
+        self.owed.pay(async move {
             let mut pause = limits::OWED_PAUSE.0;
             for _ in 0..limits::ALERT_TRIES {
                 match taken_back(&registry, &document).await {
@@ -206,5 +206,45 @@ pub async fn acknowledge<R: Registry + Inspect>(
         // Another operator was faster.
         Err(error) if error.kind() == Kind::Conflict => Ok(None),
         done => done.map(|()| Some(raised)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hapax_core::{Project, Tenant};
+    use hapax_store::Options;
+    use hapax_store::memory::Memory;
+
+    use super::*;
+
+    fn alert(at: i64) -> Alert {
+        let origin = Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() };
+        let action = PlannedAction {
+            connector: "chat".into(),
+            tool: "send".into(),
+            args: RawValue::from_string("{}".into()).unwrap(),
+            entity_key: "kim".into(),
+            idempotency_key: Some("k".into()),
+        };
+        let id = "op_a7c1f4a9e6790c96f8d1c8f3e3f63f3c".parse().unwrap();
+        Alert::new(&origin, &action, None, id, Timestamp::from_micros(at), Args::Digest)
+    }
+
+    #[tokio::test]
+    async fn an_alert_goes_with_an_action_that_did_not_begin_and_stays_with_one_that_did_x6() {
+        let (store, owed, vault) = (Memory::open(Options::default()), OwedLeaves::default(), Vault(None));
+        let epoch = |counter| Epoch::new(1, counter).unwrap();
+        let later = Item::raise(&store, &owed, &vault, &alert(2_000_000), epoch(2)).await.unwrap();
+        let earlier = Item::raise(&store, &owed, &vault, &alert(1_000_000), epoch(1)).await.unwrap();
+        let (raised, _) = list(&store, None, None, None, 10).await.unwrap();
+        let times: Vec<_> = raised.iter().map(|raised| raised.at.as_micros()).collect();
+        assert_eq!(times, [1_000_000, 2_000_000], "the oldest first");
+        earlier.keep();
+        drop(later);
+        assert!(owed.settle(Duration::from_secs(5)).await);
+        let (raised, _) = list(&store, None, None, None, 10).await.unwrap();
+        assert_eq!((raised.len(), raised[0].at.as_micros()), (1, 1_000_000));
     }
 }

@@ -323,7 +323,7 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
         let Prepared { rules, origin, action, .. } = prepared;
         let at = place.look().await?.time;
         let alert = Alert::new(origin, action, rule, operation_id, at, rules.args);
-        let raised = Item::raise(self.store(), &self.vault, &alert, epoch).await;
+        let raised = Item::raise(self.store(), &self.owed, &self.vault, &alert, epoch).await;
         raised.map(Some).map_err(|error| Refusal::of_store(&error))
     }
 

@@ -23,15 +23,22 @@ pub(super) struct OwedLeaves(Arc<(AtomicUsize, Notify)>);
 
 impl OwedLeaves {
     fn owe<S: Lanes>(&self, store: S, lane: LaneId, ticket: AttemptId, confirmed: bool) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        self.0.0.fetch_add(1, Ordering::SeqCst);
-        let owed = self.clone();
-        runtime.spawn(async move {
+        self.pay(async move {
             let mut pause = limits::OWED_PAUSE.0;
             while store.leave(&lane, ticket, confirmed).await.is_err() {
                 sleep(pause).await;
                 pause = (2 * pause).min(limits::OWED_PAUSE.1);
             }
+        });
+    }
+
+    /// Pays something behind the scenes; [`settle`](Self::settle) waits for it, too.
+    pub(super) fn pay(&self, paying: impl Future<Output = ()> + Send + 'static) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        self.0.0.fetch_add(1, Ordering::SeqCst);
+        let owed = self.clone();
+        runtime.spawn(async move {
+            paying.await;
             owed.0.0.fetch_sub(1, Ordering::SeqCst);
             owed.0.1.notify_waiters();
         });

@@ -25,7 +25,8 @@ pub struct PlannedAction {
     pub idempotency_key: Option<String>,
 }
 
-fn no_args() -> Box<RawValue> {
+/// The arguments of an action that has none.
+pub fn no_args() -> Box<RawValue> {
     RawValue::from_string("{}".into()).unwrap_or_default()
 }
 

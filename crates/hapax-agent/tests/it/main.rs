@@ -1,6 +1,7 @@
 //! Durable executions on real stores.
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
+mod http_ends;
 mod killed;
 mod lanes;
 mod looks;

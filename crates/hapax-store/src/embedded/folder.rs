@@ -215,15 +215,7 @@ pub(super) struct Mark {
 impl Mark {
     /// The batch that is marked; 0 where there is no readable mark.
     pub(super) fn read(&self) -> u64 {
-        let mut bytes = [0; 12];
-        if self.file.read_exact_at(&mut bytes, 0).is_err() {
-            return 0;
-        }
-        let (number, sum) = bytes.split_at(8);
-        if crc32fast::hash(number).to_le_bytes() != sum {
-            return 0;
-        }
-        number.try_into().map_or(0, u64::from_le_bytes)
+        marked(&self.file)
     }
 
     /// Marks a batch as committed. A mark that cannot be written detects less, and does no harm.
@@ -234,6 +226,23 @@ impl Mark {
         bytes[8..].copy_from_slice(&crc32fast::hash(&number).to_le_bytes());
         let _ = self.file.write_all_at(&bytes, 0);
     }
+}
+
+/// The batch that is marked in a store that others may have open; 0 where there is no readable mark.
+pub(super) fn marked_in(folder: &Folder) -> u64 {
+    File::open(folder.0.join("hapax.mark")).map_or(0, |file| marked(&file))
+}
+
+fn marked(file: &File) -> u64 {
+    let mut bytes = [0; 12];
+    if file.read_exact_at(&mut bytes, 0).is_err() {
+        return 0;
+    }
+    let (number, sum) = bytes.split_at(8);
+    if crc32fast::hash(number).to_le_bytes() != sum {
+        return 0;
+    }
+    number.try_into().map_or(0, u64::from_le_bytes)
 }
 
 /// Refuses a database file that is too short to be one; SQLite would take some of them for new ones. Returns

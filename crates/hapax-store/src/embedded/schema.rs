@@ -197,7 +197,7 @@ pub(super) fn check_version(conn: &Connection) -> Result<Meta, Fault> {
 }
 
 /// Refuses a database whose file is shorter than its pages, where no log has the rest of them.
-fn check_length(conn: &Connection, length: u64) -> Result<(), Fault> {
+pub(super) fn check_length(conn: &Connection, length: u64) -> Result<(), Fault> {
     let whole = pragma(conn, "page_count")?.cast_unsigned() * pragma(conn, "page_size")?.cast_unsigned();
     if length < whole {
         return Err(damaged(format_args!("{length} bytes instead of {whole}")).into());

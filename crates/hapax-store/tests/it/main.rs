@@ -3,6 +3,7 @@
 
 mod embedded;
 mod embedded_answering;
+mod embedded_backup;
 mod embedded_clock;
 mod embedded_conformance;
 mod embedded_damage;

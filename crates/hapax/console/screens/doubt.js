@@ -94,7 +94,7 @@ function Both({ data, op, reason }) {
   const next = id => { const index = shownOnes.findIndex(claim => claim.operation_id === id); const then = shownOnes[index + 1] ?? shownOnes[index - 1]; refine({ op: then?.operation_id ?? "" }); if (then) focus(then.operation_id); };
   useKeys({ j: () => move(1), k: () => move(-1), ArrowDown: event => (event.target.type === "radio" ? false : move(1)), ArrowUp: event => (event.target.type === "radio" ? false : move(-1)), x: () => shownOnes[at] && chosen.pick(shownOnes[at]), c: () => { if (current) copy(current); },
     o: () => { if (current) window.open(link(["claims", current]), "_blank", "noopener"); } });
-  if (claims.length === 0 && !op) return html`<div class="stack"><${NothingHere} /><${Lately} /></div>`;
+  if (claims.length === 0 && !op && !many) return html`<div class="stack"><${NothingHere} /><${Lately} /></div>`;
   const claim = shownOnes.find(one => one.operation_id === current);
   return html`<div class="desk"><div class="stack"><${Queue} claims=${claims} shownOnes=${shownOnes} current=${current} select=${select} chosen=${chosen} reason=${reason} setReason=${doubt => refine({ doubt })} more=${more} batch=${setMany} />
     ${damaged.length > 0 && html`<${Note} kind="doubt">${plural(damaged.length, "record")} cannot be read; <a href="#/attention/damaged">see Damaged</a>.<//>`}<${Lately} /></div>

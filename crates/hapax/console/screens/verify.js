@@ -17,7 +17,7 @@ export function useVerify(page, all) {
     try {
       do {
         const told = await page(from);
-        checked += told.events ?? told.checked ?? 0; hash = told.hash ?? hash;
+        checked += told.events ?? told.receipts ?? 0; hash = told.hash ?? hash;
         const broken = told.broken ?? (told.ok === false ? { position: told.broken_at, what: told.error } : null);
         if (broken) { set({ checked, hash, broken }); return; }
         from = told.next ?? null;

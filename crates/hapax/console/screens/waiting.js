@@ -8,6 +8,7 @@ import { visible } from "../text.js";
 import { Mark } from "../icons.js";
 import { Act, Age, Card, Empty, Foreign, Loaded, ProblemNote, Table, Time } from "../ui.js";
 import { auditPage, eventId } from "./audit.js";
+import { Ask } from "./decision.js";
 import { DecideStep } from "./step.js";
 
 const items = (kinds, signal) => get("/v1/attention", {}, signal).then(page => page.items.filter(item => kinds.includes(item.kind)));
@@ -23,20 +24,33 @@ async function waitingSteps({ tenant, project }, signal) {
   return (await Promise.all(page.executions.map(one))).flat();
 }
 
+const STEPS = decide => [
+  { name: "Execution", of: ({ execution }) => html`<a href=${link(["executions", execution.execution_id], { tenant: execution.tenant, project: execution.project })}><code>${visible(execution.execution_id)}</code></a><span class="sub">${visible(execution.agent)} · ${execution.tenant} / ${execution.project}</span>` },
+  { name: "Step", of: step => `${step.iteration}.${step.call}` }, { name: "Tool", of: step => html`<code>${visible(step.tool)}</code>` },
+  { name: "Why", of: step => (step.doubt ? `in doubt: ${step.doubt}` : "its result was not kept") },
+  { name: "Waits since", of: ({ execution }) => html`<${Age} at=${execution.updated_at} />` },
+  { name: "Claim", of: step => html`<a href=${link(["claims", step.operation_id])}><code>${step.operation_id.slice(0, 12)}…</code></a>` },
+  { name: "Decision", label: html`<span class="visually-hidden">Decision</span>`, of: step => html`<${Act} small on=${() => decide(step)}>Decide…<//>` },
+];
+
+const ACTIONS = decide => [
+  { name: "Action", of: one => html`<a href=${link(["claims", one.operation_id])}><${Foreign} text=${one.key} most=${40} /></a><span class="sub">${one.tenant} / ${one.project}</span>` },
+  { name: "What was seen", of: one => html`<span class="reason">${visible(one.cause ?? "its process ended without a word")}</span>` }, { name: "Why", of: one => `in doubt: ${one.doubt}` }, { name: "Waits since", of: one => html`<${Age} at=${one.since} />` },
+  { name: "Decision", label: html`<span class="visually-hidden">Decision</span>`, of: one => html`<${Act} small on=${() => decide({ one, verb: "confirm" })}>It happened…<//> <${Act} small on=${() => decide({ one, verb: "release" })}>It did not…<//>` },
+];
+const FOLLOWS = { confirm: ["It happened", "The action is done: a repeated one is told so, and its lane opens."], release: ["It did not happen", "The action may be proposed again, and its lane opens."] };
+
+/** Actions of unknown fate, and steps of executions that wait. */
 export function Approvals({ place }) {
   const { tenant, project } = place.query;
-  const from = useData(`approvals ${tenant} ${project}`, signal => waitingSteps({ tenant, project }, signal), "executions");
-  const [deciding, setDeciding] = useState(null);
-  const columns = [
-    { name: "Execution", of: ({ execution }) => html`<a href=${link(["executions", execution.execution_id], { tenant: execution.tenant, project: execution.project })}><code>${visible(execution.execution_id)}</code></a><span class="sub">${visible(execution.agent)} · ${execution.tenant} / ${execution.project}</span>` },
-    { name: "Step", of: step => `${step.iteration}.${step.call}` }, { name: "Tool", of: step => html`<code>${visible(step.tool)}</code>` },
-    { name: "Why", of: step => (step.doubt ? `in doubt: ${step.doubt}` : "its result was not kept") },
-    { name: "Waits since", of: ({ execution }) => html`<${Age} at=${execution.updated_at} />` },
-    { name: "Claim", of: step => html`<a href=${link(["claims", step.operation_id])}><code>${step.operation_id.slice(0, 12)}…</code></a>` },
-    { name: "Decision", label: html`<span class="visually-hidden">Decision</span>`, of: step => html`<${Act} small on=${() => setDeciding(step)}>Decide…<//>` },
-  ];
-  return html`<section class="card"><${Loaded} from=${from} what="The list of executions">${steps => steps.length === 0 ? html`<${Empty}>No agent waits for a person.<//>` : html`<${Table} caption="Approvals" columns=${columns} rows=${steps} id=${step => step.operation_id} />`}<//></section>
-    ${deciding && html`<${DecideStep} step=${deciding} execution=${deciding.execution} close=${() => setDeciding(null)} done=${() => { setDeciding(null); from.again(); }} />`}`;
+  const steps = useData(`approvals ${tenant} ${project}`, signal => waitingSteps({ tenant, project }, signal), "executions");
+  const actions = useData(`actions ${tenant} ${project}`, signal => get("/v1/approvals", { tenant, project, limit: 200 }, signal), "claims");
+  const [step, setStep] = useState(null), [action, setAction] = useState(null);
+  const run = async said => { const { one, verb } = action; await post(`/v1/approvals/${one.operation_id}/${verb}`, { digest: one.digest, epoch: one.epoch, ...said }); setAction(null); actions.again(); };
+  return html`<div class="stack"><${Card} title="Steps of executions" flush><${Loaded} from=${steps} what="The list of executions">${list => list.length === 0 ? html`<${Empty}>No agent waits for a person.<//>` : html`<${Table} caption="Approvals" columns=${STEPS(setStep)} rows=${list} id=${one => one.operation_id} />`}<//><//>
+    <${Card} title="Actions of unknown fate" flush><${Loaded} from=${actions} what="The list of actions">${({ approvals }) => approvals.length === 0 ? html`<${Empty}>No action waits for a person.<//>` : html`<${Table} caption="Actions" columns=${ACTIONS(setAction)} rows=${approvals} id=${one => one.operation_id} />`}<//><//></div>
+    ${step && html`<${DecideStep} step=${step} execution=${step.execution} close=${() => setStep(null)} done=${() => { setStep(null); steps.again(); }} />`}
+    ${action && html`<${Ask} title=${`${FOLLOWS[action.verb][0]}: ${visible(action.one.key)}`} verb=${FOLLOWS[action.verb][0]} close=${() => setAction(null)} run=${run}><p class="outcome">${FOLLOWS[action.verb][1]} The decision is about epoch ${action.one.epoch}.</p><//>`}`;
 }
 
 /** What the server keeps as an item of attention, to be acknowledged. */
@@ -49,7 +63,21 @@ function Items({ kinds, what, empty, mark }) {
 
 const AboutLink = ({ about }) => { const id = typeof about === "string" ? about : about.operation_id ?? about.id ?? ""; return /^op_/.test(id) ? html`<a href=${link(["claims", id])}><code>${id.slice(0, 14)}…</code></a>` : html`<${Foreign} text=${typeof about === "string" ? about : JSON.stringify(about)} />`; };
 
-export const Alerts = () => html`<${Card} title="Alerts" note="actions that a rule of the gate watches"><${Items} kinds=${["alert", "lane-closed"]} what="The list of alerts" empty="No rule has raised an alert." mark="doubt" /><//>`;
+const ALERTS = seen => [
+  { name: "When", of: one => html`<${Time} at=${one.at} />` }, { name: "Tool", of: one => html`<code>${visible([one.connector, one.tool].filter(Boolean).join(" · "))}</code>` }, { name: "Entity", of: one => html`<${Foreign} text=${one.entity_key} most=${36} />` },
+  { name: "Rule", of: one => visible(one.rule ?? "by default") }, { name: "Tenant / project", of: one => `${one.tenant} / ${one.project}` }, { name: "Claim", of: one => (one.operation_id ? html`<a href=${link(["claims", one.operation_id])}><${Foreign} text=${one.key ?? one.operation_id} most=${28} /></a>` : "–") },
+  { name: "Seen", label: html`<span class="visually-hidden">Seen</span>`, of: one => html`<${Act} small on=${() => seen(one)}>Acknowledge…<//>` },
+];
+
+/** Actions that were let through and are raised for people. */
+export function Alerts({ place }) {
+  const { tenant } = place.query;
+  const from = useData(`alerts ${tenant}`, signal => get("/v1/alerts", { tenant, limit: 200 }, signal), ["claims", "executions"]);
+  const [seen, setSeen] = useState(null);
+  const run = async said => { await post(`/v1/alerts/${encodeURIComponent(seen.id)}/acknowledge`, said); setSeen(null); from.again(); };
+  return html`<${Card} title="Alerts" note="actions that a rule of the gate watches" flush><${Loaded} from=${from} what="The list of alerts">${({ alerts }) => alerts.length === 0 ? html`<${Empty}>No rule has raised an alert.<//>` : html`<${Table} caption="Alerts" columns=${ALERTS(setSeen)} rows=${alerts} id=${one => one.id} />`}<//><//>
+    ${seen && html`<${Ask} title="Acknowledge the alert" verb="Acknowledge" close=${() => setSeen(null)} run=${run}><p class="outcome">It is not listed any more; the audit keeps what you found.</p><//>`}`;
+}
 
 /** From the audit, where the server keeps no items. */
 export function Late() {

@@ -29,21 +29,21 @@ pub(super) async fn run(
     }
     let origin = Origin { tenant: caller.tenant().clone(), project };
     let plan: Vec<_> = plan.into_iter().map(planned).collect();
-    let Ok(place) = state.plans.clone().try_acquire_owned() else {
+    let Some(results) = state.plans.run(origin, plan).await? else {
         return Err(Problem::new(Code::Overloaded).detail("too many plans are under way").into());
     };
-    let doing = tokio::spawn(async move {
-        let results = state.actions.run(&origin, plan).await;
-        drop(place);
-        results
-    });
-    let results = doing.await.map_err(|error| Problem::new(Code::Internal).owing_to(error))?;
     Ok(PlanResults(results.into_iter().map(result).collect()))
 }
 
 fn planned(action: Action) -> PlannedAction {
     let Action { connector, tool, args, entity_key, idempotency_key } = action;
-    PlannedAction { connector, tool, args: args.map_or_else(actions::plan::no_args, |args| args.0), entity_key, idempotency_key }
+    PlannedAction {
+        connector,
+        tool,
+        args: args.map_or_else(actions::plan::no_args, |args| args.0),
+        entity_key,
+        idempotency_key,
+    }
 }
 
 fn result(result: actions::ActionResult) -> ActionResult {

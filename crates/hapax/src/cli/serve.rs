@@ -7,6 +7,7 @@ use clap::Args as ClapArgs;
 use hapax_exec::Seal;
 use hapax_store::{Lifecycle as _, Options, Store};
 
+use crate::actions;
 use crate::admin::{Console, Setup};
 use crate::cli::{Failed, say, store};
 use crate::config::{self, Config};
@@ -150,6 +151,7 @@ fn parts(config: &Config, standing: Arc<Standing>, console: Option<&PathBuf>) ->
             ..Setup::new(config.admin.listen, config.admin.tokens()?)
         },
         traces: config.traces.clone(),
+        rules: actions::rules(config)?,
         api: config.api.as_ref().map(|api| (api.listen, api.hosts.clone())),
     })
 }
@@ -176,11 +178,12 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
         }
     };
     agreed.apply(&mut config);
-    let reloaded = match config.admin.tokens() {
-        Ok(tokens) => {
-            node.reload(config.settings.clone(), Classes::from(&config), &config.schedules, &tokens).await
+    let reloaded = match (config.admin.tokens(), actions::rules(&config)) {
+        (Ok(tokens), Ok(rules)) => {
+            let (settings, classes) = (config.settings.clone(), Classes::from(&config));
+            node.reload(settings, classes, &config.schedules, rules, &tokens).await
         }
-        Err(error) => Err(error),
+        (Err(error), _) | (_, Err(error)) => Err(error),
     };
     if let Err(error) = reloaded {
         tracing::error!("the configuration was not reloaded: {error:#}");

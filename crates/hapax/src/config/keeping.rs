@@ -244,7 +244,15 @@ pub(crate) fn seal(section: &Section<'_>) -> Vec<SealKey> {
     let of_variables = env.iter().flatten().map(|name| reader.secret_of_variable("key_env", name));
     let of_files = file.iter().flatten().map(|path| reader.secret_of_file("key_file", path));
     let mut keys: Vec<SealKey> = Vec::new();
-    for secret in of_variables.chain(of_files).flatten() {
+    let found: Vec<_> = of_variables.chain(of_files).collect();
+    if reader.needs_seal() && found.iter().any(Option::is_none) {
+        reader.mistake(
+            &section.at(),
+            "a key of [seal] is not there",
+            "set what `key_env` names, or make what `key_file` names readable",
+        );
+    }
+    for secret in found.into_iter().flatten() {
         match seal_key(secret.value.reveal()) {
             Some(key) if keys.contains(&key) => {
                 reader.mistake(&secret.at, "this seal key is there twice", "remove it once");

@@ -37,6 +37,8 @@ pub enum Secrets {
     Needed,
     /// One that is absent counts as right; one that is there is checked.
     MayBeAbsent,
+    /// The same, but for the keys of [seal]: what would be sealed is not written without them.
+    SealNeeded,
 }
 
 /// What reading needs.
@@ -120,12 +122,17 @@ impl<'e> Reader<'e> {
 
     /// Whether secrets may be absent, and this file is.
     fn may_be_absent(&self, path: &Path) -> bool {
-        self.secrets == Secrets::MayBeAbsent && !path.exists()
+        self.spares_secrets() && !path.exists()
     }
 
     /// Whether secrets may be absent.
     pub(crate) fn spares_secrets(&self) -> bool {
-        self.secrets == Secrets::MayBeAbsent
+        self.secrets != Secrets::Needed
+    }
+
+    /// Whether the keys of [seal] are needed where other secrets are not.
+    pub(crate) fn needs_seal(&self) -> bool {
+        self.secrets == Secrets::SealNeeded
     }
 
     /// The text of a file that must be readable.

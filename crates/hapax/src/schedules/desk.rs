@@ -37,7 +37,9 @@ impl Desk {
 
     /// A schedule with the version of its document.
     pub(crate) async fn get(&self, id: &str) -> Result<Option<(State, u64)>, Error> {
-        let Some(document) = self.store.get(&DocumentId::new(KIND, id)?).await? else { return Ok(None) };
+        // What cannot be the id of a document is no schedule's either.
+        let Ok(named) = DocumentId::new(KIND, id) else { return Ok(None) };
+        let Some(document) = self.store.get(&named).await? else { return Ok(None) };
         Ok(Some((read(&document.body)?, document.version)))
     }
 

@@ -1,72 +1,14 @@
 //! The guide *Put hapax in front of an existing API in ten minutes*, followed word for word: its files are written, its commands run in
 //! one shell, and what it says they print is looked for. Only ports are others.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
 use hapax_testkit::port::Port;
 
 use crate::claims_cli::told;
+use crate::pages::{Step, blocks, script, steps};
 use crate::rig::Service;
-
-/// A block of the page: what it is, and its lines.
-struct Block {
-    kind: String,
-    lines: Vec<String>,
-}
-
-fn blocks(page: &str) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut is_open = false;
-    for line in page.lines() {
-        match line.strip_prefix("```") {
-            Some(kind) if !is_open => blocks.push(Block { kind: kind.to_owned(), lines: Vec::new() }),
-            Some(_) => {}
-            None if is_open => blocks.last_mut().unwrap().lines.push(line.to_owned()),
-            None => {}
-        }
-        is_open ^= line.starts_with("```");
-    }
-    blocks
-}
-
-/// A command, and what the page says it prints.
-struct Step {
-    command: String,
-    prints: Vec<String>,
-}
-
-fn steps(blocks: &[Block]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    for line in blocks.iter().filter(|block| block.kind == "console").flat_map(|block| &block.lines) {
-        match line.strip_prefix("$ ") {
-            Some(command) => steps.push(Step { command: command.to_owned(), prints: Vec::new() }),
-            None => steps.last_mut().expect("a command comes first").prints.push(line.clone()),
-        }
-    }
-    steps
-}
-
-/// One shell for all commands. A command that goes on in the background is waited for until it has printed what it should.
-fn script(steps: &[Step]) -> String {
-    let mut script = "trap 'kill $(jobs -p) 2>/dev/null' EXIT\n".to_owned();
-    for (number, step) in steps.iter().enumerate() {
-        match step.command.strip_suffix('&') {
-            None => writeln!(script, "{{ {} ; }} > out.{number} 2>&1", step.command).unwrap(),
-            Some(command) => {
-                let (first, rounds) = (&step.prints[0], 600);
-                writeln!(script, "{command} > out.{number} 2>&1 &").unwrap();
-                writeln!(
-                    script,
-                    "for _ in $(seq {rounds}); do grep -qF '{first}' out.{number} && break; sleep 0.1; done"
-                )
-                .unwrap();
-            }
-        }
-    }
-    script
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_guide_to_an_existing_api_is_right_word_for_word() {

@@ -12,7 +12,7 @@ use crate::rig::caller;
 use crate::rig::process::eventually;
 use crate::rig::{Got, Ground, Hapax, Kind, hapax};
 
-const SECRET: &str = "It's a Secret to Everybody";
+pub(crate) const SECRET: &str = "It's a Secret to Everybody";
 
 /// What every configuration here has.
 pub(crate) const WEBHOOKS: &str = "

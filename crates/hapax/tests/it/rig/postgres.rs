@@ -41,6 +41,43 @@ impl Server {
         server
     }
 
+    /// A standby of this server, which follows it.
+    pub(crate) fn standby(&self) -> Server {
+        let dir = tempfile::Builder::new().prefix("hapax-standby-").tempdir_in("/tmp").unwrap();
+        if let Some((uid, gid)) = self.account {
+            chown(dir.path(), Some(uid), Some(gid)).unwrap();
+        }
+        let port = Port::reserve().unwrap();
+        let (bin, account) = (self.bin.clone(), self.account);
+        let mut standby = Server { dir, bin, port, account, running: Vec::new() };
+        let data = standby.dir.path().join("data").display().to_string();
+        let from = format!("host=127.0.0.1 port={} user=postgres", self.port.number());
+        let mut copying = standby.command("pg_basebackup");
+        copying.args(["-d", &from, "-D", &data, "-R", "-X", "stream", "--checkpoint=fast"]);
+        assert!(copying.status().unwrap().success());
+        standby.rise(&[]);
+        standby
+    }
+
+    /// Waits until this standby has replayed all that its primary has written.
+    pub(crate) fn catch_up(&self, primary: &Server) {
+        let told = |server: &Server, sql: &str| {
+            let mut psql = server.command("psql");
+            let output =
+                psql.args(["-AtX", "-d", &server.url(), "-c", sql]).stdout(Stdio::piped()).output().unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        let wanted = told(primary, "SELECT pg_current_wal_lsn()");
+        let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{wanted}'");
+        for _ in 0..600 {
+            if told(self, &sql) == "t" {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the standby does not catch up");
+    }
+
     /// Starts the server, again where it has fallen, on what its disk has.
     pub(crate) fn rise(&mut self, settings: &[&str]) {
         let data = self.dir.path().join("data").display().to_string();

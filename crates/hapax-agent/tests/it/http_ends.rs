@@ -1,0 +1,153 @@
+//! How calls of an HTTP tool end (L7): what is certain, what is not, and what that leaves of key and lane. No key is burned without success.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hapax_agent::actions::gate::Decision;
+use hapax_agent::actions::{
+    ActionResult, Actions, Connectors, Disposition, Gate, Http, HttpTool, KeyDialect, Origin, PlannedAction,
+    Rules, Tool, approvals,
+};
+use hapax_core::{Project, Tenant};
+use hapax_exec::Executor;
+use hapax_store::memory::Memory;
+use hapax_store::{Options, Store};
+use serde_json::value::RawValue;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+fn origin() -> Origin {
+    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() }
+}
+
+/// A service that answers as the last part of the path says, and counts.
+async fn service() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counting = count.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer(stream, counting.clone()));
+        }
+    });
+    (address, count)
+}
+
+async fn answer(mut stream: TcpStream, count: Arc<AtomicUsize>) {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let mut some = [0; 1024];
+        match stream.read(&mut some).await {
+            Ok(0) | Err(_) => return,
+            Ok(many) => head.extend_from_slice(&some[..many]),
+        }
+    }
+    count.fetch_add(1, Ordering::SeqCst);
+    let head = String::from_utf8_lossy(&head);
+    let how = head.split(' ').nth(1).unwrap().rsplit('/').next().unwrap().to_owned();
+    let told = match how.as_str() {
+        "hang" => return tokio::time::sleep(Duration::from_secs(600)).await,
+        "die" => return,
+        "garbage" => "no http at all\r\n\r\n".to_owned(),
+        "half" => "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"half\":".to_owned(),
+        "text" => "HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\ndone".to_owned(),
+        status => format!("HTTP/1.1 {status} Told\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"),
+    };
+    let _ = stream.write_all(told.as_bytes()).await;
+}
+
+struct Ground {
+    actions: Actions<Store>,
+    store: Store,
+    count: Arc<AtomicUsize>,
+}
+
+async fn ground() -> Ground {
+    let (address, count) = service().await;
+    let store = Store::Memory(Memory::open(Options::default()));
+    let tool = |tool: Tool| {
+        let tool = Tool { give_up: Duration::from_millis(400), ..tool };
+        HttpTool::new(tool, "POST", "/{how}").unwrap().key(KeyDialect::Chars32)
+    };
+    let here = Http::new(&format!("http://{address}")).unwrap();
+    let here = here.tool("once", tool(Tool::default())).tool("again", tool(Tool::rerun_safe()));
+    // Nothing listens there: the port was given back.
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let gone = Http::new(&format!("http://{closed}")).unwrap().tool("once", tool(Tool::default()));
+    let connectors = Connectors::default().http("here", here).http("gone", gone);
+    let rules = Rules::new(connectors, Gate::new(Decision::Allow));
+    Ground { actions: Actions::new(Executor::new(store.clone()), rules, None), store, count }
+}
+
+impl Ground {
+    async fn propose(&self, connector: &str, tool: &str, how: &str) -> ActionResult {
+        let action = PlannedAction {
+            connector: connector.into(),
+            tool: tool.into(),
+            args: RawValue::from_string(format!("{{\"how\":\"{how}\"}}")).unwrap(),
+            entity_key: format!("{connector}-{tool}-{how}"),
+            idempotency_key: Some(format!("{connector}-{tool}-{how}")),
+        };
+        self.actions.act(&origin(), action).await
+    }
+
+    fn reached(&self) -> usize {
+        self.count.swap(0, Ordering::SeqCst)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_certainly_did_nothing_frees_the_key_and_the_lane_l7() {
+    let ground = ground().await;
+    for (connector, how) in
+        [("gone", "200"), ("here", "400"), ("here", "404"), ("here", "409"), ("here", "429")]
+    {
+        for _ in 0..2 {
+            let told = ground.propose(connector, "once", how).await;
+            assert_eq!(
+                (told.decision, told.ok, told.code),
+                (Disposition::Allow, false, Some("attempt-failed")),
+                "{how}: {told:?}"
+            );
+        }
+        let reached = if connector == "gone" { 0 } else { 2 };
+        assert_eq!(ground.reached(), reached, "{how}");
+    }
+    for how in ["200", "201", "204", "text"] {
+        let (first, again) =
+            (ground.propose("here", "once", how).await, ground.propose("here", "once", how).await);
+        assert_eq!(
+            (first.decision, first.ok, again.decision),
+            (Disposition::Allow, true, Disposition::Dedup),
+            "{how}: {first:?}"
+        );
+        assert!(first.result.is_some());
+        assert_eq!(ground.reached(), 1, "{how}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_have_happened_is_in_doubt_unless_it_may_run_again_l7() {
+    let ground = ground().await;
+    for how in ["hang", "die", "garbage", "half", "408", "500", "503"] {
+        let told = ground.propose("here", "once", how).await;
+        assert_eq!((told.decision, told.ok), (Disposition::Allow, false), "{how}: {told:?}");
+        let again = ground.propose("here", "once", how).await;
+        assert_eq!((again.decision, again.ok), (Disposition::Block, false), "{how}: {again:?}");
+        assert_eq!(ground.reached(), 1, "{how}: it is not sent again");
+        // The same tool where it may run again: nothing is in doubt.
+        for _ in 0..2 {
+            let told = ground.propose("here", "again", how).await;
+            assert_eq!((told.decision, told.ok), (Disposition::Allow, false), "{how}: {told:?}");
+        }
+        assert_eq!(ground.reached(), 2, "{how}");
+    }
+    let (waiting, _) = approvals::waiting(&ground.store, Some("acme"), None, None, 100).await.unwrap();
+    assert_eq!(waiting.len(), 7);
+    assert!(
+        waiting.iter().all(|waits| waits.cause.as_ref().unwrap().starts_with("here/once on ")),
+        "{waiting:?}"
+    );
+}

@@ -1,0 +1,102 @@
+//! What lives: the chart moves, lists refresh under a person's hands, links lead back to the same place, times are the server's.
+
+use super::{Console, fill, go};
+use hapax_testkit::browser::Page;
+
+/// T8: focus, selection, scroll and typed text survive refreshes; stopped or hidden, nothing is sent.
+async fn refreshes_leave_hands_alone(console: &Console, page: &Page) {
+    for number in 0..4 {
+        console.doubt("/charges", &format!("hands-{number}")).await;
+    }
+    go(page, "#/attention/in-doubt");
+    page.wait("document.querySelectorAll('.item').length === 4 && document.querySelector('#body')");
+    fill(page, "#body", "{\"half\": ");
+    page.click(".item:nth-child(3) input");
+    page.eval(
+        "document.querySelector('#body').focus(); document.querySelector('#body').setSelectionRange(2, 5)",
+    );
+    let epoch = page.text("document.querySelector('[data-epoch]').dataset.epoch");
+    for number in 4..8 {
+        console.doubt("/charges", &format!("hands-{number}")).await;
+        page.wait(&format!("document.querySelectorAll('.item').length === {}", number + 1));
+    }
+    let state = "const body = document.querySelector('#body'); document.activeElement === body && body.value === '{\"half\": ' && body.selectionStart === 2 && body.selectionEnd === 5 && document.querySelectorAll('.item input:checked').length === 1";
+    assert_eq!(
+        page.eval(&format!("(() => {{ {} }})()", state.replace("; document", "; return document"))),
+        true
+    );
+    assert_eq!(page.text("document.querySelector('[data-epoch]').dataset.epoch"), epoch);
+
+    page.click_text("Live");
+    page.wait("document.querySelector('.live').innerText === 'Stopped'");
+    let sent = |page: &Page| page.events("Network.requestWillBeSent").len();
+    // What was under way comes to its end first.
+    page.eval("new Promise(done => setTimeout(done, 300))");
+    let before = sent(page);
+    page.eval("window.dispatchEvent(new Event('focus')); new Promise(done => setTimeout(done, 4500))");
+    assert_eq!(sent(page), before, "stopped means stopped");
+    page.click_text("Stopped");
+    page.wait("document.querySelector('.live').innerText === 'Live'");
+    page.eval("Object.defineProperty(document, 'hidden', {value: true, configurable: true}); document.dispatchEvent(new Event('visibilitychange')); new Promise(done => setTimeout(done, 300))");
+    let before = sent(page);
+    page.eval("new Promise(done => setTimeout(done, 4500))");
+    assert_eq!(sent(page), before, "a hidden page asks nothing");
+    page.eval("delete document.hidden; document.dispatchEvent(new Event('visibilitychange')); 0");
+}
+
+/// T20: every link leads to the same place in a new tab; Back and Forward work; a reload keeps the filters.
+fn links_lead_to_the_same_place(page: &Page) {
+    let tab = page.tab();
+    for (place, shown) in [
+        (
+            "#/claims?state=settled&operation=charge",
+            "document.querySelector('#f-state').value === 'settled' && document.querySelector('#f-operation').value === 'charge'",
+        ),
+        ("#/audit?verb=purge", "document.querySelector('#f-verb').value === 'purge'"),
+        ("#/requests?event=replayed", "document.querySelector('#f-event').value === 'replayed'"),
+        ("#/routes/charge", "document.querySelector('h1').innerText === 'charge'"),
+        ("#/attention/late", "document.querySelector('.tabs [aria-current]').innerText.includes('Late')"),
+    ] {
+        let url = page.text("location.href.split('#')[0]") + place;
+        tab.open("about:blank");
+        tab.open(&url);
+        tab.wait(shown);
+        assert_eq!(tab.text("location.href"), url);
+        tab.call("Page.reload", serde_json::json!({}));
+        tab.wait(&format!("performance.getEntriesByType('navigation')[0].type === 'reload' && {shown}"));
+    }
+    go(&tab, "#/keys");
+    tab.wait("document.querySelector('h1').innerText === 'API keys'");
+    tab.eval("history.back()");
+    tab.wait("location.hash === '#/attention/late' && document.querySelector('.tabs')");
+    tab.eval("history.forward()");
+    tab.wait("document.querySelector('h1').innerText === 'API keys'");
+}
+
+/// T17: times by the server's clock, and in the zone that was chosen.
+fn times_are_the_servers(page: &Page) {
+    page.call("Emulation.setTimezoneOverride", serde_json::json!({"timezoneId": "Asia/Kathmandu"}));
+    go(page, "#/claims");
+    page.wait("document.querySelector('tbody time')");
+    let offset = "(() => { const time = document.querySelector('tbody time'); return [time.innerText.slice(-8), time.dateTime.slice(11, 19)]; })()";
+    let told = page.eval(offset);
+    assert_eq!(told[0], told[1], "UTC first");
+    page.press("z");
+    page.wait("document.querySelector('.seg [aria-pressed=true]').innerText === 'Local'");
+    let minutes =
+        |text: &str| -> i32 { text[..2].parse::<i32>().unwrap() * 60 + text[3..5].parse::<i32>().unwrap() };
+    let told = page.eval(offset);
+    let (shown, utc) = (minutes(told[0].as_str().unwrap()), minutes(told[1].as_str().unwrap()));
+    assert_eq!((shown - utc).rem_euclid(24 * 60), 5 * 60 + 45);
+    page.press("z");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_console_lives_under_an_operators_hands_m3() {
+    let console = Console::new().await;
+    let page = console.at("#/");
+    refreshes_leave_hands_alone(&console, &page).await;
+    links_lead_to_the_same_place(&page);
+    times_are_the_servers(&page);
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
