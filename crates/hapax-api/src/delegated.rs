@@ -3,22 +3,30 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{NAME_LENGTH, PAGE_RECORDS, PRINTABLE, REASON_LENGTH, SAID, SLUG};
+use crate::limits::{
+    CLAIMS_PROJECT, CLAIMS_SUBJECT, CONFIGURED, NAME_LENGTH, PAGE_RECORDS, PRINTABLE, REASON_LENGTH, SAID,
+    SLUG,
+};
+use crate::words::CallStatus;
 
 /// Which calls are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["tenant"]))]
 pub struct DelegatedQuery {
     /// Whose they are. It must be said.
     #[schemars(regex(pattern = SLUG))]
     pub tenant: Option<String>,
     /// In which project; without it, in all of them.
+    #[schemars(regex(pattern = CLAIMS_PROJECT))]
     pub project: Option<String>,
-    /// Of which subject, as keys have it (`user:alice`).
+    /// Of which subject, as keys have it (`user:alice`); needs `project`.
+    #[schemars(regex(pattern = CLAIMS_SUBJECT))]
     pub subject: Option<String>,
-    /// Only those in this state: `pending`, `ready`, `running`, `backing-off`, `suspended`, `paused`, `completed`.
-    pub status: Option<String>,
+    /// Only those in this state.
+    pub status: Option<CallStatus>,
     /// In which cluster; it must be said where there are several.
+    #[schemars(regex(pattern = CONFIGURED))]
     pub upstream: Option<String>,
     /// At most so many records (1 to 1000, default 50).
     #[schemars(range(min = 1, max = PAGE_RECORDS))]
@@ -30,15 +38,19 @@ pub struct DelegatedQuery {
 /// Whose a call must be to be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["tenant"]))]
 pub struct DelegatedScope {
     /// Whose it is. It must be said.
     #[schemars(regex(pattern = SLUG))]
     pub tenant: Option<String>,
     /// In which project.
+    #[schemars(regex(pattern = CLAIMS_PROJECT))]
     pub project: Option<String>,
-    /// Of which subject.
+    /// Of which subject; needs `project`.
+    #[schemars(regex(pattern = CLAIMS_SUBJECT))]
     pub subject: Option<String>,
     /// In which cluster; it must be said where there are several.
+    #[schemars(regex(pattern = CONFIGURED))]
     pub upstream: Option<String>,
 }
 
@@ -89,21 +101,22 @@ pub struct DelegatedCall {
 /// What is to be done to a call, and whose it must be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{"required": ["project"]}, {"not": {"required": ["subject"]}}]))]
 pub struct DecideDelegated {
     /// Whose it is.
     #[schemars(regex(pattern = SLUG))]
     pub tenant: String,
     /// In which project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", regex(pattern = CLAIMS_PROJECT))]
     pub project: Option<String>,
-    /// Of which subject.
+    /// Of which subject; needs `project`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", regex(pattern = CLAIMS_SUBJECT))]
     pub subject: Option<String>,
     /// In which cluster; it must be said where there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", regex(pattern = CONFIGURED))]
     pub upstream: Option<String>,
     /// Why; the audit keeps it.
     #[schemars(length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]

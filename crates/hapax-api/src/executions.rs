@@ -64,6 +64,7 @@ pub struct ExecutionsQuery {
 /// Whose execution is meant, and how it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["tenant", "project"]))]
 pub struct ExecutionQuery {
     /// Whose it is. It must be said.
     #[schemars(regex(pattern = SLUG))]
@@ -78,6 +79,7 @@ pub struct ExecutionQuery {
 /// Which events of an execution are told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["tenant", "project"]))]
 pub struct ExecutionEventsQuery {
     /// Whose it is. It must be said.
     #[schemars(regex(pattern = SLUG))]
@@ -97,6 +99,7 @@ pub struct ExecutionEventsQuery {
 /// Which part of an execution's chain is checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["tenant", "project"]))]
 pub struct VerifyQuery {
     /// Whose it is. It must be said.
     #[schemars(regex(pattern = SLUG))]
@@ -114,6 +117,7 @@ pub struct VerifyQuery {
 /// Whose execution is meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["tenant", "project"]))]
 pub struct ExecutionScope {
     /// Whose it is. It must be said.
     #[schemars(regex(pattern = SLUG))]

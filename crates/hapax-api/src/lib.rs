@@ -84,9 +84,10 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ActionDecision, AttentionKind, ClaimOrder, ConflictCode, Disposition, Done, DoubtReason, Executed,
-    ExecutionConflict, ExecutionStatus, HealthStatus, Level, MayHaveRun, OutcomeKind, Ran, Repeatable, Rerun,
-    Role, SettledBy, Sharing, Source, Standing, State, StepDecision, StoreKind, TimelineSource,
+    ActionDecision, AttentionKind, CallStatus, ClaimOrder, ConflictCode, Disposition, Done, DoubtReason,
+    Executed, ExecutionConflict, ExecutionStatus, HealthStatus, Level, MayHaveRun, OutcomeKind, Ran,
+    Repeatable, Rerun, Role, SettledBy, Sharing, Source, Standing, State, StepDecision, StoreKind,
+    TimelineSource,
 };
 
 /// The endpoints of the admin listener.

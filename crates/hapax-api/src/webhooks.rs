@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::claims::{ClaimState, Counts, Damaged};
 use crate::limits::{
-    NAME_LENGTH, PAGE_RECORDS, PLACE_LENGTH, PRINTABLE, REASON_LENGTH, SAID, SECRET_LENGTH, SLUG, SPAN_OR_UTC,
+    CONFIGURED, NAME_LENGTH, PAGE_RECORDS, PLACE_LENGTH, PRINTABLE, REASON_LENGTH, SAID, SECRET_LENGTH, SLUG,
+    SPAN_OR_UTC,
 };
 use crate::text::{Epoch, OperationId, Time};
 use crate::words::State;
@@ -112,9 +113,24 @@ pub enum Algorithm {
     Sha256,
 }
 
-/// A webhook that is asked for.
+/// A webhook that is asked for. Its secret is in one place at most.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend(
+    "oneOf" = [
+        {"not": {"anyOf": [{"required": ["secret"]}, {"required": ["secret_env"]}, {"required": ["secret_file"]}]}},
+        {"required": ["secret"], "properties": {"secret_kv": {"const": false}},
+         "not": {"anyOf": [{"required": ["secret_env"]}, {"required": ["secret_file"]}]}},
+        {"required": ["secret_env"], "properties": {"secret_kv": {"const": false}},
+         "not": {"anyOf": [{"required": ["secret"]}, {"required": ["secret_file"]}]}},
+        {"required": ["secret_file"], "properties": {"secret_kv": {"const": false}},
+         "not": {"anyOf": [{"required": ["secret"]}, {"required": ["secret_env"]}]}},
+    ],
+    "anyOf" = [
+        {"properties": {"algorithm": {"const": "provider"}}},
+        {"properties": {"provider": {"pattern": "^twilio"}}},
+    ],
+))]
 pub struct NewWebhook {
     /// Whose deliveries come there.
     #[schemars(regex(pattern = SLUG))]
@@ -123,6 +139,7 @@ pub struct NewWebhook {
     #[schemars(regex(pattern = SLUG))]
     pub project: String,
     /// Who sends them: github, shopify, slack, standard, stripe, twilio, twilio-events, or one of `[webhooks.providers]`.
+    #[schemars(regex(pattern = CONFIGURED))]
     pub provider: String,
     /// The secret that the sender signs with. Without it, and without another place of the secret, one is made and told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]

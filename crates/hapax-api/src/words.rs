@@ -210,6 +210,23 @@ words! {
         /// It may have.
         Perhaps = "perhaps",
     }
+    /// How a call stands in the cluster that keeps its claim.
+    CallStatus ("a status is pending, ready, running, backing-off, suspended, paused or completed") {
+        /// It waits for its turn.
+        Pending = "pending",
+        /// It is about to run.
+        Ready = "ready",
+        /// It runs.
+        Running = "running",
+        /// It has failed, and is tried again later.
+        BackingOff = "backing-off",
+        /// It waits for something.
+        Suspended = "suspended",
+        /// It was tried for the last time, until an operator decides.
+        Paused = "paused",
+        /// It has come to its end.
+        Completed = "completed",
+    }
     /// What is kept of an outcome.
     OutcomeKind ("an outcome is succeeded, refused, not_kept or erased") {
         /// A success with its bytes.

@@ -155,3 +155,20 @@ const _: () = assert!(MAX_PAYLOAD_BYTES <= MAX_APPEND_BYTES, "the largest event 
 const _: () = assert!(ASKS >= 2, "an attempt that was spent can ask again");
 const _: () = assert!(RENEWALS >= 2, "a process that was stopped once can renew its lease again");
 const _: () = assert!(TERM_PART_LEFT >= 2, "a session that was just renewed has enough of its term left");
+const _: () = assert!(
+    UNTIL_SWEPT.as_millis() < ASK_AGAIN_AFTER.as_millis(),
+    "a lapse is written down before its doubt is asked about again"
+);
+const _: () = assert!(
+    DEFAULT_MAX_RUN.as_millis() <= TOMBSTONE_KEPT.as_millis(),
+    "a report at the end of the longest run finds the tombstone of its claim"
+);
+const _: () = assert!(LEASE_TERM.0.as_nanos() < LEASE_TERM.1.as_nanos(), "there are terms to choose from");
+const _: () = assert!(
+    MAX_PAYLOAD_BYTES <= MAX_READ_BYTES && MAX_APPEND_BYTES <= MAX_READ_BYTES,
+    "what one write put there can be read at once"
+);
+const _: () = assert!(
+    LANE_WAIT.as_millis() < RECENT_KEPT.as_millis(),
+    "what an action waited behind is still known when it begins"
+);

@@ -168,3 +168,56 @@ pub(crate) const DELEGATED_RETRY: Duration = Duration::from_secs(1);
 
 /// The longest label of an API key, in characters.
 pub(crate) const LABEL: usize = 200;
+
+// What the code relies on between two bounds.
+
+const _: () =
+    assert!(DEBTS_PAID.as_millis() < DRAIN.as_millis(), "debts are paid within the time of a drain");
+const _: () = assert!(BACKOFF.as_millis() <= LONGEST_BACKOFF.as_millis(), "pauses grow up to the longest");
+const _: () = assert!(
+    RECONCILE.as_millis() <= TIMEOUT.as_millis(),
+    "a service is asked about an earlier attempt while a caller waits"
+);
+const _: () = assert!(RECONCILED as u64 <= BUFFERED, "what a service knows has room in memory");
+const _: () = assert!(RECALL_WAIT.as_millis() <= DRAIN.as_millis(), "a drain outlasts the wait of a recall");
+const _: () = assert!(
+    API_KEY_REMEMBERED.as_millis() <= TOKEN_REMEMBERED.as_millis()
+        && REFUSAL_REMEMBERED.as_millis() <= TOKEN_REMEMBERED.as_millis(),
+    "what can be withdrawn here, and what may be granted soon, is believed for less long than a token"
+);
+const _: () = assert!(JWKS_TRIES <= JWKS_KEYS, "only keys of a document are tried");
+const _: () = assert!(
+    JWKS_PAUSE.as_millis() < JWKS_FRESH.as_millis() && JWKS_FRESH.as_millis() < JWKS_KEPT.as_millis(),
+    "keys are fetched again before they are too old to be used"
+);
+const _: () = assert!(
+    WEBHOOK_REMEMBERED.as_millis() < KV_REMEMBERED.as_millis(),
+    "a revoked webhook stops working before its secrets are asked for again"
+);
+const _: () = assert!(
+    SIGNATURE_TOLERANCE.as_secs() < DELIVERY_WINDOW.as_secs(),
+    "a signature is old before a delivery is"
+);
+const _: () = assert!(
+    CONTENT_REMEMBERED.as_secs() > SIGNATURE_TOLERANCE.as_secs(),
+    "content is noticed again for longer than a captured signature holds"
+);
+const _: () =
+    assert!(DELIVERY_WAIT.as_millis() <= TIMEOUT.as_millis(), "a sender waits no longer than any caller");
+const _: () = assert!(
+    API_KEYS_PAGE <= hapax_core::limits::MAX_PAGE && WEBHOOKS_PAGE <= hapax_core::limits::MAX_PAGE,
+    "a page of keys or webhooks is a page of the registry"
+);
+const _: () = assert!(
+    STATUS_FIRST.as_millis() < STATUS_AGAIN.as_millis() && STATUS_FIRST.as_millis() < TIMEOUT.as_millis(),
+    "a paused call is noticed while its caller waits"
+);
+const _: () = assert!(
+    PROBE.as_millis() < SUSPEND_FOR.as_millis(),
+    "a node that is looked at again has answered, or not, before the next look"
+);
+const _: () = assert!(
+    PROMPT.as_millis() <= TIMEOUT.as_millis() && ADMIN_WAIT.as_millis() <= TIMEOUT.as_millis(),
+    "a node that does not answer leaves time for the next one, or for an answer to the caller"
+);
+const _: () = assert!(JOURNAL_HEAD <= ADMIN_ANSWER, "the head of a journal entry fits into an answer");

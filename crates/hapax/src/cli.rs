@@ -9,6 +9,8 @@ pub(crate) mod claims;
 pub mod config;
 pub(crate) mod delegated;
 pub(crate) mod doctor;
+#[cfg(test)]
+mod documented;
 pub(crate) mod executions;
 pub(crate) mod init;
 pub(crate) mod keys;

@@ -58,6 +58,7 @@ pub(crate) use route::{level_of, level_word, policies};
 pub(crate) use section::Section;
 pub(crate) use show::{retention_text, route_members};
 pub(crate) use tree::{Entry, Node, Table, Value};
+pub(crate) use upstream::{is_name, name_remedy};
 
 use crate::schedules::Schedule;
 use crate::{limits, openapi};

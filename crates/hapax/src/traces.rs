@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use hapax_core::Error;
 use hapax_gateway::trace::{SpanCounts, Trace, Tracer};
@@ -17,7 +16,7 @@ use reqwest::{StatusCode, redirect};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config::Traces;
-use crate::limits;
+use crate::{clock, limits};
 
 /// Spans are exported while this is there, and until it is told to end.
 pub(crate) struct Exporting {
@@ -109,16 +108,18 @@ impl Exporter {
     /// What was recorded, once there is something: as much as there is, or comes within a moment. Nothing at the end.
     fn gather(&self) -> Option<Vec<Trace>> {
         let mut batch = Vec::new();
-        let mut left = limits::EXPORT_EVERY;
+        let mut until = None;
         loop {
             match self.recorded.recv_timeout(limits::EXPORT_PAUSE) {
                 Ok(trace) => batch.push(trace),
-                Err(RecvTimeoutError::Timeout) if batch.is_empty() && !self.ends() => continue,
-                Err(RecvTimeoutError::Timeout) => left = left.saturating_sub(limits::EXPORT_PAUSE),
-                Err(RecvTimeoutError::Disconnected) => left = Duration::ZERO,
+                Err(RecvTimeoutError::Timeout) if self.ends() => return (!batch.is_empty()).then_some(batch),
+                Err(RecvTimeoutError::Timeout) if batch.is_empty() => continue,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return (!batch.is_empty()).then_some(batch),
             }
-            if batch.len() >= limits::EXPORT_BATCH || left.is_zero() || self.ends() && batch.is_empty() {
-                return (!batch.is_empty()).then_some(batch);
+            let until = until.get_or_insert_with(|| clock::now() + limits::EXPORT_EVERY);
+            if batch.len() >= limits::EXPORT_BATCH || clock::now() >= *until {
+                return Some(batch);
             }
         }
     }

@@ -43,20 +43,26 @@ fn filter(query: &ClaimsQuery) -> Result<Filter, Error> {
 
 /// A slip of the pen must not look like a tenant or a subject for whom there are no claims.
 fn check_names(query: &ClaimsQuery) -> Result<(), Error> {
-    // What a claim has in the place of a project or subject that does not count for it.
-    let stands_for = |text: &str| ["_any", "_tenant", "_platform"].contains(&text);
     if let Some(tenant) = &query.tenant {
         Tenant::new(tenant)?;
     }
-    if let Some(project) = query.project.as_deref().filter(|project| !stands_for(project)) {
-        Project::new(project)?;
-    }
-    if let Some(subject) = query.subject.as_deref().filter(|subject| !stands_for(subject)) {
-        let form = "a subject is written as user:ID, service:ID, tenant_member:ID or client:ID";
-        Subject::parse(subject).map_err(|error| Error::invalid(form).with_detail(error))?;
-    }
+    check_scope(query.project.as_deref(), query.subject.as_deref())?;
     if let Some(operation) = &query.operation {
         Operation::new(operation)?;
+    }
+    Ok(())
+}
+
+/// The same of a project and a subject as claims have them.
+pub(super) fn check_scope(project: Option<&str>, subject: Option<&str>) -> Result<(), Error> {
+    // What a claim has in the place of a project or subject that does not count for it.
+    let stands_for = |text: &str| ["_any", "_tenant", "_platform"].contains(&text);
+    if let Some(project) = project.filter(|project| !stands_for(project)) {
+        Project::new(project)?;
+    }
+    if let Some(subject) = subject.filter(|subject| !stands_for(subject)) {
+        let form = "a subject is written as user:ID, service:ID, tenant_member:ID or client:ID";
+        Subject::parse(subject).map_err(|error| Error::invalid(form).with_detail(error))?;
     }
     Ok(())
 }

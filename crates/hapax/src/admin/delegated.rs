@@ -19,8 +19,9 @@ use hapax_tower::{Code, Problem};
 
 use super::AdminState;
 use super::access::Operator;
-use super::claims::page_size;
+use super::claims::{check_scope, page_size};
 use super::decide::{actor, reason};
+use crate::config::{is_name, name_remedy};
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
@@ -38,8 +39,8 @@ struct Meant {
 impl Meant {
     fn of(tenant: Option<&str>, project: Option<&str>, subject: Option<&str>) -> Result<Self, Refusal> {
         let tenant = tenant.ok_or_else(|| Refusal::malformed("`tenant` is missing: say whose call it is"))?;
-        let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
-        let (project, subject) = (text(project), text(subject));
+        let (project, subject) = (project.map(str::to_owned), subject.map(str::to_owned));
+        check_scope(project.as_deref(), subject.as_deref())?;
         if subject.is_some() && project.is_none() {
             return Err(Refusal::malformed("`subject` needs `project`: a subject is one of a project"));
         }
@@ -94,7 +95,10 @@ impl Meant {
 fn cluster(state: &AdminState, name: Option<&str>) -> Result<Arc<Upstream>, Refusal> {
     let settings = state.keeping.settings().borrow();
     let mut clusters = settings.upstreams.values().filter(|upstream| upstream.cluster.is_some());
-    let found = match name.filter(|name| !name.is_empty()) {
+    if let Some(name) = name.filter(|name| !is_name(name)) {
+        return Err(Refusal::malformed(format!("`upstream` cannot be {name:?}: {}", name_remedy())));
+    }
+    let found = match name {
         Some(name) => clusters.find(|upstream| upstream.name == name),
         None => match (clusters.next(), clusters.next()) {
             (Some(_), Some(_)) => {
@@ -158,8 +162,10 @@ pub(super) async fn get_list(
     let upstream = cluster(&state, upstream.as_deref())?;
     let most = page_size(limit)?;
     let admin = admin_of(&upstream)?;
-    let page =
-        admin.invocations(&meant.begins(), status.as_deref(), after.as_deref(), most).await.map_err(away)?;
+    let page = admin
+        .invocations(&meant.begins(), status.map(|status| status.as_str()), after.as_deref(), most)
+        .await
+        .map_err(away)?;
     let next = page.last().filter(|_| page.len() == most).map(|call| call.id.clone());
     let calls = page.into_iter().filter_map(|call| meant.shown(&upstream.name, call)).collect();
     Ok(Delegated { calls, next })

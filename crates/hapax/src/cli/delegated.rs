@@ -1,7 +1,10 @@
 //! `hapax delegated`: calls whose claims a Restate cluster keeps, looked at, purged and killed (D2).
 
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args as ClapArgs, Subcommand};
-use hapax_api::{DecideDelegated, DelegatedCall, DelegatedQuery, DelegatedScope, Nothing, operations as op};
+use hapax_api::{
+    CallStatus, DecideDelegated, DelegatedCall, DelegatedQuery, DelegatedScope, Nothing, operations as op,
+};
 
 use super::claims::Why;
 use super::remote::{Remote, Server};
@@ -53,8 +56,8 @@ pub(crate) struct List {
     #[command(flatten)]
     whose: Whose,
     /// Only those in this state: pending, ready, running, backing-off, suspended, paused or completed.
-    #[arg(long, value_name = "STATUS")]
-    status: Option<String>,
+    #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(CallStatus::ALL.iter().map(|status| status.as_str())).try_map(|word| word.parse::<CallStatus>()))]
+    status: Option<CallStatus>,
     /// At most so many.
     #[arg(long, value_name = "NUMBER")]
     limit: Option<usize>,
@@ -116,7 +119,7 @@ impl List {
         if self.place.json {
             return say::json(&told);
         }
-        if told.calls.is_empty() {
+        if told.calls.is_empty() && told.next.is_none() {
             say::note("there is no such call");
             return Ok(());
         }

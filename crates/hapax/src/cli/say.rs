@@ -29,10 +29,12 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failed> {
     data(text.map_err(|error| Failed::unavailable(format!("the answer cannot be written as JSON: {error}")))?)
 }
 
-/// Rows under their headings, each column as wide as it must be.
+/// Rows under their headings, each column as wide as it must be. A long cell is cut, but for the last one of a row, after which nothing
+/// has its place.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
-    let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
+    let last = heads.len().saturating_sub(1);
+    let cell = |(column, cell): (usize, &String)| if column == last { clean(cell) } else { shown(cell) };
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().enumerate().map(cell).collect()).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([heads[column].len()]).max().unwrap_or_default()
@@ -68,12 +70,20 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_what_a_caller_sent_cannot_move_the_cursor() {
-        let rows = vec![vec!["a\u{1b}[2J".into(), "é".into()], vec!["b".into(), "x".repeat(60)]];
-        let told = table(&["ONE", "TWO"], &rows);
-        assert!(!told.contains('\u{1b}'), "{told}");
+        let rows = vec![
+            vec!["a\u{1b}[2J".into(), "é".into(), "\u{7}".into()],
+            vec!["b".into(), "x".repeat(60), "why ".repeat(20)],
+        ];
+        let told = table(&["ONE", "TWO", "WHY"], &rows);
+        assert!(!told.contains('\u{1b}') && !told.contains('\u{7}'), "{told}");
         let lines: Vec<_> = told.lines().collect();
-        assert_eq!(lines[0], "ONE         TWO");
-        assert_eq!(lines[1], "a\\u{1b}[2J  é");
-        assert!(lines[2].ends_with("xxx…") && lines[2].chars().count() == 12 + limits::COLUMN + 1, "{told}");
+        let padding = " ".repeat(limits::COLUMN - 2);
+        assert_eq!(lines[0], format!("ONE         TWO{padding}  WHY"));
+        assert_eq!(lines[1], format!("a\\u{{1b}}[2J  é{padding}    \\u{{7}}"));
+        assert!(
+            lines[2].contains("xxx…  why") && !lines[2].contains(&"x".repeat(limits::COLUMN + 1)),
+            "{told}"
+        );
+        assert!(lines[2].ends_with(&"why ".repeat(20).trim_end()), "the last cell is whole: {told}");
     }
 }

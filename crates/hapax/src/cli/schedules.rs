@@ -2,7 +2,8 @@
 
 use clap::{Args as ClapArgs, Subcommand};
 use hapax_api::{
-    DecideSchedule, Nothing, RunSchedule, Schedule, ScheduleHere, ScheduleState, operations as op,
+    DecideSchedule, Nothing, RunSchedule, Schedule, ScheduleHere, ScheduleOverlap, ScheduleState, State,
+    operations as op,
 };
 
 use super::remote::{Remote, Server};
@@ -13,6 +14,8 @@ use super::{Failed, say};
 pub(crate) enum Command {
     /// List schedules, with their next, open and missed ticks.
     List(List),
+    /// Show a schedule with its next ticks, the open ones and the last that were missed, with the reason.
+    Show(Show),
     /// Dispatch no ticks of a schedule, in all servers on the store, until it is resumed.
     Pause(Decide),
     /// Dispatch ticks of a schedule again, from now on: those of the pause are left out.
@@ -24,6 +27,15 @@ pub(crate) enum Command {
 /// `hapax schedules list`
 #[derive(Debug, ClapArgs)]
 pub(crate) struct List {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// `hapax schedules show`
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Show {
+    /// The schedule's id.
+    id: String,
     #[command(flatten)]
     place: Place,
 }
@@ -78,6 +90,7 @@ struct Place {
 pub(crate) async fn run(command: Command) -> Result<(), Failed> {
     match command {
         Command::List(list) => list.run().await,
+        Command::Show(show) => show.run().await,
         Command::Pause(decide) => {
             let (remote, body) = (Remote::new(&decide.place.server)?, asked(decide.who));
             let told = remote.call::<op::PauseSchedule>(&decide.id, &Nothing {}, &body).await?;
@@ -150,6 +163,83 @@ fn row(schedule: &Schedule) -> Vec<String> {
         schedule.missed.to_string(),
         schedule.skipped.to_string(),
     ]
+}
+
+impl Show {
+    async fn run(self) -> Result<(), Failed> {
+        let remote = Remote::new(&self.place.server)?;
+        let told = remote.call::<op::ShowSchedule>(&self.id, &Nothing {}, &Nothing {}).await?;
+        match self.place.json {
+            true => say::json(&told),
+            false => details(&told),
+        }
+    }
+}
+
+/// All that is known of a schedule, for people.
+fn details(schedule: &Schedule) -> Result<(), Failed> {
+    let here = match schedule.here {
+        ScheduleHere::Dispatched => "dispatched",
+        ScheduleHere::Differs => {
+            "differs: this server has another definition, and dispatches none of its ticks"
+        }
+        ScheduleHere::Absent => "absent: this server's configuration does not have it",
+    };
+    let state = match &schedule.paused {
+        Some(paused) => format!("paused by {} at {}: {}", paused.by, paused.at, paused.reason),
+        None => state(schedule).to_owned(),
+    };
+    let next: Vec<_> = schedule.next.iter().map(ToString::to_string).collect();
+    let overlap = match schedule.overlap {
+        ScheduleOverlap::Allow => "allow",
+        ScheduleOverlap::Skip => "skip",
+    };
+    let rows = [
+        ("id", schedule.id.clone()),
+        ("state", state),
+        ("here", here.to_owned()),
+        ("when", when(schedule)),
+        ("route", format!("{} ({})", schedule.route, schedule.operation)),
+        ("whose", format!("{}/{}", schedule.tenant, schedule.project)),
+        ("overlap", overlap.to_owned()),
+        ("catch up", schedule.catch_up.to_string()),
+        ("walked until", schedule.walked_until.to_string()),
+        ("next", if next.is_empty() { "none".to_owned() } else { next.join(", ") }),
+        (
+            "ticks",
+            format!(
+                "{} dispatched, {} of them late, {} missed, {} skipped, {} open",
+                schedule.dispatched,
+                schedule.late,
+                schedule.missed,
+                schedule.skipped,
+                schedule.open.len()
+            ),
+        ),
+    ];
+    let text: Vec<_> = rows.iter().map(|(name, value)| format!("{name:<12} {}", say::clean(value))).collect();
+    say::data(text.join("\n"))?;
+    if !schedule.open.is_empty() {
+        let rows = schedule.open.iter().map(|tick| {
+            let claim = tick.claim.map_or("none", State::as_str).to_owned();
+            let id = tick.operation_id.as_ref().map(ToString::to_string).unwrap_or_default();
+            vec![tick.key.clone(), tick.sent_at.to_string(), tick.sends.to_string(), claim, id]
+        });
+        let heads = ["OPEN TICK", "SENT AT", "SENDS", "CLAIM", "OPERATION ID"];
+        say::data(say::table(&heads, &rows.collect::<Vec<_>>()))?;
+    }
+    if !schedule.last_missed.is_empty() {
+        let rows = schedule.last_missed.iter().map(|missed| {
+            vec![
+                missed.from.to_string(),
+                missed.until.to_string(),
+                missed.count.to_string(),
+                missed.why.clone(),
+            ]
+        });
+        say::data(say::table(&["MISSED FROM", "UNTIL", "TICKS", "WHY"], &rows.collect::<Vec<_>>()))?;
+    }
+    Ok(())
 }
 
 impl Run {

@@ -279,3 +279,124 @@ async fn what_the_description_allows_the_server_understands_m4() {
         assert_eq!(status == 200, understood, "{name}={value} is answered {status}");
     }
 }
+
+#[tokio::test]
+async fn what_the_description_allows_of_webhooks_and_delegated_calls_the_server_understands_m4() {
+    let document: Value = serde_json::from_str(DOCUMENT).unwrap();
+    let office = Office::in_memory().await;
+    let hook = |more: Value| {
+        let mut body = json!({"tenant": "acme", "project": "prod", "provider": "github"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    for (understood, body) in [
+        (true, hook(json!({}))),
+        (true, hook(json!({"secret": "s", "secret_kv": false}))),
+        (true, hook(json!({"secret_env": "GITHUB_SECRET"}))),
+        (true, hook(json!({"secret_file": "/run/secret", "label": "é".repeat(128)}))),
+        (true, hook(json!({"algorithm": "provider", "dedupe": "content", "on_4xx": "keep"}))),
+        (false, hook(json!({"secret": "s", "secret_env": "S"}))),
+        (false, hook(json!({"secret": "s", "secret_file": "S"}))),
+        (false, hook(json!({"secret_env": "s", "secret_file": "S"}))),
+        (false, hook(json!({"secret": "s", "secret_kv": true}))),
+        (false, hook(json!({"secret_env": "s", "secret_kv": true}))),
+        (false, hook(json!({"secret_file": "s", "secret_kv": true}))),
+        (false, hook(json!({"secret": ""}))),
+        (false, hook(json!({"secret_env": "a\n"}))),
+        (false, hook(json!({"algorithm": "sha256"}))),
+        (false, hook(json!({"provider": "Git Hub"}))),
+        (false, hook(json!({"project": "_tenant"}))),
+        (false, hook(json!({"label": "é".repeat(129)}))),
+        (false, hook(json!({"dedupe": "body"}))),
+    ] {
+        let schema = asked(&document, "POST", "/v1/webhooks", None);
+        assert_eq!(fit(&document, &schema, &body, "hook").is_ok(), understood, "the schema of {body}");
+        let status = office.post("/v1/webhooks", body.clone()).await.status;
+        assert_eq!(status == 200 || status == 201, understood, "{body} is answered {status}");
+    }
+    let call = |more: Value| {
+        let mut body = json!({"tenant": "acme", "reason": "stuck"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    // Understood: there is no cluster.
+    for (understood, body) in [
+        (true, call(json!({}))),
+        (true, call(json!({"project": "_any", "subject": "_any", "upstream": "engine"}))),
+        (true, call(json!({"project": "web", "subject": "user:a%20b"}))),
+        (false, call(json!({"subject": "user:alice"}))),
+        (false, call(json!({"project": "e:web"}))),
+        (false, call(json!({"project": "web", "subject": "alice"}))),
+        (false, call(json!({"upstream": "The Engine"}))),
+        (false, call(json!({"reason": " "}))),
+    ] {
+        let path = "/v1/delegated/inv_1/kill";
+        let schema = asked(&document, "POST", path, None);
+        assert_eq!(fit(&document, &schema, &body, "call").is_ok(), understood, "the schema of {body}");
+        let status = office.post(path, body.clone()).await.status;
+        assert_eq!(status == 404, understood, "{body} is answered {status}");
+    }
+    for (understood, query) in [
+        (true, "tenant=acme&status=backing-off"),
+        (true, "tenant=acme&project=web&subject=user:alice&upstream=engine"),
+        (false, "tenant=acme&status=pauzed"),
+        (false, "tenant=acme&project=Web"),
+        (false, "project=web"),
+    ] {
+        let operation = operation(&document, "GET", "/v1/delegated").unwrap();
+        let described = operation["parameters"].as_array().unwrap().iter().all(|parameter| {
+            let name = parameter["name"].as_str().unwrap();
+            let said =
+                query.split('&').filter_map(|pair| pair.split_once('=')).find(|(said, _)| *said == name);
+            said.map_or(parameter["required"] == false, |(_, value)| {
+                fit(&document, &parameter["schema"], &json!(value), name).is_ok()
+            })
+        });
+        assert_eq!(described, understood, "the schema of {query}");
+        let status = office.get(&format!("/v1/delegated?{query}")).await.status;
+        assert_eq!(status == 404, understood, "{query} is answered {status}");
+    }
+}
+
+/// A variable part of a path that the description does not allow is never found, and what is made has one that it allows.
+#[tokio::test]
+async fn every_id_in_a_path_has_the_form_that_is_described_m4() {
+    let document: Value = serde_json::from_str(DOCUMENT).unwrap();
+    let office = Office::in_memory().await;
+    let form = |path: &str, id: &str| {
+        let schema = &document["paths"][path]["parameters"][0]["schema"];
+        assert!(schema.is_object(), "{path} describes no id");
+        fit(&document, schema, &json!(id), path).is_ok()
+    };
+    let made = office.post("/v1/webhooks", json!({"tenant": "acme", "project": "prod", "provider": "slack"}));
+    let webhook = made.await.json()["webhook_id"].as_str().unwrap().to_owned();
+    let new_key = json!({"tenant": "acme", "project": "prod", "subject": "service:ci"});
+    let key = office.post("/v1/keys", new_key).await.json()["id"].as_str().unwrap().to_owned();
+    for (path, id) in [
+        ("/v1/claims/{operation_id}", office.doubt("order-1").await),
+        ("/v1/webhooks/{webhook_id}", webhook),
+        ("/v1/keys/{key_id}", key),
+        ("/v1/retention/{class}", "critical".to_owned()),
+    ] {
+        assert!(form(path, &id), "{path} does not allow {id}");
+        let method = if path.contains("keys") || path.contains("retention") { "DELETE" } else { "GET" };
+        if method == "GET" {
+            let asked = path.split('{').next().unwrap();
+            assert_eq!(office.get(&format!("{asked}{id}")).await.status, 200, "{path} {id}");
+        }
+    }
+    for (path, ids) in [
+        ("/v1/claims/{operation_id}", ["op_1", "order-1", "op_zz"]),
+        ("/v1/webhooks/{webhook_id}", ["wh_1", "wh_G", "a"]),
+        ("/v1/schedules/{schedule_id}", ["A", "_a", "a.b"]),
+        ("/v1/delegated/{invocation_id}", ["1", "inv_", "x_1"]),
+        ("/v1/executions/{execution_id}", ["a%20b", "%C3%A9", "a%2Fb"]),
+    ] {
+        for id in ids {
+            assert!(!form(path, id), "{path} allows {id}");
+            let asked = path.split('{').next().unwrap();
+            let status = office.get(&format!("{asked}{id}?tenant=acme&project=web")).await.status;
+            assert!(status == 404 || status == 400, "{path} {id} is answered {status}");
+        }
+    }
+}

@@ -4,6 +4,7 @@ mod bad_input;
 mod calls;
 mod cluster;
 mod errors;
+mod ingresses;
 mod operators;
 mod postgres_ids;
 mod probe;

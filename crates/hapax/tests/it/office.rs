@@ -44,6 +44,9 @@ operation = "payments.create"
 policy = "REQUIRED_A"
 upstream = "service"
 retention = "critical"
+[webhooks]
+upstream = "service"
+path = "/deliveries"
 "#;
 
 pub(crate) const READER: &str = "reader-0123456789";

@@ -210,6 +210,14 @@ async fn what_overlaps_is_left_out_and_what_is_open_is_shown_s1() {
         .await;
     let status = shown(&edge, "report").await;
     assert_eq!((status["dispatched"].as_u64(), ground.service.count()), (Some(1), 1), "{status}");
+    let told = run(&edge, "", &["schedules", "show", "report"]).await;
+    for part in
+        ["every 300ms", "acme/web", "POST /charges", "1 dispatched", "OPEN TICK", "sched.report.", "held"]
+    {
+        assert!(told.code == 0 && told.out.contains(part), "{part}: {} {}", told.out, told.err);
+    }
+    assert_eq!(json_of(&run(&edge, "", &["schedules", "show", "report", "--json"]).await)["id"], "report");
+    assert_eq!(run(&edge, "", &["schedules", "show", "nightly"]).await.code, 1);
     let open = &status["open"][0];
     assert!(open["claim"] == "held" && open["operation_id"].as_str().unwrap().starts_with("op_"), "{status}");
     ground.service.let_go();

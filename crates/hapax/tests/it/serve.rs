@@ -27,7 +27,6 @@ async fn it_says_what_must_be_known_when_it_starts_b1_b9() {
     let edge = ground.serve().await;
     edge.tells("the embedded store is for a single instance only").await;
     edge.tells("outcomes are kept unencrypted: see [seal]").await;
-    edge.tells("[api] has no effect yet").await;
     edge.tells("serving").await;
     let health = edge.ask("GET /healthz", "").await;
     assert_eq!((health.status, health.json()["status"].as_str()), (200, Some("ok")));

@@ -215,3 +215,103 @@ fn kept(name: &str, registered: &Registered, retention: Retention, checks: &mut 
         checks.push(check);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::{self, Secrets};
+
+    fn configured(edge: &str, cluster: &str) -> Config {
+        let text = format!(
+            "[edge]\nlisten = \"{edge}:8080\"\n[auth.api_keys]\n[upstreams.engine]\nkind = \"restate\"\n\
+             ingress = \"http://{cluster}:8080\"\nadmin = \"http://{cluster}:9070\"\n\
+             [[routes]]\nmethod = \"POST\"\npath = \"/pay\"\noperation = \"pay\"\npolicy = \"REQUIRED_A\"\nupstream = \"engine\"\n\
+             restate = {{ service = \"S\", handler = \"h\" }}\n"
+        );
+        config::read(&text, Path::new("hapax.toml"), &|_| None, Secrets::MayBeAbsent)
+            .expect("a configuration")
+    }
+
+    /// What is said of a service whose one handler a route leads to.
+    fn told(mut service: serde_json::Value) -> String {
+        service["name"] = "S".into();
+        let registered: Registered = serde_json::from_value(service).expect("a service");
+        let config = configured("127.0.0.1", "127.0.0.1");
+        let handler = config.settings.routes[0].handler.clone().expect("a handler");
+        let mut checks = Vec::new();
+        of_service(
+            "engine",
+            &registered,
+            &[(&handler, Retention::For(Duration::from_secs(86_400)))],
+            &mut checks,
+        );
+        checks.iter().map(|check| format!("{check:?}\n")).collect()
+    }
+
+    #[test]
+    fn a_server_that_is_too_old_is_refused_m6() {
+        for (version, is_old) in [
+            ("1.7.4", false),
+            ("1.7.12", false),
+            ("2.0.0-rc.1", false),
+            ("1.7.3", true),
+            ("1.6.9", true),
+            ("?", true),
+        ] {
+            let told = format!("{:?}", of_version("engine", version));
+            assert_eq!(told.contains("use 1.7.4 or later"), is_old, "{version}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_others_can_reach_is_told_where_that_can_be_seen_m6() {
+        for (edge, cluster, is_told) in [
+            ("0.0.0.0", "10.0.0.1", true),
+            ("192.0.2.1", "192.0.2.2", true),
+            ("127.0.0.1", "10.0.0.1", false),
+            ("0.0.0.0", "127.0.0.1", false),
+            // Of a name nothing can be told.
+            ("0.0.0.0", "engine.internal", false),
+        ] {
+            let config = configured(edge, cluster);
+            let node = Node::new(cluster, 8080);
+            assert_eq!(exposed(&config, "engine", &node).is_some(), is_told, "{edge} {cluster}");
+        }
+    }
+
+    #[test]
+    fn what_a_handler_says_of_itself_wins_and_is_told_d2() {
+        let kept = json!({
+            "ty": "Service", "idempotency_retention": "1d", "journal_retention": "1d",
+            "handlers": [{"name": "h"}], "retry_policy": {"max_attempts": 3, "on_max_attempts": "Pause"},
+        });
+        let fine = told(kept.clone());
+        assert!(fine.contains("keeps outcomes for 1d and journals for 1d"), "{fine}");
+        assert!(fine.contains("after 3 attempts: on_max_attempts = Pause"), "{fine}");
+        assert!(!fine.contains("of its own") && !fine.contains("set both together"), "{fine}");
+        for (place, value, tells) in [
+            ("/handlers/0/idempotency_retention", json!("1h"), "has a retention of its own, which wins"),
+            ("/handlers/0/journal_retention", json!("1h"), "has a retention of its own, which wins"),
+            (
+                "/handlers/0/retry_policy",
+                json!({"max_attempts": 1, "on_max_attempts": "Kill"}),
+                "on_max_attempts = Kill",
+            ),
+            ("/handlers/0/name", json!("other"), "S has no handler h"),
+            ("/ty", json!("VirtualObject"), "S is a VirtualObject, and its route says Service"),
+            ("/journal_retention", json!("1h"), "set both together"),
+            ("/idempotency_retention", json!("12h"), "`hapax retention set CLASS 24h`"),
+            ("/retry_policy", json!(null), "ends without end: on_max_attempts = Pause"),
+        ] {
+            let mut service = kept.clone();
+            let (parent, member) = place.rsplit_once('/').expect("a pointer");
+            service.pointer_mut(parent).expect("a place")[member] = value;
+            let told = told(service);
+            assert!(told.contains(tells), "{place}: {told}");
+        }
+    }
+}

@@ -126,6 +126,7 @@ impl List {
             return Err(Failed::misuse("--limit takes 1 to 1000"));
         }
         let remote = Remote::new(&self.place.server)?;
+        let has_no_kind = self.identifier.as_ref().is_some_and(|identifier| !identifier.contains(':'));
         let query = DeliveriesQuery {
             state: self.state,
             identifier: self.identifier,
@@ -138,6 +139,9 @@ impl List {
         }
         if page.deliveries.is_empty() && page.next.is_none() {
             say::note("no such deliveries; `hapax webhooks show ID` tells of those that were refused");
+            if has_no_kind {
+                say::note("where the provider has kinds of events, say the kind, too, such as 72d3162e:push");
+            }
         } else {
             let rows: Vec<_> = page.deliveries.iter().map(row).collect();
             say::data(say::table(&["CAME AT", "KEY", "STATE", "STATUS", "OPERATION ID"], &rows))?;
