@@ -7,7 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::{CLAIMS_PROJECT, CLAIMS_SUBJECT, OPERATION, PAGE_RECORDS, SLUG, SPAN, UTC};
 use crate::text::{Epoch, OperationId, Time};
-use crate::words::{DoubtReason, OutcomeKind, Ran, Rerun, SettledBy, Sharing, Source, State};
+use crate::words::{
+    ClaimOrder, DoubtReason, OutcomeKind, Ran, Rerun, SettledBy, Sharing, Source, State, TimelineSource,
+};
 
 /// Which claims are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -35,11 +37,132 @@ pub struct ClaimsQuery {
     /// First granted at least this long ago: `15m`, `24h`, `7d`.
     #[schemars(regex(pattern = SPAN))]
     pub age: Option<String>,
+    /// First granted at or after this time (UTC).
+    #[schemars(extend("pattern" = UTC))]
+    pub opened_after: Option<Time>,
+    /// In doubt for this reason.
+    pub doubt: Option<DoubtReason>,
+    /// With an outcome of this kind.
+    pub outcome: Option<OutcomeKind>,
+    /// In which order: shelf by shelf and of each the oldest first, or the newest of all shelves first.
+    pub order: Option<ClaimOrder>,
     /// At most so many records (1 to 1000, default 50). A page may hold fewer and still have a next one.
     #[schemars(range(min = 1, max = PAGE_RECORDS))]
     pub limit: Option<usize>,
     /// Where the page starts: `next` of the page before.
     pub after: Option<String>,
+}
+
+/// Which claims are looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LookupQuery {
+    /// Of this tenant.
+    #[schemars(regex(pattern = SLUG))]
+    pub tenant: String,
+    /// Of this project.
+    #[schemars(regex(pattern = SLUG))]
+    pub project: String,
+    /// Of this subject, such as `service:ci`.
+    #[schemars(regex(pattern = CLAIMS_SUBJECT))]
+    pub subject: String,
+    /// With this key.
+    pub key: String,
+    /// On this operation, by any name that it had; without it, on all that the project has claims on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", regex(pattern = OPERATION))]
+    pub operation: Option<String>,
+}
+
+/// The claims that were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Found {
+    /// The claims.
+    pub claims: Vec<Claim>,
+    /// How many records were looked at.
+    pub looked_at: usize,
+}
+
+/// Claims that may be of the same deed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Related {
+    /// With the same key of the same caller, on other operations.
+    pub same_key: Vec<Claim>,
+    /// With the same request under another key, at most an hour before or after.
+    pub same_request: Vec<Claim>,
+    /// How many records were looked at.
+    pub looked_at: usize,
+}
+
+/// What happened to a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Timeline {
+    /// What is known, the oldest first.
+    pub events: Vec<TimelineEvent>,
+    /// Since when this process remembers requests; null where it remembers none.
+    pub seen_since: Option<Time>,
+}
+
+/// Something that happened to a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TimelineEvent {
+    /// When.
+    pub at: Time,
+    /// Who knows of it.
+    pub source: TimelineSource,
+    /// What it is: a state, or the verb of a decision.
+    pub kind: String,
+    /// The same in a sentence.
+    pub text: String,
+    /// More about it.
+    pub more: Option<String>,
+    /// Who did it.
+    pub actor: Option<String>,
+}
+
+/// Which shelves are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShelvesQuery {
+    /// Of this tenant.
+    #[schemars(regex(pattern = SLUG))]
+    pub tenant: Option<String>,
+    /// Of this project.
+    #[schemars(regex(pattern = CLAIMS_PROJECT))]
+    pub project: Option<String>,
+    /// At most so many (1 to 1000, default 50).
+    #[schemars(range(min = 1, max = PAGE_RECORDS))]
+    pub limit: Option<usize>,
+    /// Where the page starts: `next` of the page before.
+    pub after: Option<String>,
+}
+
+/// One page of shelves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Shelves {
+    /// The shelves, by name.
+    pub shelves: Vec<Shelf>,
+    /// Where the next page starts; null at the end.
+    pub next: Option<String>,
+}
+
+/// The claims of one tenant, project and operation, by state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Shelf {
+    /// The tenant.
+    pub tenant: String,
+    /// The project.
+    pub project: String,
+    /// The operation, by its first name.
+    pub operation: String,
+    /// Those that run, or may run.
+    pub held: u64,
+    /// Those with an outcome.
+    pub settled: u64,
+    /// Those of which it is not known whether the work happened.
+    pub in_doubt: u64,
+    /// Those whose next request runs.
+    pub released: u64,
 }
 
 /// Which claims are counted.
@@ -82,13 +205,16 @@ pub struct ClaimQuery {
 /// One page of claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Claims {
-    /// The claims, oldest first.
+    /// The claims, in the order that was asked for.
     pub claims: Vec<Claim>,
     /// Where the next page starts; null at the end.
     pub next: Option<String>,
     /// Claims that cannot be read, perhaps among those that were asked for. They are passed by.
     #[serde(default)]
     pub damaged: Vec<Damaged>,
+    /// How many records were looked at for this page.
+    #[serde(default)]
+    pub looked_at: usize,
 }
 
 /// A claim that cannot be read.

@@ -11,6 +11,7 @@
 
 mod actions;
 pub mod application;
+mod attention;
 mod audit;
 mod claims;
 mod decisions;
@@ -24,6 +25,7 @@ mod me;
 mod node;
 pub mod operations;
 mod problem;
+mod pulse;
 mod raw;
 mod retention;
 mod schedules;
@@ -36,10 +38,12 @@ pub use actions::{
     LaneClaim, LaneTicket, LaneTool, Lanes, LanesQuery, Receipt, Receipts, ReceiptsHead, ReceiptsQuery,
     ReceiptsVerified, ReleaseAction, VerifyReceiptsQuery,
 };
+pub use attention::{Acknowledged, Attention, AttentionItem, Remark};
 pub use audit::{Audit, AuditQuery, Event};
 pub use claims::{
     Claim, ClaimQuery, ClaimState, Claims, ClaimsQuery, Counts, CountsQuery, Damaged, Doubt, Fingerprint,
-    HeaderValues, Headers, Outcome,
+    Found, HeaderValues, Headers, LookupQuery, Outcome, Related, Shelf, Shelves, ShelvesQuery, Timeline,
+    TimelineEvent,
 };
 pub use decisions::{Decide, Decided, EraseSubject, ErasedSubject, Resolve, Settle};
 pub use delegated::{
@@ -55,8 +59,15 @@ pub use executions::{
 };
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
 pub use me::{Link, Me, Server, StoreBrief};
-pub use node::{Health, Markdown, OpenMetrics, Readiness, Route, Routes, Written};
+pub use node::{
+    Health, Markdown, OpenMetrics, Readiness, Route, RouteRetention, Routes, UpstreamShown, Upstreams,
+    Written,
+};
 pub use problem::{Conflict, Problem};
+pub use pulse::{
+    AttentionCounts, LedgerPulse, Millis, Pulse, PulseQuery, Sample, SessionPulse, Share, SweepPulse,
+    Traffic, TrafficQuery, TrafficRow,
+};
 pub use raw::Raw;
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
 pub use schedules::{
@@ -64,8 +75,8 @@ pub use schedules::{
     SchedulePaused, ScheduleRun, ScheduleState, Schedules,
 };
 pub use text::{
-    AlertId, ClassName, Epoch, ExecutionId, InvocationId, KeyId, LeaseId, OperationId, ProblemCode, RunnerId,
-    ScheduleId, TenantName, Time, WebhookId,
+    AlertId, AttentionId, ClassName, Epoch, ExecutionId, InvocationId, KeyId, LeaseId, OperationId,
+    ProblemCode, RunnerId, ScheduleId, TenantName, Time, WebhookId,
 };
 pub use webhooks::{
     Algorithm, Dedupe, Deliveries, DeliveriesQuery, DeliveriesReopened, Delivery, DeliveryRefused,
@@ -73,9 +84,10 @@ pub use webhooks::{
     WebhookMade, WebhookRotated, WebhookShown, Webhooks, WebhooksQuery,
 };
 pub use words::{
-    ActionDecision, CallStatus, ConflictCode, Disposition, Done, DoubtReason, Executed, ExecutionConflict,
-    ExecutionStatus, HealthStatus, Level, MayHaveRun, OutcomeKind, Ran, Repeatable, Rerun, Role, SettledBy,
-    Sharing, Source, Standing, State, StepDecision, StoreKind,
+    ActionDecision, AttentionKind, CallStatus, ClaimOrder, ConflictCode, Disposition, Done, DoubtReason,
+    Executed, ExecutionConflict, ExecutionStatus, HealthStatus, Level, MayHaveRun, OutcomeKind, Ran,
+    Repeatable, Rerun, Role, SettledBy, Sharing, Source, Standing, State, StepDecision, StoreKind,
+    TimelineSource,
 };
 
 /// The endpoints of the admin listener.

@@ -10,6 +10,8 @@ pub const PLACE_LENGTH: usize = 1024;
 pub const SECRET_LENGTH: usize = 4096;
 /// The largest page.
 pub const PAGE_RECORDS: usize = hapax_core::limits::MAX_PAGE;
+/// The largest page of traffic.
+pub const PAGE_TRAFFIC: usize = 200;
 /// The longest body of a request of an operator.
 pub const ADMIN_BODY_BYTES: usize = 2 * 1024 * 1024;
 /// The longest body of a request of an application: a checkpoint of 4 MiB, and what goes with it.

@@ -46,6 +46,53 @@ pub struct Route {
     pub first_name: Option<String>,
     /// Who shares its answers; null where it is not protected.
     pub scope: Option<String>,
+    /// May the work run again when it is not known whether it ran? Null where it is not protected.
+    pub rerun: Option<String>,
+    /// How long outcomes are kept; null where it is not protected.
+    pub retention: Option<RouteRetention>,
+    /// What makes two requests the same; null where it is not protected.
+    pub fingerprint: Option<String>,
+    /// What a second caller does while the first one runs; null where it is not protected.
+    pub attach: Option<String>,
+    /// How long a caller waits.
+    pub timeout: String,
+    /// What ends the call; null where nothing does, and where it is not protected.
+    pub give_up: Option<String>,
+    /// How much of an answer is kept; null where it is not protected.
+    pub keep: Option<String>,
+    /// The status of a mismatch; null where it is not protected.
+    pub mismatch_status: Option<u16>,
+    /// All of it in plain words.
+    pub says: String,
+}
+
+/// How long outcomes of a route are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RouteRetention {
+    /// The class; null where the route states a span.
+    pub class: Option<String>,
+    /// How long.
+    pub kept: String,
+}
+
+/// The services behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Upstreams {
+    /// By name.
+    pub upstreams: Vec<UpstreamShown>,
+}
+
+/// A service behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UpstreamShown {
+    /// Its name in the configuration.
+    pub name: String,
+    /// `service`, or `restate` for a cluster that keeps its claims.
+    pub kind: String,
+    /// Where it is; null for a cluster, which has several addresses.
+    pub url: Option<String>,
+    /// How many routes lead to it.
+    pub routes: usize,
 }
 
 /// Metrics in the OpenMetrics text format.

@@ -7,8 +7,12 @@ use crate::actions::{
     ConfirmAction as Confirming, Lanes as LanePage, LanesQuery, Receipts, ReceiptsHead as Head,
     ReceiptsQuery, ReceiptsVerified, ReleaseAction as Releasing, VerifyReceiptsQuery,
 };
+use crate::attention::{Attention as AttentionList, AttentionItem, Remark};
 use crate::audit::{Audit as AuditPage, AuditQuery};
-use crate::claims::{Claim, ClaimQuery, Claims, ClaimsQuery, Counts, CountsQuery};
+use crate::claims::{
+    Claim, ClaimQuery, Claims, ClaimsQuery, Counts, CountsQuery, Found, LookupQuery,
+    Related as RelatedClaims, Shelves as ShelfList, ShelvesQuery, Timeline as TimelineOf,
+};
 use crate::decisions::{Decide, Decided, EraseSubject as Erasing, ErasedSubject, Resolve};
 use crate::delegated::{
     DecideDelegated, Delegated as DelegatedPage, DelegatedCall, DelegatedDecided, DelegatedQuery,
@@ -22,8 +26,12 @@ use crate::executions::{
 };
 use crate::keys::{KeyMade, Keys, KeysQuery, NewKey, Revoked};
 use crate::me::Me as Whoami;
-use crate::node::{Health as Alive, Markdown, OpenMetrics, Readiness as Ready, Routes as RouteList, Written};
+use crate::node::{
+    Health as Alive, Markdown, OpenMetrics, Readiness as Ready, Routes as RouteList,
+    Upstreams as UpstreamList, Written,
+};
 use crate::problem::{Conflict, Problem};
+use crate::pulse::{Pulse as PulseOf, PulseQuery, Traffic as TrafficOf, TrafficQuery};
 use crate::retention::{
     RetentionClass, RetentionClasses, SetRetention as Setting, UnsetRetention as Unsetting,
 };
@@ -31,8 +39,8 @@ use crate::schedules::{
     DecideSchedule, RunSchedule as Running, Schedule, ScheduleRun, Schedules as ScheduleList,
 };
 use crate::text::{
-    AlertId, ClassName, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId, TenantName,
-    WebhookId,
+    AlertId, AttentionId, ClassName, ExecutionId, InvocationId, KeyId, OperationId, ProblemCode, ScheduleId,
+    TenantName, WebhookId,
 };
 use crate::webhooks::{
     Deliveries, DeliveriesQuery, DeliveriesReopened, NewWebhook, ReopenDeliveries as Reopening,
@@ -163,8 +171,56 @@ operations! {
         answers: (200, "The token's name and role, and the server."), refuses: [],
     }
     ListClaims Get "/v1/claims" "listClaims" {
-        "List claims, oldest first.", needs: READ, query: ClaimsQuery, body: Nothing, answer: Claims,
+        "List claims: shelf by shelf with the oldest first, or the newest of all first.", needs: READ, query: ClaimsQuery, body: Nothing, answer: Claims,
         answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
+    }
+    Pulse Get "/v1/pulse" "pulse" {
+        "How this process does, what it has counted lately, and what waits for a person.",
+        needs: READ, query: PulseQuery, body: Nothing, answer: PulseOf,
+        answers: (200, "The pulse."), refuses: [BAD_QUERY],
+    }
+    Traffic Get "/v1/traffic" "traffic" {
+        "What this process has answered, by tenant, project and endpoint.",
+        needs: READ, query: TrafficQuery, body: Nothing, answer: TrafficOf,
+        answers: (200, "The rows."), refuses: [BAD_QUERY],
+    }
+    ListShelves Get "/v1/shelves" "listShelves" {
+        "List what there are claims on, by tenant, project and operation, with their counts.",
+        needs: READ, query: ShelvesQuery, body: Nothing, answer: ShelfList,
+        answers: (200, "One page."), refuses: [BAD_QUERY, STORE],
+    }
+    LookupClaims Get "/v1/claims/lookup" "lookupClaims" {
+        "Find the claims of one caller's key, without reading any others.",
+        needs: READ, query: LookupQuery, body: Nothing, answer: Found,
+        answers: (200, "Those that are there."), refuses: [BAD_QUERY, STORE],
+    }
+    ClaimTimeline Get "/v1/claims/{operation_id}/timeline" "claimTimeline" {
+        "What happened to a claim, as far as it is known.", needs: READ, query: Nothing, body: Nothing, answer: TimelineOf,
+        answers: (200, "The events."), refuses: [problem(400, "That is no operation id."), NO_CLAIM, STORE],
+    }
+    RelateClaim Get "/v1/claims/{operation_id}/related" "relatedClaims" {
+        "Claims that may be of the same deed: the same key elsewhere, and the same request under another key.",
+        needs: READ, query: Nothing, body: Nothing, answer: RelatedClaims,
+        answers: (200, "The claims."), refuses: [problem(400, "That is no operation id."), NO_CLAIM, STORE],
+    }
+    NoteClaim Post "/v1/claims/{operation_id}/note" "noteClaim" {
+        "Write down what was found out about a claim, which stays as it is.",
+        needs: OPERATE, query: Nothing, body: Remark, answer: Claim,
+        answers: (200, "Written; the claim as it is."), refuses: [BAD_BODY, NO_CLAIM, STORE],
+    }
+    ListAttention Get "/v1/attention" "listAttention" {
+        "What waits for a person.", needs: READ, query: Nothing, body: Nothing, answer: AttentionList,
+        answers: (200, "The items."), refuses: [STORE],
+    }
+    AcknowledgeAttention Post "/v1/attention/{attention_id}/acknowledge" "acknowledgeAttention" {
+        "Say that somebody has seen an item. It stays until its cause has gone, and is not counted any more.",
+        needs: OPERATE, query: Nothing, body: Remark, answer: AttentionItem,
+        answers: (200, "Done; the item as it is now."),
+        refuses: [BAD_BODY, problem(404, "Nothing of this id waits for a person."), STORE],
+    }
+    Upstreams Get "/v1/upstreams" "upstreams" {
+        "The services behind.", needs: READ, query: Nothing, body: Nothing, answer: UpstreamList,
+        answers: (200, "All of them."), refuses: [],
     }
     CountClaims Get "/v1/claims/count" "countClaims" {
         "Count claims by state.", needs: READ, query: CountsQuery, body: Nothing, answer: Counts,
@@ -447,6 +503,7 @@ pub(crate) const TABLE: Table<Role> = Table {
             "execution_id",
             "The id of the execution, which counts within a tenant and project.",
         ),
+        Parameter::of::<AttentionId>("attention_id", "The id of the item."),
         Parameter::of::<TenantName>("tenant", "The tenant."),
         Parameter::of::<AlertId>("alert_id", "The id of the alert, as the list has it."),
         Parameter::of::<KeyId>("key_id", "The id of the key."),

@@ -41,6 +41,8 @@ pub struct Pulse {
     pub ledger: LedgerPulse,
     /// Its session with the ledger.
     pub session: SessionPulse,
+    /// Its sweeper, which forgets what is due.
+    pub sweep: SweepPulse,
     /// How many claims there are, store-wide, as was counted last.
     pub counts: Counts,
     /// What waits for a person, store-wide.
@@ -67,6 +69,13 @@ pub struct LedgerPulse {
 pub struct SessionPulse {
     /// How much of it is certainly left, in milliseconds.
     pub left_ms: u64,
+}
+
+/// A sweeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepPulse {
+    /// How long ago it had nothing more to do, in seconds.
+    pub lag_s: u64,
 }
 
 /// How much waits for a person.
@@ -114,7 +123,7 @@ pub struct Sample {
     /// Everything else.
     pub other: u64,
     /// Half, and 99 of 100, of the answers came within so many milliseconds, by how they came about.
-    pub latency: BTreeMap<String, [u64; 2]>,
+    pub latency: BTreeMap<String, [Millis; 2]>,
 }
 
 /// Which traffic is told.
@@ -178,10 +187,12 @@ pub struct TrafficRow {
     /// The share of answers with a key that came from an earlier request, between 0 and 1; null where there were none.
     #[schemars(extend("type" = ["number", "null"]))]
     pub hit_rate: Option<Share>,
-    /// Half of the endpoint's answers came within so many milliseconds; null where there were none.
-    pub p50_ms: Option<u64>,
+    /// Half of the endpoint's answers since the process started came within so many milliseconds; null where there were none.
+    #[schemars(extend("type" = ["number", "null"]))]
+    pub p50_ms: Option<Millis>,
     /// 99 of 100 of them did.
-    pub p99_ms: Option<u64>,
+    #[schemars(extend("type" = ["number", "null"]))]
+    pub p99_ms: Option<Millis>,
     /// Answers in each of the last 30 minutes, the oldest first.
     pub spark: Vec<u64>,
 }
@@ -219,6 +230,37 @@ impl JsonSchema for Share {
 
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Share".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "number"})
+    }
+}
+
+/// A time in milliseconds, kept to the microsecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Millis(pub u64);
+
+impl Serialize for Millis {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Whole microseconds are exact far beyond any time that is told here.
+        serializer.serialize_f64(self.0 as f64 / 1_000.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Millis {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Millis((f64::deserialize(deserializer)? * 1_000.0).round() as u64))
+    }
+}
+
+impl JsonSchema for Millis {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Millis".into()
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

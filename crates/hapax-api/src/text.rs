@@ -67,6 +67,8 @@ texts! {
     ScheduleId { "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$", inline: true }
     /// The id of an execution, which also has more than dots.
     ExecutionId { "pattern": "^[A-Za-z0-9._~-]{1,64}$", inline: true }
+    /// The id of something that waits for a person.
+    AttentionId { "pattern": "^[a-z]+-[A-Za-z0-9_.:-]{1,120}$", inline: true }
     /// The id of a caller's lease.
     LeaseId { "pattern": "^ls_[0-9a-f]{16}$", inline: true }
     /// What tells the runner of an execution from others; only the caller that became it knows.

@@ -118,6 +118,33 @@ words! {
         /// In a PostgreSQL database, for any number of processes.
         Postgres = "postgres",
     }
+    /// In which order claims are listed.
+    ClaimOrder ("an order is oldest or newest") {
+        /// Shelf by shelf, and of each the oldest first.
+        Oldest = "oldest",
+        /// The newest first.
+        Newest = "newest",
+    }
+    /// Who knows of an event.
+    TimelineSource ("a source is ledger, audit or seen") {
+        /// The ledger keeps it.
+        Ledger = "ledger",
+        /// An operator did it.
+        Audit = "audit",
+        /// This process has seen it.
+        Seen = "seen",
+    }
+    /// What waits for a person.
+    AttentionKind ("a kind is claim-in-doubt, settle-refused, record-damaged or execution-paused") {
+        /// It is not known whether the work of a claim happened.
+        ClaimInDoubt = "claim-in-doubt",
+        /// A true outcome came after an operator had stated another.
+        SettleRefused = "settle-refused",
+        /// A record cannot be read.
+        RecordDamaged = "record-damaged",
+        /// An execution waits until it is resumed, perhaps for a decision about a step.
+        ExecutionPaused = "execution-paused",
+    }
     /// The state of a claim.
     State ("a state is held, settled, in_doubt or released") {
         /// The work runs, or may run.

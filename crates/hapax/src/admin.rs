@@ -5,6 +5,7 @@
 
 mod access;
 mod actions;
+mod attention;
 mod audit;
 mod claims;
 mod console;
@@ -16,7 +17,10 @@ mod executions;
 mod gate;
 mod keys;
 mod me;
+mod newest;
 mod node;
+mod pulse;
+mod related;
 mod retention;
 mod schedules;
 pub(crate) mod view;
@@ -35,7 +39,7 @@ use hapax_store::Store;
 
 use crate::listen::host::Hosts;
 use crate::listen::mount::Mount;
-use crate::node::{Health, Keeping, KeptAnswers};
+use crate::node::{Health, Keeping, KeptAnswers, Rings};
 use crate::schedules::Dispatcher;
 
 pub use access::AdminTokens;
@@ -60,6 +64,8 @@ pub(crate) struct AdminState {
     pub(crate) webhooks: Desk<Store>,
     pub(crate) schedules: Arc<Dispatcher>,
     pub(crate) about: Arc<About>,
+    pub(crate) rings: Arc<Rings>,
+    pub(crate) attention: Arc<attention::Counted>,
 }
 
 /// How operators are served.
@@ -125,6 +131,14 @@ fn looking(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
         .open(node::problem_page)
         .on(node::openapi)
         .on(me::get)
+        .on(pulse::get)
+        .on(pulse::traffic)
+        .on(related::shelves)
+        .on(related::lookup)
+        .on(related::related)
+        .on(related::timeline)
+        .on(attention::get)
+        .on(node::upstreams)
         .on(claims::get_list)
         .on(claims::get_count)
         .on(claims::get_one)
@@ -156,6 +170,8 @@ fn looking(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
 /// What operators may change.
 fn deciding(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
     mount
+        .on(audit::note)
+        .on(attention::acknowledge)
         .on(decide::resolve)
         .on(decide::reopen)
         .on(decide::purge)

@@ -3,6 +3,7 @@
 
 pub(crate) mod actions;
 pub(crate) mod approvals;
+pub(crate) mod attention;
 pub(crate) mod backup;
 pub(crate) mod claims;
 pub mod config;
@@ -49,6 +50,9 @@ enum Command {
     /// Look at claims, and decide about those that need somebody to decide.
     #[command(subcommand)]
     Claims(claims::Command),
+    /// Look at what waits for a person, and say that it was seen.
+    #[command(subcommand)]
+    Attention(attention::Command),
     /// Look at calls whose claims a Restate cluster keeps, and purge or kill them.
     #[command(subcommand)]
     Delegated(delegated::Command),
@@ -157,6 +161,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Claims(command) => runtime.block_on(claims::run(command)),
+        Command::Attention(command) => runtime.block_on(attention::run(command)),
         Command::Delegated(command) => runtime.block_on(delegated::run(command)),
         Command::Executions(command) => runtime.block_on(executions::run(command)),
         Command::Actions(command) => runtime.block_on(actions::run(command)),

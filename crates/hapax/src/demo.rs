@@ -5,6 +5,7 @@
 
 mod guide;
 mod service;
+mod traffic;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,8 @@ pub async fn run(args: Args) -> Result<(), Failed> {
         rules: Rules::new(Connectors::default(), Gate::new(Decision::Block)),
         api: None,
     };
-    let node = Node::start(store, parts).await?;
+    let node = Node::start(store.clone(), parts).await?;
+    traffic::send(node.edge(), &own_key(&store).await?).await;
     guide::print(&guide::Facts {
         edge: node.edge(),
         admin: node.admin(),
@@ -141,10 +143,24 @@ async fn callers(store: &Store) -> Result<Vec<Caller>, Error> {
     Ok(callers)
 }
 
+/// The key of the demo's own requests.
+async fn own_key(store: &Store) -> Result<String, Error> {
+    let new = NewApiKey {
+        tenant: Tenant::new("initech")?,
+        project: Some(Project::new("shop")?),
+        subject: Subject::from_credential_text("service:refunds")?,
+        level: Level::Project,
+        label: LABEL.into(),
+        expires_at: None,
+    };
+    Ok(create_key(store, new, LABEL).await?.key)
+}
+
 /// What the edge does in the demo: charges need a key, and everything else is passed on.
 fn settings(listen: SocketAddr, service: SocketAddr) -> Result<Settings, Error> {
     let upstream = Arc::new(Upstream::new("payments", &service.ip().to_string(), service.port()));
     let charge = Rule { recipe: Recipe::json(), ..Rule::new("payments.charge")? };
+    let refund = Rule { recipe: Recipe::json(), ..Rule::new("payments.refund")? };
     let route = |method: Method, path: &str, policy: Policy, rule: Option<Rule>| Route {
         method,
         path: path.into(),
@@ -164,6 +180,7 @@ fn settings(listen: SocketAddr, service: SocketAddr) -> Result<Settings, Error> 
         routes: vec![
             route(Method::POST, "/charges", Policy::RequiredA, Some(charge)),
             route(Method::GET, "/charges", Policy::Prohibited, None),
+            route(Method::POST, "/refunds", Policy::RequiredA, Some(refund)),
         ],
         auth: Auth { api_keys: true, ..Auth::default() },
         tenants: TenantLimits::default(),

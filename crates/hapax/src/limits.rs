@@ -39,6 +39,42 @@ pub(crate) const CLAIM_RESULT_BYTES: usize = hapax_agent::limits::MAX_RESULT_BYT
 /// Tokens that the admin listener knows.
 pub(crate) const ADMIN_TOKENS: usize = 64;
 
+/// How often the counters are read for samples.
+pub(crate) const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+/// Samples of 10 seconds, of a minute and of 5 minutes that are remembered: a quarter of an hour, 6 hours, a day.
+pub(crate) const SAMPLES_FINE: usize = 90;
+/// Samples of a minute that are remembered.
+pub(crate) const SAMPLES_MINUTES: usize = 360;
+/// Samples of 5 minutes that are remembered.
+pub(crate) const SAMPLES_COARSE: usize = 288;
+/// Tenants' projects at endpoints whose traffic is remembered; that of others is told since the start.
+pub(crate) const TRAFFIC_GRAINS: usize = 200;
+/// Minutes for which it is remembered one by one.
+pub(crate) const TRAFFIC_MINUTES: usize = 62;
+/// Half hours for which it is remembered.
+pub(crate) const TRAFFIC_HALVES: usize = 50;
+/// Minutes that a row of traffic shows one by one.
+pub(crate) const TRAFFIC_SPARK: usize = 30;
+/// The span of a pulse unless the question says otherwise.
+pub(crate) const PULSE_WINDOW: Duration = Duration::from_secs(15 * 60);
+/// The longest such span.
+pub(crate) const PULSE_WINDOW_MOST: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a count of what waits for a person is told again.
+pub(crate) const ATTENTION_EVERY: Duration = Duration::from_secs(5);
+/// Claims that a page of the newest of several shelves looks at.
+pub(crate) const NEWEST_SCAN: usize = 10_000;
+/// Shelves whose newest claims are listed as one.
+pub(crate) const NEWEST_SHELVES: usize = 1_000;
+/// Claims that one lookup of a key reads.
+pub(crate) const LOOKUP_READS: usize = 2_000;
+/// How far apart two claims of the same request may have been opened to be shown together.
+pub(crate) const RELATED_WITHIN: Duration = Duration::from_secs(60 * 60);
+/// Claims that are looked at for those.
+pub(crate) const RELATED_SCAN: usize = 5_000;
+/// Pages of the audit that one question with conditions looks at.
+pub(crate) const AUDIT_PAGES: usize = 10;
+/// Claims whose key and tenant one page of the audit names.
+pub(crate) const AUDIT_CLAIMS: usize = 200;
 /// The longest file of the console that is read from a folder, in bytes.
 pub(crate) const CONSOLE_FILE_BYTES: u64 = 1024 * 1024;
 /// Links to other tools that the console shows.

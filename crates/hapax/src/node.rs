@@ -5,6 +5,7 @@
 mod answers;
 mod keeping;
 mod ledger;
+mod rings;
 mod secrets;
 mod supervisor;
 mod watch;
@@ -40,6 +41,7 @@ pub use keeping::Classes;
 use keeping::Known;
 pub(crate) use keeping::{Keeping, SetTo};
 pub(crate) use ledger::Health;
+pub(crate) use rings::{Group, Rings, Row, Sample};
 pub(crate) use secrets::{opens, secret_id};
 use supervisor::{Stage, Supervisor};
 
@@ -117,6 +119,7 @@ impl Node {
         let dispatcher = Dispatcher::new(store_here, gateway.clone(), follows, &parts.schedules)?;
         let dispatcher = Arc::new(dispatcher);
         let health = Arc::new(Health::default());
+        let rings = Arc::new(Rings::new());
         let state = AdminState {
             store: store.clone(),
             gateway: gateway.clone(),
@@ -125,6 +128,8 @@ impl Node {
             webhooks: Desk::new(store.clone(), parts.seal.clone()),
             answers: KeptAnswers::new(parts.seal.clone()),
             schedules: dispatcher.clone(),
+            rings: rings.clone(),
+            attention: Arc::default(),
             about: Arc::new(admin::About::new(parts.admin.clone(), admin_address, &store)),
         };
         let router = admin::router(state, parts.admin)?;
@@ -163,6 +168,11 @@ impl Node {
         tasks.keep("retention watch", move || {
             let follows = follows.clone();
             async move { follows.watch().await }
+        });
+        let counting = gateway.clone();
+        tasks.keep("samples", move || {
+            let (rings, counting) = (rings.clone(), counting.clone());
+            async move { rings.watch(&counting).await }
         });
         tasks.keep("log watch", log::tell_gaps);
         let walking = dispatcher.clone();

@@ -3,14 +3,18 @@
 //! The questions are the same over HTTP and for `hapax claims --store`, so what answers them takes any store that can be
 //! inspected.
 
-use hapax_api::{Claim, Claims, ClaimsQuery, Counts, CountsQuery, Role, operations as op};
+use hapax_api::{
+    Claim, ClaimOrder, Claims, ClaimsQuery, Counts, CountsQuery, DoubtReason, OutcomeKind, Role,
+    operations as op,
+};
 use hapax_core::limits::MAX_PAGE;
 use hapax_core::{
-    Error, Filter, Inspect, ListOrder, Operation, OperationId, Project, Record, Registry, Subject, Tenant,
+    Error, Filter, Inspect, ListOrder, Operation, OperationId, Outcome, Project, Record, Registry, State,
+    Subject, Tenant,
 };
 
 use super::access::Operator;
-use super::{AdminState, view};
+use super::{AdminState, newest, view};
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
@@ -86,10 +90,38 @@ async fn by_first_name(store: &impl Registry, mut filter: Filter) -> Result<Filt
 
 /// One page of claims.
 pub(crate) async fn list(store: &(impl Inspect + Registry), query: &ClaimsQuery) -> Result<Claims, Error> {
-    let filter = by_first_name(store, filter(query)?).await?;
-    let page = store.list(&filter, query.after.as_deref(), page_size(query.limit)?).await?;
+    let (filter, limit) = (by_first_name(store, filter(query)?).await?, page_size(query.limit)?);
+    let opened_after = query.opened_after.as_ref().map(|time| parse_utc(time.as_str())).transpose()?;
+    let fits = |record: &Record| {
+        opened_after.is_none_or(|after| record.claim.opened_at >= after) && has_become(record, query)
+    };
+    let mut page = match query.order {
+        Some(ClaimOrder::Newest) => newest::list(store, query, &filter, limit, fits, opened_after).await?,
+        Some(ClaimOrder::Oldest) | None => store.list(&filter, query.after.as_deref(), limit).await?,
+    };
+    page.items.retain(fits);
     let damaged = view::damaged(&page.damaged);
-    Ok(Claims { claims: page.items.iter().map(view::claim).collect(), next: page.next, damaged })
+    let claims = page.items.iter().map(view::claim).collect();
+    Ok(Claims { claims, next: page.next, damaged, looked_at: page.looked_at })
+}
+
+/// Whether the claim is in doubt for the reason, or has the kind of outcome, that is asked for.
+fn has_become(record: &Record, query: &ClaimsQuery) -> bool {
+    let (mut doubt, mut kind) = (None, None);
+    match &record.claim.state {
+        State::InDoubt { reason, .. } => doubt = Some(DoubtReason::from(*reason)),
+        State::Settled { outcome, .. } => {
+            kind = Some(match outcome {
+                Outcome::Succeeded(_) => OutcomeKind::Succeeded,
+                Outcome::Refused(_) => OutcomeKind::Refused,
+                Outcome::NotKept { .. } => OutcomeKind::NotKept,
+                Outcome::Erased => OutcomeKind::Erased,
+            });
+        }
+        _ => {}
+    }
+    query.doubt.is_none_or(|wanted| doubt == Some(wanted))
+        && query.outcome.is_none_or(|wanted| kind == Some(wanted))
 }
 
 /// How many claims there are in each state.
@@ -116,7 +148,7 @@ pub(super) async fn get_list(
 }
 
 /// On a public route a caller who knows a key gets its answer (A2), and an answer is more than this role may see.
-fn hide_key(claim: &mut Claim, role: Role) {
+pub(super) fn hide_key(claim: &mut Claim, role: Role) {
     if role < Role::Operate && claim.subject == Subject::anonymous().as_str() {
         claim.key = HIDDEN.into();
     }

@@ -89,7 +89,7 @@ fn told(error: durable::Error) -> Refusal {
     }
 }
 
-fn view(listing: Listing) -> Result<Execution, Error> {
+pub(super) fn view(listing: Listing) -> Result<Execution, Error> {
     let Listing { tenant, project, summary, lives, .. } = listing;
     Ok(Execution {
         execution_id: summary.execution_id,

@@ -150,6 +150,12 @@ pub(super) fn event(event: &AuditEvent) -> Event {
         None => (event.verb.as_str(), None),
     };
     let told = Event {
+        id: digest(
+            format!("{:?} {} {} {} {:?}", event.at, event.verb, event.actor, event.reason, event.about)
+                .as_bytes(),
+        ),
+        key: None,
+        tenant: None,
         at: time(event.at),
         verb: verb.to_owned(),
         refused,
@@ -184,6 +190,11 @@ pub(crate) fn time(time: Timestamp) -> Time {
 /// A time, or nothing where it never comes.
 pub(crate) fn moment(time: Timestamp) -> Option<Time> {
     utc(time).map(Time::from)
+}
+
+/// A short word in the place of a long one.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    hex(&super::access::sha256(bytes)[..8])
 }
 
 fn hex(bytes: &[u8]) -> String {

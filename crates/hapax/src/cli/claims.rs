@@ -10,11 +10,14 @@ mod tell;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args as ClapArgs, Subcommand};
-use hapax_api::{Claims, ClaimsQuery, CountsQuery, State, Time, operations as op};
+use hapax_api::{
+    ClaimOrder, Claims, ClaimsQuery, CountsQuery, DoubtReason, LookupQuery, Nothing, OutcomeKind, Remark,
+    State, Time, operations as op,
+};
 use hapax_core::OperationId;
 use hapax_core::limits::MAX_PAGE;
 
-use super::remote::Server;
+use super::remote::{Remote, Server};
 use super::{Failed, say};
 use crate::limits;
 use source::Source;
@@ -31,6 +34,10 @@ pub(crate) enum Command {
     Show(Show),
     /// Count claims by state.
     Count(Count),
+    /// Find the claims of one caller's key, without reading any others.
+    Find(Find),
+    /// Write down what was found out about a claim, which stays as it is.
+    Note(Note),
     /// End a doubt: release the claim, or settle it with an answer.
     Resolve(decide::Resolve),
     /// Set a settled claim's answer aside, so that the next request with its key runs.
@@ -89,6 +96,18 @@ pub(crate) struct List {
     /// Only first granted at least this long ago, such as 15m or 24h.
     #[arg(long, value_name = "SPAN", conflicts_with = "opened_before")]
     age: Option<String>,
+    /// Only first granted at or after this time.
+    #[arg(long, value_name = "TIME")]
+    opened_after: Option<String>,
+    /// Only in doubt for this reason.
+    #[arg(long, value_parser = PossibleValuesParser::new(DoubtReason::ALL.iter().map(|word| word.as_str())).try_map(|text| text.parse::<DoubtReason>()))]
+    doubt: Option<DoubtReason>,
+    /// Only with an outcome of this kind.
+    #[arg(long, value_parser = PossibleValuesParser::new(OutcomeKind::ALL.iter().map(|word| word.as_str())).try_map(|text| text.parse::<OutcomeKind>()))]
+    outcome: Option<OutcomeKind>,
+    /// The newest first.
+    #[arg(long)]
+    newest: bool,
     /// At most so many claims.
     #[arg(long, default_value_t = limits::PAGE)]
     limit: usize,
@@ -120,12 +139,52 @@ pub(crate) struct Count {
     place: Place,
 }
 
+/// `hapax claims find`
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Find {
+    /// The key.
+    key: String,
+    /// Of this tenant.
+    #[arg(long)]
+    tenant: String,
+    /// Of this project.
+    #[arg(long)]
+    project: String,
+    /// Of this subject, such as service:ci.
+    #[arg(long)]
+    subject: String,
+    /// On this operation, by any name that it had; without it, on all.
+    #[arg(long)]
+    operation: Option<String>,
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `hapax claims note`
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Note {
+    /// The public id of the operation, as callers see it in x-operation-id.
+    operation_id: String,
+    #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs `hapax claims`.
 pub(crate) async fn run(command: Command) -> Result<(), Failed> {
     match command {
         Command::List(list) => list.run().await,
         Command::Show(show) => show.run().await,
         Command::Count(count) => count.run().await,
+        Command::Find(find) => find.run().await,
+        Command::Note(note) => note.run().await,
         Command::Resolve(resolve) => resolve.run().await,
         Command::Reopen(plain) => plain.run::<op::ReopenClaim>().await,
         Command::Purge(plain) => plain.run::<op::PurgeClaim>().await,
@@ -153,6 +212,10 @@ impl List {
             state: self.state,
             opened_before: self.opened_before.map(Time::from),
             age: self.age,
+            opened_after: self.opened_after.map(Time::from),
+            doubt: self.doubt,
+            outcome: self.outcome,
+            order: self.newest.then_some(ClaimOrder::Newest),
             limit: None,
             after: self.after,
         };
@@ -185,6 +248,34 @@ async fn gathered(source: &Source, mut query: ClaimsQuery, limit: usize) -> Resu
     }
     all.next = query.after;
     Ok(all)
+}
+
+impl Find {
+    async fn run(self) -> Result<(), Failed> {
+        let Find { key, tenant, project, subject, operation, server, json } = self;
+        let query = LookupQuery { tenant, project, subject, key, operation };
+        let found = Remote::new(&server)?.call::<op::LookupClaims>("", &query, &Nothing {}).await?;
+        if json {
+            return say::json(&found);
+        }
+        let claims = Claims { claims: found.claims, looked_at: found.looked_at, ..Claims::default() };
+        tell::list(&claims, &ClaimsQuery { key: Some(query.key), ..ClaimsQuery::default() })
+    }
+}
+
+impl Note {
+    async fn run(self) -> Result<(), Failed> {
+        let (reason, by) = self.why.into_parts();
+        let (remote, id) = (Remote::new(&self.server)?, checked(&self.operation_id)?.to_string());
+        let claim = remote.call::<op::NoteClaim>(&id, &Nothing {}, &Remark { reason, by }).await?;
+        match self.json {
+            true => say::json(&claim),
+            false => {
+                say::note("noted; the audit keeps it");
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Show {

@@ -160,7 +160,7 @@ impl Remote {
         match status {
             401 => Failed::misuse(format!("{} does not know the token in {TOKEN}: {told}", self.url)),
             400 | 413 => Failed::misuse(told),
-            403 | 404 | 405 | 409 => Failed::no(told),
+            403 | 404 | 405 | 409 | 421 => Failed::no(told),
             _ => Failed::unavailable(format!("{} answers {status}: {told}", self.url)),
         }
     }

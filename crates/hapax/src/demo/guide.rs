@@ -23,7 +23,9 @@ pub(super) fn print(facts: &Facts<'_>) -> Result<(), Failed> {
     let program = program();
     let fate = if *kept { "kept" } else { "deleted when you stop; --data FOLDER keeps it" };
     say::data(format!(
-        r#"hapax demo: a payments service that is safe to retry
+        r#"Open http://{admin}/ in a browser: the console (token: {token}). A refund waits there for somebody to decide.
+
+hapax demo: a payments service that is safe to retry
 
   edge     http://{edge}   send requests here
   service  http://{service}   the payments service behind it, which charges whenever it is asked
@@ -66,8 +68,8 @@ Paste this into another terminal first: three callers, and how to charge somebod
 
 8. Somebody looks into the service's books, finds the charge, and says what the answer is. From then on every retry gets it.
    export HAPAX_ADMIN_TOKEN={token}
-   hapax claims list --state in_doubt --admin http://{admin}
-   ID=$(hapax claims list --state in_doubt --admin http://{admin} | grep -o 'op_[0-9a-f]*' | head -1)
+   hapax claims list --state in_doubt --operation payments.charge --admin http://{admin}
+   ID=$(hapax claims list --state in_doubt --operation payments.charge --admin http://{admin} | grep -o 'op_[0-9a-f]*' | head -1)
    echo '{{"charged": "as the books say"}}' > answer.json
    hapax claims resolve $ID --settle-status 201 --settle-body answer.json --reason "it is in the books" --admin http://{admin}
 

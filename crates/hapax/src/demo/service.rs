@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use bytes::Bytes;
 use http_body::Frame;
 use serde::Deserialize;
@@ -42,7 +42,10 @@ impl Service {
 
     /// Serves until the process ends.
     pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) {
-        let router = Router::new().route("/charges", get(list).post(charge)).with_state(self);
+        let router = Router::new()
+            .route("/charges", get(list).post(charge))
+            .route("/refunds", post(refund))
+            .with_state(self);
         // It ends with the process.
         let _ = axum::serve(listener, router).await;
     }
@@ -94,6 +97,15 @@ async fn charge(
         response.headers_mut().insert(header::LOCATION, location);
     }
     response
+}
+
+/// Gives money back, which the demo does by itself: nothing is written down, so that charges can be counted.
+async fn refund(Query(fault): Query<Fault>, body: Bytes) -> Response {
+    if fault.fault.as_deref() == Some("crash") {
+        return (StatusCode::CREATED, Body::new(Broken)).into_response();
+    }
+    let asked = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+    answer(StatusCode::CREATED, &json!({"refunded": asked}))
 }
 
 /// A body that breaks off before its first byte.

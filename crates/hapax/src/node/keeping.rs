@@ -220,6 +220,11 @@ impl Keeping {
         Ok(())
     }
 
+    /// The class of each route, in their order.
+    pub(crate) async fn classes_of_routes(&self) -> Vec<Option<String>> {
+        self.known.lock().await.classes.of_routes.clone()
+    }
+
     /// The services of clusters whose routes have this class.
     pub(crate) async fn delegated(&self, class: &str) -> Vec<(Arc<Upstream>, String)> {
         let known = self.known.lock().await;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::registry::DocumentId;
 use hapax_core::{
-    Epoch, Error, Identity, Key, Kind, Ledger, Operation, Outcome, Registry, Report, Retention, Scope,
-    Source, Timestamp, Width,
+    Counts, Epoch, Error, Identity, Key, Kind, Ledger, Operation, Outcome, Registry, Report, Retention,
+    Scope, Source, Timestamp, Width,
 };
 
 use crate::{limits, when};
@@ -51,7 +51,21 @@ async fn in_time<T>(bound: Duration, asked: impl Future<Output = Result<T, Error
 
 /// What the ledger has answered lately.
 #[derive(Debug, Default)]
-pub(crate) struct Health(Mutex<Option<Away>>);
+pub(crate) struct Health {
+    away: Mutex<Option<Away>>,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen of the ledger when it was asked last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// How many claims there were.
+    pub(crate) counts: Counts,
+    /// How long the answer took; `None` before the first.
+    pub(crate) took: Option<Duration>,
+    /// Since when it does not answer; `None` while it does.
+    pub(crate) away_since: Option<Timestamp>,
+}
 
 /// The ledger does not take claims.
 #[derive(Debug)]
@@ -93,8 +107,22 @@ impl Health {
         Some(format!("the ledger has taken no claims since {since}: {}", away.why))
     }
 
+    /// Notes how long the ledger took to answer, and how many claims it has.
+    pub(super) fn saw(&self, took: Option<Duration>, counts: Option<Counts>) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.took = took.or(seen.took);
+        seen.counts = counts.unwrap_or(seen.counts);
+    }
+
+    /// What was seen last.
+    pub(crate) fn seen(&self) -> Seen {
+        let away_since = self.away().as_ref().map(|away| away.since);
+        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Seen { away_since, ..seen }
+    }
+
     fn away(&self) -> MutexGuard<'_, Option<Away>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

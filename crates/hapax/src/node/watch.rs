@@ -12,7 +12,7 @@ use hapax_store::Store;
 use tokio::sync::watch;
 
 use super::ledger::{self, Health};
-use crate::{limits, when};
+use crate::{clock, limits, when};
 
 /// Asks the ledger every few seconds whether it takes claims, and how many are in doubt: for `/readyz`, for the gauges, and for
 /// each tenant's bound where there is one.
@@ -29,6 +29,7 @@ pub(super) async fn look(
         // A first failure is given time to pass; from then on it is the way back that is waited for.
         let away = health.in_the_way().is_some();
         tokio::time::sleep(if away { limits::LOOK_EVERY_AWAY } else { limits::LOOK_EVERY }).await;
+        let began = clock::now();
         let asked = match ledger::ask(&store, &store).await {
             Ok(()) => gateway.agree().await,
             away => away,
@@ -39,7 +40,9 @@ pub(super) async fn look(
         if asked.is_err() {
             continue;
         }
+        health.saw(Some(began.elapsed()), None);
         let Ok(counts) = store.count(&Filter::default()).await else { continue };
+        health.saw(None, Some(counts));
         tell_doubts(&gateway, counts.in_doubt, &mut told);
         let bounded = settings.borrow().tenants.in_doubt > 0;
         if bounded && let Some(of_tenants) = by_tenant(&store).await {

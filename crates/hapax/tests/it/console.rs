@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::office::{OPERATOR, Office, READER, each};
+use crate::claims_cli::{hapax, told};
+use crate::office::{OPERATOR, Office, READER, call_of, each};
 
 /// A request as a browser may send it.
 fn ask(method: &str, path: &str, more: &str) -> String {
@@ -160,4 +161,208 @@ async fn keys_and_refused_decisions_are_in_the_audit_by_name_l8() {
         );
     })
     .await;
+}
+
+#[tokio::test]
+async fn shelves_and_the_newest_claims_of_all_of_them_are_listed_l17() {
+    each(async |office| {
+        let mut made = Vec::new();
+        for number in 0..3 {
+            made.push(office.settled(&format!("order-{number}"), "done").await);
+            made.push(office.doubt_with(call_of("globex", &format!("order-{number}"))).await);
+        }
+        let shelves = office.get("/v1/shelves").await.json();
+        let told: Vec<_> = shelves["shelves"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|shelf| {
+                (shelf["tenant"].as_str().unwrap(), shelf["settled"].as_u64(), shelf["in_doubt"].as_u64())
+            })
+            .collect();
+        assert_eq!(told, [("acme", Some(3), Some(0)), ("globex", Some(0), Some(3))]);
+        let (mut listed, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = office.get(&format!("/v1/claims?order=newest&limit=2{after}")).await.json();
+            assert!(page["looked_at"].as_u64().unwrap() > 0);
+            listed.extend(
+                page["claims"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|claim| claim["operation_id"].as_str().unwrap().to_owned()),
+            );
+            let Some(next) = page["next"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        let newest: Vec<_> = made.iter().rev().cloned().collect();
+        assert_eq!(listed, newest);
+        for (query, number) in [
+            ("state=in_doubt&order=newest", 3),
+            ("doubt=failed", 3),
+            ("doubt=lapsed", 0),
+            ("outcome=succeeded", 3),
+            ("outcome=refused", 0),
+            ("opened_after=2020-01-01T00:00:00Z&order=newest", 6),
+            ("opened_after=2200-01-01T00:00:00Z", 0),
+        ] {
+            let page = office.get(&format!("/v1/claims?{query}")).await.json();
+            assert_eq!(page["claims"].as_array().unwrap().len(), number, "{query}");
+        }
+        for query in ["order=newest&after=7", "order=newest&after=n1.op_x", "order=random"] {
+            assert_eq!(office.get(&format!("/v1/claims?{query}")).await.status, 400, "{query}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_is_looked_up_and_the_same_request_under_another_key_is_shown_l17() {
+    each(async |office| {
+        let (one, other) =
+            (office.settled("order-1", "done").await, office.settled("order-1-b", "done").await);
+        let query = "tenant=acme&project=prod&subject=service:ci";
+        let found = office.get(&format!("/v1/claims/lookup?{query}&key=order-1")).await.json();
+        assert_eq!(found["claims"][0]["operation_id"], json!(one));
+        assert_eq!(found["claims"].as_array().unwrap().len(), 1, "{found}");
+        let none =
+            office.get(&format!("/v1/claims/lookup?{query}&key=order-9&operation=payments.create")).await;
+        assert_eq!(none.json()["claims"], json!([]));
+        assert_eq!(office.get("/v1/claims/lookup?tenant=acme&key=order-1").await.status, 400);
+        let related = office.get(&format!("/v1/claims/{one}/related")).await.json();
+        assert_eq!(related["same_key"], json!([]));
+        let same = related["same_request"].as_array().unwrap();
+        assert_eq!((same.len(), &same[0]["operation_id"]), (1, &json!(other)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_note_stays_with_its_claim_and_the_audit_is_searched_l8() {
+    each(async |office| {
+        let id = office.doubt("order-1").await;
+        let before = office.claim(&id).await;
+        let note = json!({"reason": "asked the bank", "by": "ann"});
+        assert_eq!(office.decide(&id, "note", note.clone()).await.json(), before);
+        assert_eq!(
+            office.send("POST", &format!("/v1/claims/{id}/note"), READER, &note.to_string()).await.status,
+            403
+        );
+        office.decide(&id, "note", json!({"reason": " "})).await;
+        assert_eq!(office.claim(&id).await, before);
+        let other = office.settled("order-2", "done").await;
+        let epoch = office.claim(&other).await["epoch"].clone();
+        office.decide(&other, "purge", json!({"epoch": epoch, "reason": "again", "by": "bob"})).await;
+        for (query, number) in [
+            (format!("operation_id={id}"), 3),
+            ("verb=note".to_owned(), 3),
+            ("verb=purge".to_owned(), 1),
+            ("actor=ops/ann".to_owned(), 1),
+            ("actor=ops".to_owned(), 3),
+            ("actor=op".to_owned(), 0),
+            ("since=2200-01-01T00:00:00Z".to_owned(), 0),
+            ("until=2200-01-01T00:00:00Z&limit=2".to_owned(), 2),
+        ] {
+            let audit = office.get(&format!("/v1/audit?{query}")).await.json();
+            assert_eq!(audit["events"].as_array().unwrap().len(), number, "{query}: {audit}");
+        }
+        let audit = office.get("/v1/audit?verb=note&actor=ops/ann").await.json();
+        let event = &audit["events"][0];
+        assert_eq!((&event["key"], &event["tenant"]), (&json!("order-1"), &json!("acme")));
+        assert_eq!((&event["before"], &event["after"]), (&json!("in_doubt"), &json!("in_doubt")));
+        let timeline = office.get(&format!("/v1/claims/{id}/timeline")).await.json();
+        let kinds: Vec<_> = timeline["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| event["kind"].as_str().unwrap())
+            .collect();
+        assert_eq!(kinds, ["held", "in_doubt", "note", "note", "note"], "{timeline}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_waits_for_a_person_is_listed_and_acknowledged_l8() {
+    each(async |office| {
+        let id = office.doubt("order-1").await;
+        let attention = office.get("/v1/attention").await.json();
+        let item = &attention["items"][0];
+        assert_eq!((&item["kind"], &item["about"]), (&json!("claim-in-doubt"), &json!(id)));
+        assert_eq!(attention["counts"]["in_doubt"], 1);
+        let path = format!("/v1/attention/{}/acknowledge", item["id"].as_str().unwrap());
+        let seen = json!({"reason": "the bank is asked", "by": "ann"});
+        let acknowledged = office.post(&path, seen.clone()).await.json();
+        assert_eq!(acknowledged["acknowledged"]["by"], "ops/ann");
+        assert_eq!(office.send("POST", &path, READER, &seen.to_string()).await.status, 403);
+        assert_eq!(office.post("/v1/attention/claim-none/acknowledge", seen).await.status, 404);
+        let audit = office.get("/v1/audit?verb=acknowledge").await.json();
+        assert_eq!(audit["events"].as_array().unwrap().len(), 1, "{audit}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_pulse_says_how_it_does_and_routes_say_what_they_do_o1() {
+    let office = Office::in_memory().await;
+    let pulse = office.get("/v1/pulse?window=15m").await;
+    assert!(pulse.body.len() <= 4096, "{}", pulse.body.len());
+    let pulse = pulse.json();
+    assert_eq!((&pulse["ready"], &pulse["ledger"]["up"]), (&json!(true), &json!(true)));
+    assert!(pulse["session"]["left_ms"].as_u64().unwrap() > 0);
+    office.doubt("order-1").await;
+    let before = pulse["changed"]["audit"].clone();
+    let id = office.settled("order-2", "done").await;
+    office.decide(&id, "note", json!({"reason": "seen"})).await;
+    let after = office.get("/v1/pulse").await.json();
+    assert_ne!(after["changed"]["audit"], before);
+    for query in ["window=25h", "window=0s", "after=x"] {
+        assert_eq!(office.get(&format!("/v1/pulse?{query}")).await.status, 400, "{query}");
+    }
+    let traffic = office.get("/v1/traffic?window=1h&sort=mismatch&limit=200").await.json();
+    assert_eq!(traffic["more"], 0);
+    for query in ["limit=0", "limit=201", "sort=colour"] {
+        assert_eq!(office.get(&format!("/v1/traffic?{query}")).await.status, 400, "{query}");
+    }
+    let routes = office.get("/v1/routes").await.json();
+    let route = &routes["routes"][0];
+    assert_eq!((&route["retention"]["class"], &route["rerun"]), (&json!("critical"), &json!("unsafe")));
+    let says = route["says"].as_str().unwrap();
+    assert!(
+        says.contains("A key is required.") && says.contains("for 7d") && says.contains("a person"),
+        "{says}"
+    );
+    let upstreams = office.get("/v1/upstreams").await.json();
+    assert_eq!(upstreams["upstreams"][0]["url"], "http://127.0.0.1:9");
+}
+
+#[tokio::test]
+async fn notes_lookups_and_attention_have_their_command_lines_m2() {
+    let office = Office::in_memory().await;
+    let id = office.doubt("order-1").await;
+    let run = async |args: &[&str]| told(hapax(&office, OPERATOR, args)).await;
+    let noted = run(&["claims", "note", &id, "--reason", "asked the bank"]).await;
+    assert!(noted.code == 0 && noted.err.contains("noted"), "{}", noted.err);
+    let found = run(&[
+        "claims",
+        "find",
+        "order-1",
+        "--tenant",
+        "acme",
+        "--project",
+        "prod",
+        "--subject",
+        "service:ci",
+    ])
+    .await;
+    assert!(found.code == 0 && found.out.contains(&id), "{} {}", found.out, found.err);
+    let newest = run(&["claims", "list", "--newest", "--doubt", "failed"]).await;
+    assert!(newest.code == 0 && newest.out.contains(&id), "{} {}", newest.out, newest.err);
+    let listed = run(&["attention", "list", "--json"]).await;
+    let item = serde_json::from_str::<serde_json::Value>(&listed.out).unwrap()["items"][0]["id"].clone();
+    let seen = run(&["attention", "acknowledge", item.as_str().unwrap(), "--reason", "on it"]).await;
+    assert_eq!(seen.code, 0, "{}", seen.err);
+    let again = run(&["attention", "list"]).await;
+    assert!(again.out.contains("claim-in-doubt") && again.out.contains("ops"), "{}", again.out);
+    assert_eq!(run(&["attention", "acknowledge", "claim-none", "--reason", "x"]).await.code, 1);
 }

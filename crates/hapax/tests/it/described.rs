@@ -147,6 +147,7 @@ fn of_type(rule: &Value, value: &Value) -> bool {
     let is = |name: &Value| match name.as_str().unwrap() {
         "null" => value.is_null(),
         "string" => value.is_string(),
+        "number" => value.is_number(),
         "integer" => value.is_u64() || value.is_i64(),
         "boolean" => value.is_boolean(),
         "array" => value.is_array(),
