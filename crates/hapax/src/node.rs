@@ -69,6 +69,37 @@ pub struct Parts {
     pub api: Option<(SocketAddr, Vec<String>)>,
 }
 
+/// What tasks in the background look after.
+struct Watched<'a> {
+    store: &'a Store,
+    gateway: &'a Arc<Gateway<Store, Store>>,
+    keeping: &'a Arc<Keeping>,
+    dispatcher: &'a Arc<Dispatcher>,
+}
+
+impl Watched<'_> {
+    /// Begins the tasks that go on as long as the node does.
+    fn keep(&self, tasks: &mut Supervisor, health: Arc<Health>, rings: Arc<Rings>) {
+        let (ledger, edge, follows) = (self.store.clone(), self.gateway.clone(), self.keeping.clone());
+        tasks.keep("ledger watch", move || {
+            watch::look(ledger.clone(), edge.clone(), follows.settings().subscribe(), health.clone())
+        });
+        let follows = self.keeping.clone();
+        tasks.keep("retention watch", move || {
+            let follows = follows.clone();
+            async move { follows.watch().await }
+        });
+        let counting = self.gateway.clone();
+        tasks.keep("samples", move || {
+            let (rings, counting) = (rings.clone(), counting.clone());
+            async move { rings.watch(&counting).await }
+        });
+        tasks.keep("log watch", log::tell_gaps);
+        let walking = self.dispatcher.clone();
+        tasks.keep("schedules", move || walking.clone().run());
+    }
+}
+
 /// A running node.
 pub struct Node {
     store: Store,
@@ -160,23 +191,8 @@ impl Node {
                 })
             });
         }
-        let (ledger, edge, follows) = (store.clone(), gateway.clone(), keeping.clone());
-        tasks.keep("ledger watch", move || {
-            watch::look(ledger.clone(), edge.clone(), follows.settings().subscribe(), health.clone())
-        });
-        let follows = keeping.clone();
-        tasks.keep("retention watch", move || {
-            let follows = follows.clone();
-            async move { follows.watch().await }
-        });
-        let counting = gateway.clone();
-        tasks.keep("samples", move || {
-            let (rings, counting) = (rings.clone(), counting.clone());
-            async move { rings.watch(&counting).await }
-        });
-        tasks.keep("log watch", log::tell_gaps);
-        let walking = dispatcher.clone();
-        tasks.keep("schedules", move || walking.clone().run());
+        let watched = Watched { store: &store, gateway: &gateway, keeping: &keeping, dispatcher: &dispatcher };
+        watched.keep(&mut tasks, health, rings);
         Ok(Node {
             store,
             gateway,

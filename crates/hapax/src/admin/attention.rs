@@ -41,7 +41,7 @@ pub(crate) struct Counted(Mutex<Option<(Instant, AttentionCounts)>>);
 pub(super) async fn counts(state: &AdminState) -> AttentionCounts {
     let read = || *state.attention.0.lock().unwrap_or_else(PoisonError::into_inner);
     match read() {
-        Some((at, counts)) if at.elapsed() < limits::ATTENTION_EVERY => return counts,
+        Some((at, counts)) if at.elapsed() < limits::ATTENTION_EVERY => counts,
         former => {
             let counts = match items(state).await {
                 Ok(items) => count(&items),
