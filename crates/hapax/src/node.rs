@@ -191,7 +191,8 @@ impl Node {
                 })
             });
         }
-        let watched = Watched { store: &store, gateway: &gateway, keeping: &keeping, dispatcher: &dispatcher };
+        let watched =
+            Watched { store: &store, gateway: &gateway, keeping: &keeping, dispatcher: &dispatcher };
         watched.keep(&mut tasks, health, rings);
         Ok(Node {
             store,
