@@ -350,13 +350,24 @@ async fn what_an_operator_states_is_kept_as_the_route_says_unless_it_is_said_oth
 async fn routes_and_the_description_are_served() {
     let office = Office::in_memory().await;
     let route = office.get("/v1/routes").await.json()["routes"][0].clone();
-    assert_eq!(
-        route,
-        json!({
-            "method": "POST", "path": "/payments", "policy": "REQUIRED_A", "upstream": "service",
-            "operation": "payments.create", "first_name": "payments.create", "scope": "subject",
-        })
-    );
+    for (member, value) in [
+        ("method", json!("POST")),
+        ("path", json!("/payments")),
+        ("policy", json!("REQUIRED_A")),
+        ("upstream", json!("service")),
+        ("operation", json!("payments.create")),
+        ("first_name", json!("payments.create")),
+        ("scope", json!("subject")),
+        ("rerun", json!("unsafe")),
+        ("retention", json!({"class": "critical", "kept": "7d"})),
+        ("fingerprint", json!("raw")),
+        ("mismatch_status", json!(422)),
+        ("give_up", json!("15m")),
+    ] {
+        assert_eq!(route[member], value, "{member}");
+    }
+    let says = route["says"].as_str().unwrap();
+    assert!(says.contains("gets the first answer for 7d"), "{says}");
     assert_eq!(office.get("/openapi.json").await.json()["openapi"], "3.1.0");
 }
 

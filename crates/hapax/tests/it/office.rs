@@ -255,3 +255,9 @@ pub(crate) fn call_of(tenant: &str, key: &str) -> Call {
     let identity = Identity::new(Source::Header, scope, Width::Subject, operation, Key::new(key).unwrap());
     Call::of(identity).body(b"{}").attach(Attach::Wait(Duration::from_millis(50)))
 }
+
+/// The events of a page of the audit that tell of decisions which were carried out; those of refused ones say why in `refused`.
+pub(crate) fn carried_out(audit: &Value) -> Vec<Value> {
+    let events = audit["events"].as_array().unwrap();
+    events.iter().filter(|event| event["refused"].is_null()).cloned().collect()
+}

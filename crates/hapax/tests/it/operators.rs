@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::claims_cli::Told;
+use crate::office::carried_out;
 use crate::retention_cli::{DAY, kept_for, kept_since};
 use crate::rig::caller::{self, ALICE};
 use crate::rig::{Database, Ground, Hapax, Kind, Who};
@@ -68,8 +69,8 @@ async fn a_doubt_is_found_resolved_and_replayed_as_stated_l8() {
     assert_eq!(run(&ground, &edge, &["claims", "purge", id, "--reason", "a test"]).await.code, 0);
     assert_eq!(edge.post("/charges", "k", r#"{"other": 1}"#, "").await.text(), r#"answer 3 to {"other": 1}"#);
     let audit = edge.ask("GET /v1/audit", "").await.json();
-    let verbs: Vec<_> =
-        audit["events"].as_array().unwrap().iter().map(|event| event["verb"].as_str().unwrap()).collect();
+    let decided = carried_out(&audit);
+    let verbs: Vec<_> = decided.iter().map(|event| event["verb"].as_str().unwrap()).collect();
     assert_eq!(verbs, ["purge", "reopen", "resolve-settle"]);
 }
 

@@ -4,6 +4,7 @@ use hapax::when::parse_utc;
 use serde_json::Value;
 
 use crate::claims_cli::Told;
+use crate::office::carried_out;
 use crate::rig::process::eventually;
 use crate::rig::{Database, Ground, Hapax, Kind};
 
@@ -97,7 +98,7 @@ async fn what_cannot_be_set_is_refused_and_changes_nothing_p5() {
 }
 
 async fn audit(edge: &Hapax) -> Vec<Value> {
-    edge.ask("GET /v1/audit", "").await.json()["events"].as_array().unwrap().clone()
+    carried_out(&edge.ask("GET /v1/audit", "").await.json())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
