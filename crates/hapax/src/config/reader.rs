@@ -37,7 +37,7 @@ pub enum Secrets {
     Needed,
     /// One that is absent counts as right; one that is there is checked.
     MayBeAbsent,
-    /// The same, but for the keys of [seal]: what would be sealed is not written without them.
+    /// The same, but for the keys of `[seal]`: what would be sealed is not written without them.
     SealNeeded,
 }
 
