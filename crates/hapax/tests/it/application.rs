@@ -374,6 +374,12 @@ fn bad_cases(lease: &Value, runner: &Value, granted: &Value) -> Vec<Bad> {
             "exactly one",
             post("finish", finish(&granted["epoch"], json!({"result": 1, "unknown": "x"}))),
         ),
+        (
+            400,
+            "request-malformed",
+            "at most 1 MiB",
+            post("finish", finish(&granted["epoch"], json!({"result": "x".repeat(1024 * 1024)}))),
+        ),
     ]
 }
 
