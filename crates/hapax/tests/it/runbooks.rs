@@ -74,7 +74,10 @@ async fn the_runbook_about_a_stuck_lane_is_right_word_for_word() {
     let run = async |plan: &Value| actions_cli::run(&ground, plan).await.1;
     run(&both("send")).await;
     let refused = run(&both("hold")).await;
-    assert_eq!((&refused[0]["code"], &refused[1]["code"]), (&json!("lane-in-doubt"), &json!("lane-in-doubt")));
+    assert_eq!(
+        (&refused[0]["code"], &refused[1]["code"]),
+        (&json!("lane-in-doubt"), &json!("lane-in-doubt"))
+    );
     let server = ground.serve().await;
     // Decided about as other claims are, an action would leave no receipt.
     let past = "ID=$(command hapax approvals list --admin http://$ADMIN --json | grep -om1 'op_[0-9a-f]*' | head -1)\n\
@@ -88,7 +91,11 @@ async fn the_runbook_about_a_stuck_lane_is_right_word_for_word() {
     follow(&page("runbooks/stuck-lane.md"), ground.folder.path(), &asking(&server), &[OPERATOR]).await;
     server.kill();
     let held = run(&both("hold")).await;
-    assert_eq!((&held[0]["ok"], &held[1]["ok"]), (&json!(true), &json!(true)), "the lanes are open: {held:#?}");
+    assert_eq!(
+        (&held[0]["ok"], &held[1]["ok"]),
+        (&json!(true), &json!(true)),
+        "the lanes are open: {held:#?}"
+    );
     assert_eq!(run(&json!([send("1", "send")])).await[0]["decision"], "DEDUP");
     assert_eq!(ground.service.count(), 4, "two calls that were cut, and two holds");
 }
