@@ -36,6 +36,9 @@ pub(crate) const CLAIM_ATTACH: (Duration, Duration) = (Duration::ZERO, Duration:
 pub(crate) const CLAIM_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most bytes of the outcome of an application's claim, as canonical JSON.
 pub(crate) const CLAIM_RESULT_BYTES: usize = hapax_agent::limits::MAX_RESULT_BYTES;
+
+/// Most bytes of a step's result that an application tells, as canonical JSON: what is kept has some more around it.
+pub(crate) const STEP_RESULT_BYTES: usize = hapax_agent::limits::MAX_RESULT_BYTES - 1024;
 /// Tokens that the admin listener knows.
 pub(crate) const ADMIN_TOKENS: usize = 64;
 

@@ -204,11 +204,12 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
         let found = rules.connectors.find(&action.connector, &action.tool, &action.args).await;
         let (connector, tool) = found?;
         let until = deadline(hapax_core::limits::LANE_WAIT);
+        // Of a read, too: what JSON readers disagree about would reach the service as something else.
+        let fingerprint = action.fingerprint()?;
         if tool.read_only {
             return self.read(origin, action, connector, &tool, until).await;
         }
         let identity = origin.identity(action.key()?).map_err(|error| Refusal::of_store(&error))?;
-        let fingerprint = action.fingerprint()?;
         let prepared = Prepared { rules, origin, action, connector, tool, identity, fingerprint, until };
         loop {
             let place = self.served(&prepared).await?;

@@ -107,7 +107,8 @@ impl<S: Journal + Ledger> Executions<S> {
         head: &Head,
         how: &Resume,
     ) -> Result<(), Error> {
-        if how.force || head.status == Some(Status::Paused) {
+        // One that has ended is told as ended, also while the lease of its last runner lasts.
+        if how.force || head.status.is_some_and(|status| status == Status::Paused || status.is_terminal()) {
             return Ok(());
         }
         let filter = StreamFilter { prefix: stream.as_str().to_owned(), status: None };

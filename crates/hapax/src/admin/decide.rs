@@ -82,8 +82,9 @@ async fn decide(
     if verb != Verb::Erase && hapax_agent::durable::is_step(&record) {
         return Err(step_of_an_execution(&record, Done::from(&verb)).into());
     }
-    if matches!(verb, Verb::Settle(..)) && hapax_agent::actions::approvals::is_action(&record) {
-        return Err(action_of_an_agent(&record).into());
+    let frees_or_settles = matches!(verb, Verb::Settle(..) | Verb::Release { .. });
+    if frees_or_settles && hapax_agent::actions::approvals::is_action(&record) {
+        return Err(action_of_an_agent(&record, Done::from(&verb)).into());
     }
     let actor = actor(&operator.name, asked.by.as_deref())?;
     let (seen, reason) = (asked.epoch.as_str().parse()?, reason(asked.reason)?);
@@ -125,11 +126,14 @@ fn step_of_an_execution(record: &Record, done: Done) -> Conflict {
     }
 }
 
-/// An action's outcome is what its tool answered, and no answer of HTTP.
-fn action_of_an_agent(record: &Record) -> Conflict {
+/// What is decided about an action must reach its tenant's receipts; and its outcome is what its tool answered, no answer of HTTP.
+fn action_of_an_agent(record: &Record, done: Done) -> Conflict {
     Conflict {
         code: ConflictCode::NotApplicable,
-        detail: "an answer of HTTP does not fit an action of an agent: use `hapax approvals confirm`".into(),
+        detail: format!(
+            "{done} does not fit an action of an agent: its receipts must tell of the decision; use `hapax approvals confirm` or \
+             `hapax approvals release`"
+        ),
         operation_id: record.claim.operation_id,
         claim: Some(view::claim(record)),
         retry_after: None,

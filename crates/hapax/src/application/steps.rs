@@ -14,6 +14,7 @@ use super::executions::{self, outcome, recorded, run};
 use super::told::{of_execution, stands};
 use super::{ApplicationState, read, told};
 use crate::admin::view::moment;
+use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
 
@@ -81,6 +82,11 @@ pub(super) async fn begin(
             run.pause(&reason).await.map_err(of_execution)?;
             return Err(of_execution(Error::PlanDiverged { at }));
         }
+        // This attempt was given back. Sent again, it would be told the same for ever.
+        Err(Error::Call(error)) if matches!(error.reason(), Reason::AttemptFailed { .. }) => {
+            let cause = "this attempt was given back: begin again with another one".into();
+            return Ok(StepState::Failed { cause });
+        }
         begun => begun.map_err(of_execution)?,
     };
     Ok(match lending {
@@ -125,7 +131,13 @@ fn waits(why: Waits) -> StepState {
 /// How the tool call ended, as exactly one member says.
 fn ended(body: &StepFinished) -> Result<Result<Value, ToolError>, Refusal> {
     match (&body.result, &body.refused, &body.not_run, &body.unknown) {
-        (Some(value), None, None, None) => Ok(Ok(read::value("result", value)?)),
+        (Some(value), None, None, None) => {
+            // Kept without its bytes, it would wait for a person.
+            if read::canonical("result", value)?.len() > limits::STEP_RESULT_BYTES {
+                return Err(Refusal::malformed("result: at most 1 MiB as canonical JSON"));
+            }
+            Ok(Ok(read::value("result", value)?))
+        }
         (None, Some(error), None, None) => Ok(Err(ToolError::Refused(error.clone()))),
         (None, None, Some(cause), None) => Ok(Err(ToolError::NotRun(cause.clone()))),
         (None, None, None, Some(cause)) => Ok(Err(ToolError::Unknown(cause.clone()))),

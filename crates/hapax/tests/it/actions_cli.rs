@@ -57,7 +57,7 @@ pub(crate) async fn actions(ground: &Ground, verb: &str, plan: &Value, more: &[&
 
 const WHOSE: [&str; 5] = ["--tenant", "acme", "--project", "health-prod", "--json"];
 
-async fn run(ground: &Ground, plan: &Value) -> (u8, Vec<Value>) {
+pub(crate) async fn run(ground: &Ground, plan: &Value) -> (u8, Vec<Value>) {
     let told = actions(ground, "run", plan, &WHOSE).await;
     let results = serde_json::from_str(&told.out).unwrap_or_else(|_| panic!("{} {}", told.out, told.err));
     (u8::try_from(told.code).unwrap(), results)
@@ -107,6 +107,7 @@ async fn the_gate_and_what_cannot_be_done_are_told_by_result_and_exit_code_x6() 
         action("orders.hold", json!({}), "e"),
         gone,
         action("orders.get", json!({ "order": "7" }), "f"),
+        action("orders.get", json!({ "order": 9_007_199_254_740_993_u64 }), "g"),
     ]);
     let (code, results) = run(&ground, &plan).await;
     assert_eq!(code, 1);
@@ -126,6 +127,7 @@ async fn the_gate_and_what_cannot_be_done_are_told_by_result_and_exit_code_x6() 
             ("ALERT", false, Some("attempt-failed")),
             ("ALLOW", false, Some("attempt-failed")),
             ("ALLOW", true, None),
+            ("BLOCK", false, Some("args-malformed")),
         ],
         "{results:#?}"
     );
@@ -185,7 +187,7 @@ async fn an_embedded_store_that_a_server_has_open_is_refused_with_what_to_do_b8(
 }
 
 /// A tool whose service breaks the connection after it has done what was asked, and one that can be watched.
-async fn doubtful() -> Ground {
+pub(crate) async fn doubtful() -> Ground {
     let mut ground = ground(Kind::Embedded).await;
     ground.sections = format!(
         "{}[connectors.lost]\nkind = \"http\"\nurl = \"http://{}\"\nheaders = {{ x-do = \"cut\" }}\n\

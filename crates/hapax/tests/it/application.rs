@@ -160,6 +160,8 @@ pub(crate) async fn walks_through(here: &App, elsewhere: &App) {
     here.post(&path("e-1", "complete"), json!({"runner": runner, "output": "paid"})).await;
     let event = json!({"runner": runner, "eventType": "N", "payload": 1});
     assert_eq!(elsewhere.refused(&path("e-1", "events"), event).await.1, "ended");
+    let resume = json!({"lease": lease});
+    assert_eq!(here.refused(&path("e-1", "resume"), resume).await.1, "ended", "and not fenced");
     let read = elsewhere.get("/v1/executions/e-1?limit=3").await;
     assert_eq!((&read["status"], &read["checkpoint"]), (&json!("COMPLETED"), &json!({"paid": true})));
     assert_eq!((&read["events"][0]["eventType"], &read["next"]), (&json!("EXECUTION_CREATED"), &json!(3)));
@@ -374,6 +376,12 @@ fn bad_cases(lease: &Value, runner: &Value, granted: &Value) -> Vec<Bad> {
             "exactly one",
             post("finish", finish(&granted["epoch"], json!({"result": 1, "unknown": "x"}))),
         ),
+        (
+            400,
+            "request-malformed",
+            "at most 1 MiB",
+            post("finish", finish(&granted["epoch"], json!({"result": "x".repeat(1024 * 1024)}))),
+        ),
     ]
 }
 
@@ -399,6 +407,11 @@ async fn bad_input_is_refused_by_name_and_nothing_is_written_j1_j5() {
     }
     assert_eq!(app.get("/v1/executions/e-1").await, before, "something was written");
     assert_eq!(app.get("/v1/executions").await["executions"].as_array().unwrap().len(), 1);
+    // An attempt that was given back is used up, and its caller is told to take another one.
+    let failed = finish(&granted["epoch"], json!({"notRun": "no route"}));
+    assert_eq!(app.post(&path("e-1", "finish"), failed).await["step"], "failed");
+    assert_eq!(app.post(&path("e-1", "begin"), begin(&runner, &lease, "1")).await["step"], "failed");
+    assert_eq!(app.post(&path("e-1", "begin"), begin(&runner, &lease, "2")).await["step"], "granted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
+use crate::actions_cli;
 use crate::claims_cli::told;
 use crate::pages::follow;
 use crate::rig::caller::{Who, send};
@@ -13,7 +16,7 @@ fn asking(server: &Hapax) -> String {
     let admin = server.admin;
     format!(
         "hapax() {{ case \"$1 $*\" in *' --store '*) command hapax \"$@\" ;; \
-         claims*|keys*|webhooks*|retention*) command hapax \"$@\" --admin http://{admin} ;; \
+         claims*|keys*|webhooks*|retention*|lanes*|approvals*|receipts*) command hapax \"$@\" --admin http://{admin} ;; \
          *) command hapax \"$@\" ;; esac; }}"
     )
 }
@@ -56,6 +59,45 @@ async fn the_runbook_about_claims_in_doubt_is_right_word_for_word() {
     assert_eq!((answer.status, answer.text().trim()), (201, "{\"id\": \"ch_42\"}"));
     assert_eq!(server.post("/charges", "order-43", "{}", "").await.status, 201);
     assert_eq!(ground.service.count(), 3, "only what was released ran again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_runbook_about_a_stuck_lane_is_right_word_for_word() {
+    let ground = actions_cli::doubtful().await;
+    let send = |order: &str, what: &str| {
+        let connector = if what == "send" { "lost" } else { "magento" };
+        let tool = if what == "send" { "send" } else { "orders.hold" };
+        json!({ "connector": connector, "tool": tool, "args": { "order": order }, "entity_key": format!("order:{order}"),
+                "idempotency_key": format!("order:{order}:{what}") })
+    };
+    let both = |what| json!([send("1", what), send("2", what)]);
+    let run = async |plan: &Value| actions_cli::run(&ground, plan).await.1;
+    run(&both("send")).await;
+    let refused = run(&both("hold")).await;
+    assert_eq!(
+        (&refused[0]["code"], &refused[1]["code"]),
+        (&json!("lane-in-doubt"), &json!("lane-in-doubt"))
+    );
+    let server = ground.serve().await;
+    // Decided about as other claims are, an action would leave no receipt.
+    let past = "ID=$(command hapax approvals list --admin http://$ADMIN --json | grep -om1 'op_[0-9a-f]*' | head -1)\n\
+                command hapax claims resolve $ID --release --force --reason x --admin http://$ADMIN";
+    let mut shell = std::process::Command::new("bash");
+    let folder = Path::new(env!("CARGO_BIN_EXE_hapax")).parent().unwrap().display();
+    shell.args(["-c", past]).env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()));
+    shell.env("ADMIN", server.admin.to_string()).env(OPERATOR.0, OPERATOR.1);
+    let told = told(shell).await;
+    assert!(told.code == 1 && told.err.contains("hapax approvals release"), "{} {}", told.out, told.err);
+    follow(&page("runbooks/stuck-lane.md"), ground.folder.path(), &asking(&server), &[OPERATOR]).await;
+    server.kill();
+    let held = run(&both("hold")).await;
+    assert_eq!(
+        (&held[0]["ok"], &held[1]["ok"]),
+        (&json!(true), &json!(true)),
+        "the lanes are open: {held:#?}"
+    );
+    assert_eq!(run(&json!([send("1", "send")])).await[0]["decision"], "DEDUP");
+    assert_eq!(ground.service.count(), 4, "two calls that were cut, and two holds");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
