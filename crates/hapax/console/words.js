@@ -19,7 +19,7 @@ export const DOUBTS = {
 /** What the audit tells: a verb, its mark. */
 export const VERBS = {
   "resolve-release": ["released", "released"], "resolve-settle": ["settled", "settled"], reopen: ["reopened", "released"], purge: ["purged", "released"],
-  erase: ["answer erased", "released"], note: ["noted", "seen"], "settle-refused": ["late outcome refused", "mismatch"], "set-retention": ["retention set", "seen"],
+  erase: ["answer erased", "released"], note: ["noted", "seen"], "settle-refused": ["late outcome refused", "mismatch"],
 };
 export const verbWord = verb => VERBS[verb]?.[0] ?? verb.replace(/[-_]/g, " ");
 export const verbMark = verb => VERBS[verb]?.[1] ?? "seen";

@@ -70,7 +70,7 @@ export function LinksOut({ claim }) {
 
 /** Other claims with this key, or with this request: what "charged twice" is mostly made of. */
 function Related({ claim, from }) {
-  return html`<${Card} title="Same key, same request" note="the key under other callers; the same request within an hour" flush><${Loaded} from=${from} what="The comparison with other claims">${({ same_key = [], same_request = [] }) => {
+  return html`<${Card} title="Same key, same request" note="the key on other operations; the same request within an hour" flush><${Loaded} from=${from} what="The comparison with other claims">${({ same_key = [], same_request = [] }) => {
     const rows = [...same_request.map(one => ({ ...one, same: true })), ...same_key.filter(one => !same_request.some(other => other.operation_id === one.operation_id))];
     if (rows.length === 0) return html`<${Empty}>No other claim has this key, and none asks for the same: it ran under this key alone.<//>`;
     const columns = [
