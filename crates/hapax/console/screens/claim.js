@@ -4,8 +4,9 @@ import { get } from "../api.js";
 import { useData } from "../pulse.js";
 import { copy } from "../copy.js";
 import { useKeys } from "../keys.js";
-import { go, link } from "../route.js";
+import { link } from "../route.js";
 import { visible } from "../text.js";
+import { ofAgent } from "../words.js";
 import { span } from "../time.js";
 import { Icon } from "../icons.js";
 import { useStore } from "../store.js";
@@ -106,15 +107,18 @@ function useChange(claim) {
   return [change, () => setChange(null)];
 }
 
+/** Where a doubt is decided. */
+const decided = claim => (ofAgent(claim) ? link(["attention", "approvals"]) : link(["attention", "in-doubt"], { op: claim.operation_id }));
+
 function Page({ claim, again }) {
   const [deciding, setDeciding] = useState(null);
   const [change, looked] = useChange(claim);
   const related = useData(`related ${claim.operation_id}`, signal => get(`${path(claim.operation_id)}/related`, {}, signal), null);
   const decide = verb => setDeciding({ verb, claim });
-  useKeys({ c: () => { copy(claim.operation_id); }, d: () => claim.state === "in_doubt" && go(["attention", "in-doubt"], { op: claim.operation_id }) });
+  useKeys({ c: () => { copy(claim.operation_id); }, d: () => claim.state === "in_doubt" && (location.hash = decided(claim)) });
   const settled = claim.state === "settled";
   const actions = html`<button class="btn" type="button" onClick=${() => copy(location.href)}><${Icon} name="link" />Copy link</button>
-    ${claim.state === "in_doubt" && html`<a class="btn primary" href=${link(["attention", "in-doubt"], { op: claim.operation_id })}>Decide…</a>`}
+    ${claim.state === "in_doubt" && html`<a class="btn primary" href=${decided(claim)}>Decide…</a>`}
     ${settled && html`<${Act} on=${() => decide("reopen")}>Reopen…<//>`}${settled && html`<${Act} on=${() => decide("purge")}>Purge…<//>`}${settled && html`<${Act} on=${() => decide("erase")}>Erase…<//>`}`;
   return html`<div class="crumbs"><a href="#/claims">Claims</a><span>/</span><a href=${link(["claims"], { tenant: claim.tenant })}>${claim.tenant}</a><span>/</span><a href=${link(["claims"], { tenant: claim.tenant, project: claim.project })}>${claim.project}</a><span>/</span><a href=${link(["claims"], { tenant: claim.tenant, project: claim.project, operation: claim.operation })}>${visible(claim.operation)}</a></div>
     <${Head} title=${`Claim ${visible(claim.key)}`} actions=${actions}><div class="claim-head" data-operation-id=${claim.operation_id} data-tenant=${claim.tenant}><${State} state=${claim.state} big /><h1 class="key"><bdi>${visible(claim.key)}</bdi></h1><${Copy} text=${claim.key} what="the key" /></div><//>

@@ -117,7 +117,7 @@ const COLUMNS = page => [
   { name: "bar", label: html`<span class="visually-hidden">Hit rate as a bar</span>`, of: row => html`<${Bar} part=${row.hit_rate} />` },
   { name: "Mismatch", sort: "mismatch", num: true, of: row => (row.mismatch ? html`<a href=${link(["requests"], { tenant: row.tenant, project: row.project, endpoint: row.endpoint, event: "mismatch" })}>${count(row.mismatch)}</a>` : "–") },
   { name: "In doubt", sort: "in_doubt", num: true, of: row => (row.in_doubt ? html`<a class="fg-doubt" href=${link(["claims"], { tenant: row.tenant, project: row.project, state: "in_doubt" })}><b>${count(row.in_doubt)}</b></a>` : "–") },
-  { name: "p50", sort: "p50_ms", num: true, of: row => ms(row.p50_ms) }, { name: "p99", sort: "p99_ms", num: true, of: row => ms(row.p99_ms) }, { name: "30 min", of: row => html`<${Spark} values=${row.spark} />` },
+  { name: "p50", sort: "p50_ms", num: true, of: row => ms(row.p50_ms) }, { name: "p99", sort: "p99_ms", num: true, of: row => ms(row.p99_ms) }, { name: "30 min", of: row => html`<${Spark} values=${[...Array(Math.max(0, 30 - row.spark.length)).fill(0), ...row.spark]} />` },
 ];
 
 function Where({ window }) {

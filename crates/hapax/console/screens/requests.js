@@ -52,6 +52,6 @@ export function Requests({ place }) {
       const rows = pick(data);
       if (rows.length === 0) return html`<${Empty}>${Object.keys(filter).length ? "No such request in this window." : "No requests in this window."}<//>`;
       const all = rows.reduce((sum, row) => sum + (row[filter.event] ?? row.requests), 0);
-      return html`<div class="body"><span class="row-mark">${word && html`<${Mark} kind=${eventMark(filter.event)} />`}<span><b>${plural(all, "request")}</b>${word ? ` ${word.toLowerCase()} (${what})` : ""} in the last ${windows[window]}${data.more ? `; ${plural(data.more, "row")} more are not shown` : ""}</span></span></div><${Table} caption="Requests by caller and endpoint" columns=${COLUMNS} rows=${rows} id=${row => `${row.tenant} ${row.project} ${row.endpoint}`} sorted=${sort} onSort=${name => refine({ sort: name })} />`;
+      return html`<p class="summary"><span class="row-mark">${word && html`<${Mark} kind=${eventMark(filter.event)} />`}<span><b>${plural(all, "request")}</b>${word ? ` ${word.toLowerCase()} (${what})` : ""} in the last ${windows[window]}${data.more ? `; ${plural(data.more, "row")} more are not shown` : ""}</span></span></p><${Table} caption="Requests by caller and endpoint" columns=${COLUMNS} rows=${rows} id=${row => `${row.tenant} ${row.project} ${row.endpoint}`} sorted=${sort} onSort=${name => refine({ sort: name })} />`;
     }}<//></section>`;
 }

@@ -35,7 +35,7 @@ const STEPS = decide => [
 
 const ACTIONS = decide => [
   { name: "Action", of: one => html`<a href=${link(["claims", one.operation_id])}><${Foreign} text=${one.key} most=${40} /></a><span class="sub">${one.tenant} / ${one.project}</span>` },
-  { name: "What was seen", of: one => html`<span class="reason">${visible(one.cause ?? "its process ended without a word")}</span>` }, { name: "Why", of: one => `in doubt: ${one.doubt}` }, { name: "Waits since", of: one => html`<${Age} at=${one.since} />` },
+  { name: "What was seen", of: one => html`<span class="reason" title=${visible(one.cause)}>${visible(one.cause ?? "its process ended without a word")}</span>` }, { name: "Why", of: one => `in doubt: ${one.doubt}` }, { name: "Waits since", of: one => html`<${Age} at=${one.since} />` },
   { name: "Decision", label: html`<span class="visually-hidden">Decision</span>`, of: one => html`<${Act} small on=${() => decide({ one, verb: "confirm" })}>It happened…<//> <${Act} small on=${() => decide({ one, verb: "release" })}>It did not…<//>` },
 ];
 const FOLLOWS = { confirm: ["It happened", "The action is done: a repeated one is told so, and its lane opens."], release: ["It did not happen", "The action may be proposed again, and its lane opens."] };
