@@ -91,7 +91,8 @@ const LOG = [["0.1 ms", -1], ["1 ms", 0], ["10 ms", 1], ["100 ms", 2], ["1 s", 3
 /** Latency on a logarithmic scale: `lines`: `[words, kind, sample → ms or null]`. */
 export function Lines({ samples, lines }) {
   const [ref, width] = useWidth(520);
-  const left = 50, right = 92, high = 186, step = (width - left - right) / Math.max(1, samples.length - 1);
+  useStore(state => state.zone);
+  const left = 50, right = 92, high = 186, every = Math.max(1, Math.ceil(samples.length / Math.max(1, Math.floor((width - 142) / 110)))), step = (width - left - right) / Math.max(1, samples.length - 1);
   const y = ms => high - 8 - ((Math.log10(Math.min(30000, ms === 0 ? 0.5 : Math.max(0.08, ms))) + 1.1) / 5.6) * (high - 20);
   const path = of => { let pen = "M"; return samples.map((sample, at) => { const ms = of(sample); if (!(ms >= 0) || ms === null) { pen = "M"; return ""; } const part = `${pen}${(left + at * step).toFixed(1)} ${y(ms).toFixed(1)}`; pen = "L"; return part; }).join(""); };
   // A step between two without answers has no line: it is a dot.
@@ -99,8 +100,9 @@ export function Lines({ samples, lines }) {
   const alone = of => samples.map((sample, at) => [at, of(sample)]).filter(([at, one]) => has(one) && !has(samples[at - 1] && of(samples[at - 1])) && !has(samples[at + 1] && of(samples[at + 1])));
   const last = lines.map(([words, kind, of]) => ({ words, kind, ms: samples.map(of).filter(value => value !== null && value >= 0).at(-1) })).filter(one => one.ms !== undefined).map(one => ({ ...one, y: y(one.ms) })).sort((one, other) => one.y - other.y);
   last.forEach((one, at) => { if (at > 0 && one.y - last[at - 1].y < 13) one.y = last[at - 1].y + 13; });
-  return html`<div ref=${ref} class="chart-box"><svg class="chart" width=${width} height=${high + 10} role="img" aria-label=${`Latency, logarithmic. ${last.map(one => `${one.words} ${ms(one.ms)}`).join(", ")}`}>
+  return html`<div ref=${ref} class="chart-box"><svg class="chart" width=${width} height=${high + 22} role="img" aria-label=${`Latency, logarithmic. ${last.map(one => `${one.words} ${ms(one.ms)}`).join(", ")}`}>
     ${LOG.map(([words, power]) => html`<line key=${words} class="grid" x1=${left} x2=${width - right} y1=${y(10 ** power)} y2=${y(10 ** power)} /><text x=${left - 7} y=${y(10 ** power) + 3.8} text-anchor="end">${words}</text>`)}
+    ${samples.map((sample, at) => at % every === 0 && html`<text key=${`at ${sample.at}`} x=${left + at * step} y=${high + 16} text-anchor=${at ? "middle" : "start"}>${shown(sample.at, { short: true })}</text>`)}
     ${lines.map(([words, kind, of]) => html`<path key=${words} class=${`line ${kind}`} d=${path(of)} />${alone(of).map(([at, one]) => html`<circle key=${at} class=${`dot-mark ${kind}`} cx=${left + at * step} cy=${y(one)} r="2.4" />`)}`)}
     ${last.map(one => html`<text key=${one.words} class="line-name" x=${width - right + 6} y=${one.y + 3.8}>${one.words}</text>`)}</svg></div>`;
 }

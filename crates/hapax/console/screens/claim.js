@@ -36,27 +36,27 @@ function AuditOf({ id }) {
   return html`<${Card} title="Audit of this claim" flush><${Loaded} from=${from} what="The audit">${page => page.events.length === 0 ? html`<${Empty}>Nothing was decided about it.<//>` : html`<${Table} caption="Audit of this claim" columns=${columns} rows=${page.events} id=${eventId} />`}<//><//>`;
 }
 
-const route = claim => (claim.route ? `${claim.route.method} ${claim.route.path} → ${claim.upstream ?? "?"}` : claim.upstream ?? null);
 
 function About({ claim }) {
   const digest = claim.fingerprint.digest;
-  const terms = claim.terms ?? {};
+  const { data } = useData("routes", signal => get("/v1/routes", {}, signal), "routes");
+  const route = data?.routes.find(one => one.operation === claim.operation || one.first_name === claim.operation);
   return html`<${Card} title="Claim"><${Facts} rows=${[
     ["operation id", html`<${Code}>${claim.operation_id}<//> <${Copy} text=${claim.operation_id} what="the operation id" />`],
     ["tenant / project", html`<a href=${link(["claims"], { tenant: claim.tenant })}>${claim.tenant}</a> / <a href=${link(["claims"], { tenant: claim.tenant, project: claim.project })}>${claim.project}</a>`],
     ["subject", html`<${Foreign} text=${claim.subject} />`],
-    ["operation", html`<a href=${link(["routes", claim.operation])}><code>${visible(claim.operation)}</code></a> <span class="muted">${visible(route(claim))}</span>`],
+    ["operation", html`<a href=${link(["routes", claim.operation])}><code>${visible(claim.operation)}</code></a> ${route && html`<span class="muted">${route.method} ${visible(route.path)} → ${visible(route.upstream)}</span>`}`],
     ["key", html`<${Foreign} text=${claim.key} /> <${Tag}>${claim.source}<//> <${Tag}>scope ${claim.scope}<//>`],
     claim.upstream_key && ["key sent on", html`<${Code}>${visible(claim.upstream_key)}<//> <${Copy} text=${claim.upstream_key} what="the key that was sent on" />`],
     ["epoch", html`<${Code}>${claim.epoch}<//> <span class="muted">x-operation-epoch ${claim.operation_epoch}</span>`],
     claim.holder && ["held by", html`${visible(claim.holder.instance ?? claim.holder.session)} <span class="muted">${claim.holder.alive ? html`session until <${Time} at=${claim.holder.until} />` : "its session has ended"}</span>`],
-    ["rerun", html`${claim.rerun}${terms.give_up ? html` <span class="muted">· give_up ${terms.give_up}</span>` : ""}`],
+    ["rerun", html`${claim.rerun}${route?.give_up ? html` <span class="muted">· gives up after ${route.give_up}</span>` : ""}`],
     ["fingerprint", html`<${Code}>${digest.slice(0, 8)}…${digest.slice(-8)}<//> <${Copy} text=${digest} what="the fingerprint" />`],
     claim.trace_id && ["trace", html`<${Code}>${claim.trace_id}<//> <${Copy} text=${claim.trace_id} what="the trace id" /><${LinksOut} claim=${claim} />`],
     ["opened", html`<${Time} at=${claim.opened_at} exact zone /> <span class="muted"><${Age} at=${claim.opened_at} /> ago</span>`],
     claim.state === "held" && ["runs until", claim.run_until ? html`<${Time} at=${claim.run_until} exact zone />` : "no bound"],
     claim.state === "in_doubt" && ["may run until", html`<${Time} at=${claim.may_run_until} exact zone />`],
-    claim.state === "settled" && ["kept until", claim.keep_until ? html`<${Time} at=${claim.keep_until} exact zone />` : "for ever"],
+    claim.state === "settled" && ["kept until", claim.keep_until ? html`<${Time} at=${claim.keep_until} exact zone /> <span class="muted">${visible(route?.retention?.class)}</span>` : "for ever"],
     claim.waiting > 0 && ["callers waiting", String(claim.waiting)],
   ]} /><//>`;
 }

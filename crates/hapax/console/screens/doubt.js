@@ -33,8 +33,8 @@ function Item({ claim, current, selected, onSelect, onPick }) {
 }
 
 function Lately() {
-  const from = useData("lately", signal => auditPage({ limit: 8 }, signal), "audit");
-  const about = (from.data?.events ?? []).filter(event => event.operation_id).slice(0, 6);
+  const from = useData("lately", signal => auditPage({ limit: 20 }, signal), "audit");
+  const about = (from.data?.events ?? []).filter(event => event.operation_id && !event.refused).slice(0, 6);
   return html`<${Card} title="Decided lately" actions=${html`<a class="btn quiet small" href="#/audit">Audit</a>`} flush>${about.length === 0 ? html`<${Empty}>Nothing yet.<//>` : html`<ul class="lately">${about.map(event => html`<li key=${eventId(event)}><${Mark} kind=${verbMark(event.verb)} /><span><a class="mono" href=${link(["claims", event.operation_id])}>${event.key ? shorter(visible(event.key), 28) : `${event.operation_id.slice(0, 13)}…`}</a> ${verbWord(event.verb)}</span><${Time} at=${event.at} short /><span class="sub">${visible(event.actor || "the holder")} · ${visible(event.reason)}</span></li>`)}</ul>`}<//>`;
 }
 
@@ -69,7 +69,7 @@ function Queue({ claims, shownOnes, current, select, chosen, reason, setReason, 
 
 const NothingHere = () => {
   const { data } = useData("last", signal => auditPage({ limit: 20 }, signal), "audit");
-  const last = data?.events.find(event => /^resolve-/.test(event.verb));
+  const last = data?.events.find(event => /^resolve-/.test(event.verb) && !event.refused);
   return html`<${Empty}>Nothing in doubt. Callers get answers.${last && html` The last one was decided <${Age} at=${last.at} /> ago by ${visible(last.actor)}.`}<//>`;
 };
 

@@ -86,7 +86,7 @@ const stepTable = [{ name: "Step", of: sample => shown(sample.at) }, ...["execut
 function Traffic({ samples, since, window }) {
   const [table, setTable] = useState(false);
   const { data } = useData("decided", signal => get("/v1/audit", { limit: 50 }, signal), "audit");
-  const times = (data?.events ?? []).filter(event => event.operation_id).map(event => Date.parse(event.at));
+  const times = (data?.events ?? []).filter(event => event.operation_id && !event.refused).map(event => Date.parse(event.at));
   const within = sample => { const from = Date.parse(sample.at), until = from + 1000 * (sample.step_s ?? 10); return times.filter(time => time >= from && time < until).length; };
   const open = sample => go(["claims"], { ...scope(), opened_after: sample.at, opened_before: new Date(Date.parse(sample.at) + 1000 * (sample.step_s ?? 10)).toISOString() });
   const legend = html`<div class="legend">${["executed", "replayed", "attached"].map(name => html`<span key=${name}><i class=${`swatch ${name}`}></i>${name}</span>`)}</div><button class="btn quiet small" type="button" aria-pressed=${table} onClick=${() => setTable(!table)}>Table</button>`;
@@ -126,7 +126,7 @@ function Where({ window }) {
   const from = useData(`traffic ${window}`, signal => get("/v1/traffic", { window, limit: 50 }, signal), ["claims", "traffic"]);
   const mine = page => page.rows.filter(row => (!tenant || row.tenant === tenant) && (!project || row.project === project)).sort((one, other) => (other[sort] ?? -1) - (one[sort] ?? -1));
   const page = async () => ({ rows: mine(await get("/v1/traffic", { window, limit: 200 })), next: null });
-  return html`<${Card} title="By tenant, project, endpoint" note=${`last ${windows[window]}, this instance`} flush actions=${html`<${Exports} screen="traffic" filter=${{ window, tenant, project }} columns=${CSV} page=${page} />`}><${Loaded} from=${from} what="Traffic by endpoint">${data => { const rows = mine(data); return rows.length === 0 ? html`<${Empty}>No request with a known caller yet.<//>` : html`<${Table} caption="Traffic by tenant, project and endpoint" columns=${COLUMNS(data)} rows=${rows} id=${row => `${row.tenant} ${row.project} ${row.endpoint}`} sorted=${sort} onSort=${setSort} />`; }}<//><//>`;
+  return html`<${Card} title="By tenant, project, endpoint" note=${`last ${windows[window]}, this instance`} flush actions=${html`<${Exports} screen="traffic" filter=${{ window, tenant, project }} columns=${CSV} page=${page} />`}><${Loaded} from=${from} what="Traffic by endpoint">${data => { const rows = mine(data); return rows.length === 0 ? html`<${Empty}>No request with a known caller yet.<//>` : html`<${Table} caption="Traffic by tenant, project and endpoint" columns=${COLUMNS(data)} rows=${rows} id=${row => `${row.tenant} ${row.project} ${row.endpoint}`} sorted=${sort} onSort=${setSort} />`; }}<//><footer class="muted">Hit rate: answers that came from an earlier request, of all requests with a key. p50 and p99 are the endpoint's since this instance started.</footer><//>`;
 }
 
 export function Overview({ place }) {

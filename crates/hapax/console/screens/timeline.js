@@ -4,7 +4,7 @@ import { absent, get } from "../api.js";
 import { useData } from "../pulse.js";
 import { left, shown, span } from "../time.js";
 import { DOUBTS, eventMark, stateMark, verbMark, verbWord } from "../words.js";
-import { visible } from "../text.js";
+import { bytes, visible } from "../text.js";
 import { Mark } from "../icons.js";
 import { useStore } from "../store.js";
 import { Card, Copy, Skeleton, Tag, Ticking, Time } from "../ui.js";
@@ -31,6 +31,14 @@ const future = claim => [
 
 const markOf = event => (event.source === "audit" ? verbMark(event.kind) : event.source === "ledger" ? stateMark(event.kind) === "seen" ? ({ granted: "held", opened: "held", doubt: "doubt" }[event.kind] ?? stateMark(event.kind)) : stateMark(event.kind) : eventMark(event.kind));
 
+/** What the claim knows of an entry that tells no more: of its first grant, and of what is kept. */
+const more = (event, claim) => {
+  if (event.more || event.source !== "ledger") return event.more;
+  if (event.kind === "held" && event.at === claim.opened_at) return claim.granted_at === claim.opened_at ? `epoch ${claim.epoch} · ${claim.subject}` : claim.subject;
+  if (event.kind === "settled" && event.at === claim.settled_at && claim.outcome) return `${claim.outcome.kind.replace("_", " ")}, ${bytes(claim.outcome.bytes)}`;
+  return null;
+};
+
 /** What happened, in words: decisions and doubts come as the names that the API has for them. */
 const told = event => {
   if (event.source === "audit") { const word = verbWord(event.kind); return word[0].toUpperCase() + word.slice(1); }
@@ -48,7 +56,7 @@ export function Timeline({ claim }) {
   const id = claim.operation_id;
   const from = useData(`timeline ${id}`, signal => get(`/v1/claims/${id}/timeline`, {}, signal), "claims");
   const known = from.data?.events;
-  const events = [...(known ?? (absent(from.problem) || from.problem ? ledger(claim) : []))].sort((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0));
+  const events = [...(known?.map(event => ({ ...event, more: more(event, claim) })) ?? (absent(from.problem) || from.problem ? ledger(claim) : []))].sort((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0));
   const since = from.data?.seen_since;
   const note = `${zone === "utc" ? "UTC" : "local"} · what the ledger knows, what operators did${since ? `, what this instance has seen since ${shown(since, { short: true })}` : ""}`;
   const query = `operation_id="${id}"`;
