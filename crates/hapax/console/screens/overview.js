@@ -23,6 +23,8 @@ export function sentence(pulse) {
   if (!pulse) return "Asking …";
   if (pulse.ledger?.up === false) return `The ledger does not answer${pulse.ledger.since ? ` since ${shown(pulse.ledger.since)}` : ""}.`;
   if (pulse.ready === false) return `Not ready: ${(pulse.reasons ?? []).map(visible).join("; ")}`;
+  // Just started: nothing store-wide is counted yet, and zero would be a claim.
+  if (pulse.ledger?.took_us === null) return "Serving. The ledger has not been asked yet.";
   const samples = pulse.samples ?? [];
   const said = ["Serving. The ledger answers."];
   const rose = sum(samples, "in_doubt");
@@ -97,7 +99,7 @@ const of = (name, at) => sample => sample.latency?.[name]?.[at] ?? null;
 const LINES = [["executed p50", "l-executed", of("executed", 0)], ["executed p99", "l-executed l-dash", of("executed", 1)], ["replayed p50", "l-replayed", of("replayed", 0)], ["replayed p99", "l-replayed l-dash", of("replayed", 1)]];
 
 function Health({ pulse }) {
-  const { ledger, session, sweep, spool, counts } = pulse;
+  const { ledger, session, sweep, spool } = pulse, counts = ledger?.took_us === null ? null : pulse.counts;
   const row = (well, name, value) => html`<li key=${name}><${Mark} kind=${well ? "settled" : "doubt"} />${name}<b>${value}</b></li>`;
   return html`<${Card} title="Health" note="store-wide where it says kept"><ul class="health">
     ${row(pulse.ready !== false, pulse.ready === false ? "Not ready" : "Ready", (pulse.reasons ?? []).length ? (pulse.reasons ?? []).map(visible).join("; ") : "serving")}
