@@ -34,7 +34,8 @@ export function sentence(pulse) {
   if (failing.length) said.push(`Failures of ${failing.map(one => visible(one.name)).join(", ")}.`);
   if (said.length === 1 && sum(samples, "unavailable")) said.push(`${count(sum(samples, "unavailable"))} requests found the ledger away.`);
   if (said.length === 1 && sum(samples, "mismatch") > sum(samples, "replayed") / 10 && sum(samples, "mismatch") > 2) said.push("Many keys are used for different requests.");
-  if (said.length === 1) said.push("All is well.");
+  const waits = Object.values(pulse.attention ?? {}).reduce((all, number) => all + number, 0);
+  if (said.length === 1) said.push(waits ? `${plural(waits, "thing waits", "things wait")} for a person.` : "All is well.");
   return said.join(" ");
 }
 

@@ -1,12 +1,12 @@
 // The other queues: steps that wait for an approval, alerts of the gate, outcomes that came too late, records that cannot be read.
 import { html, useState } from "../html.js";
 import { get, post } from "../api.js";
-import { claimsPage } from "../data.js";
+import { claimsPage, cli } from "../data.js";
 import { useData } from "../pulse.js";
 import { link } from "../route.js";
-import { visible } from "../text.js";
+import { quoted, visible } from "../text.js";
 import { Mark } from "../icons.js";
-import { Act, Age, Card, Empty, Foreign, Loaded, ProblemNote, Table, Time } from "../ui.js";
+import { Act, Age, Card, Empty, Field, Foreign, Input, Loaded, ProblemNote, Table, Time } from "../ui.js";
 import { auditPage, eventId } from "./audit.js";
 import { Ask } from "./decision.js";
 import { DecideStep } from "./step.js";
@@ -46,11 +46,23 @@ export function Approvals({ place }) {
   const steps = useData(`approvals ${tenant} ${project}`, signal => waitingSteps({ tenant, project }, signal), ["attention", "executions"]);
   const actions = useData(`actions ${tenant} ${project}`, signal => get("/v1/approvals", { tenant, project, limit: 200 }, signal), ["attention", "claims"]);
   const [step, setStep] = useState(null), [action, setAction] = useState(null);
-  const run = async said => { const { one, verb } = action; await post(`/v1/approvals/${one.operation_id}/${verb}`, { digest: one.digest, epoch: one.epoch, ...said }); setAction(null); actions.again(); };
   return html`<div class="stack"><${Card} title="Steps of executions" flush><${Loaded} from=${steps} what="The list of executions">${list => list.length === 0 ? html`<${Empty}>No agent waits for a person.<//>` : html`<${Table} caption="Approvals" columns=${STEPS(setStep)} rows=${list} id=${one => one.operation_id} />`}<//><//>
     <${Card} title="Actions of unknown fate" flush><${Loaded} from=${actions} what="The list of actions">${({ approvals }) => approvals.length === 0 ? html`<${Empty}>No action waits for a person.<//>` : html`<${Table} caption="Actions" columns=${ACTIONS(setAction)} rows=${approvals} id=${one => one.operation_id} />`}<//><//></div>
     ${step && html`<${DecideStep} step=${step} execution=${step.execution} close=${() => setStep(null)} done=${() => { setStep(null); steps.again(); }} />`}
-    ${action && html`<${Ask} title=${`${FOLLOWS[action.verb][0]}: ${visible(action.one.key)}`} verb=${FOLLOWS[action.verb][0]} close=${() => setAction(null)} run=${run}><p class="outcome">${FOLLOWS[action.verb][1]} The decision is about epoch ${action.one.epoch}.</p><//>`}`;
+    ${action && html`<${DecideAction} ...${action} close=${() => setAction(null)} done=${() => { setAction(null); actions.again(); }} />`}`;
+}
+
+/** It happened, with what the tool answered where that is known; or it did not. */
+function DecideAction({ one, verb, close, done }) {
+  const [seen] = useState(one), [result, setResult] = useState(""), [force, setForce] = useState(false);
+  const confirms = verb === "confirm";
+  let value, valid = true;
+  try { value = result.trim() ? JSON.parse(result) : undefined; } catch { valid = false; }
+  const run = async said => { await post(`/v1/approvals/${seen.operation_id}/${verb}`, { digest: seen.digest, epoch: seen.epoch, ...(confirms ? { result: value } : { force }), ...said }); done(); };
+  const line = reason => cli.other(`approvals ${verb} ${seen.operation_id} --epoch ${seen.epoch}${confirms && result.trim() ? ` --result ${quoted(result)}` : ""}${force ? " --force" : ""}`, { reason });
+  return html`<${Ask} title=${`${FOLLOWS[verb][0]}: ${visible(seen.key)}`} verb=${FOLLOWS[verb][0]} ready=${valid} close=${close} run=${run} line=${line}><p class="outcome">${FOLLOWS[verb][1]} The decision is about epoch ${seen.epoch}.</p>
+    ${seen.cause && html`<p class="muted">${visible(seen.cause)}</p>`}
+    ${confirms ? html`<${Field} id="action-result" label="What the tool answered" hint=${valid ? "as JSON; empty where it is not known" : "not valid JSON"}><${Input} id="action-result" value=${result} on=${setResult} /><//>` : html`<label class="check"><input type="checkbox" checked=${force} onChange=${event => setForce(event.target.checked)} /><span>Also while the former call may still be on its way.</span></label>`}<//>`;
 }
 
 /** What the server keeps as an item of attention, to be acknowledged. */
@@ -76,7 +88,7 @@ export function Alerts({ place }) {
   const [seen, setSeen] = useState(null);
   const run = async said => { await post(`/v1/alerts/${encodeURIComponent(seen.id)}/acknowledge`, said); setSeen(null); from.again(); };
   return html`<${Card} title="Alerts" note="actions that a rule of the gate watches" flush><${Loaded} from=${from} what="The list of alerts">${({ alerts }) => alerts.length === 0 ? html`<${Empty}>No rule has raised an alert.<//>` : html`<${Table} caption="Alerts" columns=${ALERTS(setSeen)} rows=${alerts} id=${one => one.id} />`}<//><//>
-    ${seen && html`<${Ask} title="Acknowledge the alert" verb="Acknowledge" close=${() => setSeen(null)} run=${run}><p class="outcome">It is not listed any more; the audit keeps what you found.</p><//>`}`;
+    ${seen && html`<${Ask} title="Acknowledge the alert" verb="Acknowledge" close=${() => setSeen(null)} run=${run} line=${reason => cli.other(`alerts acknowledge ${seen.id}`, { reason })}><p class="outcome">It is not listed any more; the audit keeps what you found.</p><//>`}`;
 }
 
 /** From the audit, where the server keeps no items. */
