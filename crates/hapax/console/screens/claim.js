@@ -5,7 +5,7 @@ import { useData } from "../pulse.js";
 import { copy } from "../copy.js";
 import { useKeys } from "../keys.js";
 import { link } from "../route.js";
-import { visible } from "../text.js";
+import { count, plural, visible } from "../text.js";
 import { ofAgent } from "../words.js";
 import { span } from "../time.js";
 import { Icon } from "../icons.js";
@@ -69,10 +69,14 @@ export function LinksOut({ claim }) {
   return links.filter(({ url }) => /^https?:\/\//.test(url)).map(({ name, url }) => html` <a key=${name} class="btn small" target="_blank" rel="noopener noreferrer" href=${fill(url, claim)}>${visible(name)}</a>`);
 }
 
+const MOST = 20;
+const nearest = (claims, claim) => { const far = one => Math.abs(Date.parse(one.opened_at) - Date.parse(claim.opened_at)); return [...claims].sort((one, other) => far(one) - far(other)); };
+
 /** Other claims with this key, or with this request: what "charged twice" is mostly made of. */
 function Related({ claim, from }) {
   return html`<${Card} title="Same key, same request" note="the key on other operations; the same request within an hour" flush><${Loaded} from=${from} what="The comparison with other claims">${({ same_key = [], same_request = [] }) => {
-    const rows = [...same_request.map(one => ({ ...one, same: true })), ...same_key.filter(one => !same_request.some(other => other.operation_id === one.operation_id))];
+    const all = [...nearest(same_request, claim).map(one => ({ ...one, same: true })), ...same_key.filter(one => !same_request.some(other => other.operation_id === one.operation_id))];
+    const rows = all.slice(0, MOST);
     if (rows.length === 0) return html`<${Empty}>No other claim has this key, and none asks for the same: it ran under this key alone.<//>`;
     const columns = [
       { name: "Key", of: one => html`<a href=${link(["claims", one.operation_id])}><${Foreign} text=${one.key} most=${40} /></a>` },
@@ -83,17 +87,17 @@ function Related({ claim, from }) {
       { name: "Request", of: one => one.same ? html`<${Badge} kind="mismatch">same request<//>` : html`<span class="muted">another</span>` },
       { name: "Answer", of: one => one.outcome ? one.outcome.status ?? one.outcome.kind.replace("_", " ") : html`<span class="muted">${one.state === "held" ? "runs" : one.ran === "no" ? "did not run" : "–"}</span>` },
     ];
-    return html`<${Table} caption="Same key, same request" columns=${columns} rows=${rows} id=${one => one.operation_id} />`;
+    return html`<${Table} caption="Same key, same request" columns=${columns} rows=${rows} id=${one => one.operation_id} />${all.length > MOST && html`<footer class="muted">The ${MOST} nearest in time of ${count(all.length)}.</footer>`}`;
   }}<//><//>`;
 }
 
 const distance = (one, claim) => { const far = Date.parse(one.opened_at) - Date.parse(claim.opened_at); return `${span(Math.abs(far))} ${far < 0 ? "before" : "later"}`; };
 
 function SameRequest({ claim, related }) {
-  const other = related.data?.same_request?.[0];
+  const alike = related.data?.same_request ?? [], [other] = nearest(alike, claim);
   if (!other) return null;
   const ran = other.state === "settled" ? `and was executed too${other.outcome?.status ? ` (${other.outcome.status})` : ""}` : `and is ${other.state.replace("_", " ")}`;
-  return html`<${Note} kind="mismatch" actions=${html`<a class="btn small" href=${link(["claims", other.operation_id])}>Compare</a>`}><b>The same request came under another key.</b> <${Foreign} text=${other.key} /> came ${distance(other, claim)}, ${other.subject === claim.subject ? "from the same caller" : html`from <${Foreign} text=${other.subject} />`}, with the same fingerprint, ${ran}. Two keys are two intents: hapax ran both.<//>`;
+  return html`<${Note} kind="mismatch" actions=${html`<a class="btn small" href=${link(["claims", other.operation_id])}>Compare</a>`}><b>The same request came under another key.</b> <${Foreign} text=${other.key} /> came ${distance(other, claim)}, ${other.subject === claim.subject ? "from the same caller" : html`from <${Foreign} text=${other.subject} />`}, with the same fingerprint, ${ran}.${alike.length > 1 ? ` ${plural(alike.length - 1, "more key")} asked for it, too.` : ""} Two keys are two intents: hapax ran both.<//>`;
 }
 
 /** A change while somebody looks is shown, and is no surprise. */
