@@ -40,6 +40,7 @@ function AuditOf({ id }) {
 function About({ claim }) {
   const digest = claim.fingerprint.digest;
   const { data } = useData("routes", signal => get("/v1/routes", {}, signal), "routes");
+  const links = fitting(useStore(state => state.me?.links), claim);
   const route = data?.routes.find(one => one.operation === claim.operation || one.first_name === claim.operation);
   return html`<${Card} title="Claim"><${Facts} rows=${[
     ["operation id", html`<${Code}>${claim.operation_id}<//> <${Copy} text=${claim.operation_id} what="the operation id" />`],
@@ -52,7 +53,8 @@ function About({ claim }) {
     claim.holder && ["held by", html`${visible(claim.holder.instance ?? claim.holder.session)} <span class="muted">${claim.holder.alive ? html`session until <${Time} at=${claim.holder.until} />` : "its session has ended"}</span>`],
     ["rerun", html`${claim.rerun}${route?.give_up ? html` <span class="muted">· gives up after ${route.give_up}</span>` : ""}`],
     ["fingerprint", html`<${Code}>${digest.slice(0, 8)}…${digest.slice(-8)}<//> <${Copy} text=${digest} what="the fingerprint" />`],
-    claim.trace_id && ["trace", html`<${Code}>${claim.trace_id}<//> <${Copy} text=${claim.trace_id} what="the trace id" /><${LinksOut} claim=${claim} />`],
+    claim.trace_id && ["trace", html`<${Code}>${claim.trace_id}<//> <${Copy} text=${claim.trace_id} what="the trace id" />`],
+    links.length > 0 && ["elsewhere", html`<${LinksOut} claim=${claim} />`],
     ["opened", html`<${Time} at=${claim.opened_at} exact zone /> <span class="muted"><${Age} at=${claim.opened_at} /> ago</span>`],
     claim.state === "held" && ["runs until", claim.run_until ? html`<${Time} at=${claim.run_until} exact zone />` : "no bound"],
     claim.state === "in_doubt" && ["may run until", html`<${Time} at=${claim.may_run_until} exact zone />`],
@@ -61,12 +63,15 @@ function About({ claim }) {
   ]} /><//>`;
 }
 
-const fill = (url, claim) => url.replace(/\{(\w+)\}/g, (all, name) => encodeURIComponent({ ...claim, from: claim.opened_at, to: claim.settled_at ?? claim.opened_at }[name] ?? ""));
+const places = claim => ({ ...claim, from: claim.opened_at, to: claim.settled_at ?? claim.opened_at });
+const PLACE = /\{(\w+)\}/g;
+const fill = (url, claim) => url.replace(PLACE, (all, name) => encodeURIComponent(places(claim)[name]));
+/** Those of the web whose places the claim can fill. */
+const fitting = (links, claim) => (links ?? []).filter(({ url }) => /^https?:\/\//.test(url) && [...url.matchAll(PLACE)].every(([, name]) => places(claim)[name] !== undefined));
 
-/** Links to other tools, as configured; only of the web. */
+/** Links to other tools, as configured. */
 export function LinksOut({ claim }) {
-  const links = useStore(state => state.me?.links) ?? [];
-  return links.filter(({ url }) => /^https?:\/\//.test(url)).map(({ name, url }) => html` <a key=${name} class="btn small" target="_blank" rel="noopener noreferrer" href=${fill(url, claim)}>${visible(name)}</a>`);
+  return fitting(useStore(state => state.me?.links), claim).map(({ name, url }) => html` <a key=${name} class="btn small" target="_blank" rel="noopener noreferrer" href=${fill(url, claim)}>${visible(name)}</a>`);
 }
 
 const MOST = 20;

@@ -26,8 +26,8 @@ function FindOut({ claim }) {
     ${claim.upstream_key === null ? html`<div><div class="k">Idempotency-Key</div><div class="v muted">none was sent on</div></div>` : html`<${Found} name=${claim.upstream_key ? `Idempotency-Key, as ${claim.upstream ?? "the service"} got it` : "the caller's key"} value=${claim.upstream_key ?? claim.key} what="the key that was sent" />`}
     <${Found} name="x-operation-id" value=${claim.operation_id} what="the operation id" />
     <${Found} name=${`When it can have happened (${zoneName()})`} value=${`${shown(claim.granted_at, { exact: true })} – ${shown(until, { exact: true })}`} what="the interval" />
-    ${claim.trace_id ? html`<div><${Found} name="Trace" value=${claim.trace_id} what="the trace id" /><${LinksOut} claim=${claim} /></div>` : html`<div><div class="k">Caller</div><div class="v"><${Foreign} text=${`${claim.tenant} / ${claim.project} · ${claim.subject}`} /></div></div>`}
-  </div></div>`;
+    ${claim.trace_id ? html`<div><${Found} name="Trace" value=${claim.trace_id} what="the trace id" /></div>` : html`<div><div class="k">Caller</div><div class="v"><${Foreign} text=${`${claim.tenant} / ${claim.project} · ${claim.subject}`} /></div></div>`}
+  </div><${LinksOut} claim=${claim} /></div>`;
 }
 
 const sentence = text => text.charAt(0).toUpperCase() + text.slice(1);
