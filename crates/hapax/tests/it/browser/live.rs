@@ -107,7 +107,9 @@ async fn chart_moves(console: &Console, page: &Page) {
         assert_eq!(console.edge.post("/charges", "moves-0", "{\"other\":1}", "").await.status, 422);
     }
     page.wait(&format!("{sum} >= {} && {lane} >= {}", before.0 + 20.0, before.1 + 5.0));
-    page.wait("[...document.querySelectorAll('.card table')].some(one => one.innerText.includes('/charges'))");
+    page.wait(
+        "[...document.querySelectorAll('.card table')].some(one => one.innerText.includes('/charges'))",
+    );
     page.eval("document.querySelector('.chart[tabindex]').focus()");
     page.press("ArrowLeft");
     page.wait("document.querySelector('.chart .tip')");
