@@ -62,7 +62,7 @@ function Tip({ sample, x, width }) {
 
 const says = sample => `${shown(sample.at)}: ${STACK.map(([name]) => `${rate(perSecond(sample, name))} ${name}`).join(", ")} per second${sample.in_doubt ? `, ${sample.in_doubt} in doubt` : ""}${sample.mismatch ? `, ${sample.mismatch} mismatch` : ""}${sample.refused ? `, ${sample.refused} refused` : ""}`;
 
-/** Traffic: columns per step, lanes below; `lanes`: `[name, words, samples → number]`; `open(sample)` leads to what it is made of. */
+/** Traffic: columns per step, lanes below; `lanes`: `[name, words, sample → number]`; `open(sample)` leads to what it is made of; a step `before` the first has nothing. */
 export function Traffic({ samples, lanes, open }) {
   useStore(state => state.zone);
   const [ref, width] = useWidth(1000);
@@ -73,15 +73,15 @@ export function Traffic({ samples, lanes, open }) {
   const keyed = event => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (by) { event.preventDefault(); setAt(Math.min(samples.length - 1, Math.max(0, (at ?? samples.length - 1) + (at === null ? 0 : by)))); }
-    if (event.key === "Enter" && at !== null) open(samples[at]);
+    if (event.key === "Enter" && at !== null && !samples[at].before) open(samples[at]);
   };
   const one = samples[at];
-  return html`<div ref=${ref} class="chart-box"><svg class="chart" width=${width} height=${high} role="application" aria-roledescription="chart" aria-label="Requests per second, by what became of them. Arrow keys move, Enter opens the requests of a step." tabindex="0" onKeyDown=${keyed} onMouseLeave=${() => setAt(null)} onBlur=${() => setAt(null)}>
+  return html`<div ref=${ref} class="chart-box"><svg class="chart" width=${width} height=${high} role="application" aria-roledescription="chart" aria-label="Requests per second, by what became of them. Arrow keys move, Enter opens the claims that a step opened." tabindex="0" onKeyDown=${keyed} onMouseLeave=${() => setAt(null)} onBlur=${() => setAt(null)}>
     <defs><pattern id="hatch" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="hatch-a" width="4" height="4" /><path class="hatch-b" d="M0 0V4" /></pattern></defs>
     <${Axes} top=${top} width=${width} samples=${samples} step=${step} />
-    ${samples.map((sample, index) => html`<g key=${sample.at} class="column" data-at=${sample.at} data-executed=${sample.executed} data-replayed=${sample.replayed}><${Column} sample=${sample} x=${LEFT + index * step} width=${step} top=${top} /></g>`)}
+    ${samples.map((sample, index) => html`<g key=${sample.at} class="column" data-at=${sample.at} data-executed=${sample.executed ?? 0} data-replayed=${sample.replayed ?? 0}><${Column} sample=${sample} x=${LEFT + index * step} width=${step} top=${top} /></g>`)}
     ${lanes.map(([name, words, of], row) => { const y = TOP + HIGH + 26 + LANE * row; const sum = samples.reduce((all, sample) => all + of(sample), 0); return html`<g key=${name} class="lane-row" data-lane=${name} data-sum=${sum}><rect class="lane" x=${LEFT} y=${y} width=${Math.max(0, width - LEFT)} height="15" rx="3" /><text class="lane-name" x=${LEFT - 8} y=${y + 11.5} text-anchor="end">${words} <tspan class="strong">${sum}</tspan></text>${samples.map((sample, index) => of(sample) > 0 && html`<${LaneMark} key=${sample.at} lane=${name} x=${LEFT + (index + 0.5) * step} y=${y + 7.5} number=${of(sample)} />`)}</g>`; })}
-    ${samples.map((sample, index) => html`<rect key=${`hit ${sample.at}`} class="hit" x=${LEFT + index * step} y=${TOP} width=${step} height=${high - TOP} onMouseEnter=${() => setAt(index)} onClick=${() => open(sample)} />`)}
+    ${samples.map((sample, index) => html`<rect key=${`hit ${sample.at}`} class="hit" x=${LEFT + index * step} y=${TOP} width=${step} height=${high - TOP} onMouseEnter=${() => setAt(index)} onClick=${() => sample.before || open(sample)} />`)}
     ${one && html`<line class="cursor" x1=${LEFT + (at + 0.5) * step} x2=${LEFT + (at + 0.5) * step} y1="8" y2=${high} /><${Tip} sample=${one} x=${LEFT + (at + 0.5) * step} width=${width} />`}
   </svg><div class="visually-hidden" aria-live="polite">${one ? says(one) : ""}</div></div>`;
 }
@@ -91,14 +91,19 @@ const LOG = [["0.1 ms", -1], ["1 ms", 0], ["10 ms", 1], ["100 ms", 2], ["1 s", 3
 /** Latency on a logarithmic scale: `lines`: `[words, kind, sample → ms or null]`. */
 export function Lines({ samples, lines }) {
   const [ref, width] = useWidth(520);
-  const left = 50, right = 92, high = 186, step = (width - left - right) / Math.max(1, samples.length - 1);
+  useStore(state => state.zone);
+  const left = 50, right = 92, high = 186, every = Math.max(1, Math.ceil(samples.length / Math.max(1, Math.floor((width - 142) / 110)))), step = (width - left - right) / Math.max(1, samples.length - 1);
   const y = ms => high - 8 - ((Math.log10(Math.min(30000, ms === 0 ? 0.5 : Math.max(0.08, ms))) + 1.1) / 5.6) * (high - 20);
   const path = of => { let pen = "M"; return samples.map((sample, at) => { const ms = of(sample); if (!(ms >= 0) || ms === null) { pen = "M"; return ""; } const part = `${pen}${(left + at * step).toFixed(1)} ${y(ms).toFixed(1)}`; pen = "L"; return part; }).join(""); };
+  // A step between two without answers has no line: it is a dot.
+  const has = value => value !== null && value !== undefined && value >= 0;
+  const alone = of => samples.map((sample, at) => [at, of(sample)]).filter(([at, one]) => has(one) && !has(samples[at - 1] && of(samples[at - 1])) && !has(samples[at + 1] && of(samples[at + 1])));
   const last = lines.map(([words, kind, of]) => ({ words, kind, ms: samples.map(of).filter(value => value !== null && value >= 0).at(-1) })).filter(one => one.ms !== undefined).map(one => ({ ...one, y: y(one.ms) })).sort((one, other) => one.y - other.y);
   last.forEach((one, at) => { if (at > 0 && one.y - last[at - 1].y < 13) one.y = last[at - 1].y + 13; });
-  return html`<div ref=${ref} class="chart-box"><svg class="chart" width=${width} height=${high + 10} role="img" aria-label=${`Latency, logarithmic. ${last.map(one => `${one.words} ${ms(one.ms)}`).join(", ")}`}>
+  return html`<div ref=${ref} class="chart-box"><svg class="chart" width=${width} height=${high + 22} role="img" aria-label=${`Latency, logarithmic. ${last.map(one => `${one.words} ${ms(one.ms)}`).join(", ")}`}>
     ${LOG.map(([words, power]) => html`<line key=${words} class="grid" x1=${left} x2=${width - right} y1=${y(10 ** power)} y2=${y(10 ** power)} /><text x=${left - 7} y=${y(10 ** power) + 3.8} text-anchor="end">${words}</text>`)}
-    ${lines.map(([words, kind, of]) => html`<path key=${words} class=${`line ${kind}`} d=${path(of)} />`)}
+    ${samples.map((sample, at) => at % every === 0 && html`<text key=${`at ${sample.at}`} x=${left + at * step} y=${high + 16} text-anchor=${at ? "middle" : "start"}>${shown(sample.at, { short: true })}</text>`)}
+    ${lines.map(([words, kind, of]) => html`<path key=${words} class=${`line ${kind}`} d=${path(of)} />${alone(of).map(([at, one]) => html`<circle key=${at} class=${`dot-mark ${kind}`} cx=${left + at * step} cy=${y(one)} r="2.4" />`)}`)}
     ${last.map(one => html`<text key=${one.words} class="line-name" x=${width - right + 6} y=${one.y + 3.8}>${one.words}</text>`)}</svg></div>`;
 }
 

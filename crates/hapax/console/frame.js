@@ -41,7 +41,11 @@ function Side({ at }) {
 }
 
 function Scope() {
-  const { data } = useData("shelves", signal => get("/v1/shelves", {}, signal).catch(() => ({ shelves: [] })), null);
+  // Asked for anew on each screen, because tenants come; the former ones stay meanwhile.
+  const from = useData(`shelves ${here().parts[0] ?? ""}`, signal => get("/v1/shelves", { limit: 1000 }, signal).catch(() => ({ shelves: [] })), null);
+  const known = useRef(null);
+  known.current = from.data ?? known.current;
+  const data = known.current;
   const [, look] = useState(0);
   useEffect(() => { const again = () => look(times => times + 1); addEventListener("hashchange", again); return () => removeEventListener("hashchange", again); }, []);
   const { tenant = "", project = "" } = here().query;

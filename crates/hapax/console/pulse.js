@@ -77,11 +77,14 @@ export function start() {
   if (was) beat();
 }
 
+/** The last step in which something was counted: traffic is told anew when there was some. */
+const counted = ({ samples = [] }) => samples.findLast(sample => Object.entries(sample).some(([name, value]) => name !== "step_s" && typeof value === "number" && value > 0))?.at;
+
 /** A sign that changes when the data of a topic may have changed. */
 const sign = topic => {
   const { pulse, beat, decided } = current();
   if (!pulse) return "none";
-  return pulse.changed ? JSON.stringify([decided, ...[].concat(topic).map(one => pulse.changed[one])]) : String(beat);
+  return pulse.changed ? JSON.stringify([decided, ...[].concat(topic).map(one => (one === "traffic" ? counted(pulse) : pulse.changed[one]))]) : String(beat);
 };
 
 const useSign = topic => useStore(() => (topic ? sign(topic) : ""));

@@ -33,7 +33,7 @@ export function leads(typed) {
   const found = [[`key ${text}${where}`, link(["claims"], { tenant, project, key: text })]];
   if (/^(user|service|tenant_member|client):/.test(text)) found.unshift([`claims of the subject ${text}${where}`, link(["claims"], { tenant, project, subject: text })]);
   if (/^e[-_]/.test(text)) found.unshift([`the execution ${text}`, link(["executions", text], { tenant, project })]);
-  if (CODES.test(text) && KNOWN_CODES.has(text)) found.unshift([`requests that ended with ${text}`, link(["requests"], { event: text, tenant })]);
+  if (CODES.test(text) && KNOWN_CODES.has(text)) found.unshift([`what ${text} means`, `/.well-known/hapax/errors/${text}`]);
   return found;
 }
 
@@ -46,7 +46,7 @@ export function Search() {
     if (!lead) return;
     if (text.trim()) remember(/^hpx_/.test(text.trim()) ? keyId(text.trim()) : text.trim());
     setOpen(false); setText(""); field.current.blur();
-    location.hash = lead[1];
+    if (lead[1].startsWith("#")) location.hash = lead[1]; else window.open(lead[1], "_blank", "noopener");
   };
   const keyed = event => {
     const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];

@@ -16,10 +16,13 @@ export const DOUBTS = {
   paused: "the service could not be reached and no attempt is left",
 };
 
+/** Is the claim a step of an execution or an action of an agent? Those are decided under Approvals, because more than the claim is told. */
+export const ofAgent = claim => claim.source === "derived" && (claim.operation === "action" || claim.operation.startsWith("step."));
+
 /** What the audit tells: a verb, its mark. */
 export const VERBS = {
   "resolve-release": ["released", "released"], "resolve-settle": ["settled", "settled"], reopen: ["reopened", "released"], purge: ["purged", "released"],
-  erase: ["answer erased", "released"], note: ["noted", "seen"], "settle-refused": ["late outcome refused", "mismatch"], "set-retention": ["retention set", "seen"],
+  erase: ["answer erased", "released"], note: ["noted", "seen"], "settle-refused": ["late outcome refused", "mismatch"],
 };
 export const verbWord = verb => VERBS[verb]?.[0] ?? verb.replace(/[-_]/g, " ");
 export const verbMark = verb => VERBS[verb]?.[1] ?? "seen";

@@ -14,6 +14,6 @@ export function Attention({ place }) {
   const name = place.parts[1] ?? "in-doubt";
   const [, word, , View] = QUEUES.find(([path]) => path === name) ?? QUEUES[0];
   return html`<${Head} title="Attention" note="What only a person can settle." />
-    <nav class="tabs" aria-label="Queues">${QUEUES.map(([path, words, member]) => html`<a key=${path} href=${link(["attention", path], scope())} aria-current=${path === name ? "page" : undefined}>${words} <span class="n">${count(attention[member] ?? 0)}</span></a>`)}</nav>
+    <nav class="tabs" aria-label="Queues">${QUEUES.map(([path, words, member]) => html`<a key=${path} href=${link(["attention", path], scope())} aria-current=${path === name ? "page" : undefined}>${words} <span class=${attention[member] > 0 ? "n some" : "n"}>${count(attention[member] ?? 0)}</span></a>`)}</nav>
     <${View} key=${word} place=${place} />`;
 }

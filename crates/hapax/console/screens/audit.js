@@ -24,8 +24,12 @@ export async function auditPage(query, signal) {
 }
 
 const change = event => {
-  const word = value => (event.setting ? visible(value ?? "as configured") : stateWord(value ?? "absent"));
-  return event.before === null && event.after === null ? "–" : `${word(event.before)} → ${word(event.after)}`;
+  const { before, after, setting } = event;
+  if (before === null && after === null) return "–";
+  // What is made has no former value, what is taken away has none afterwards; a class of retention falls back to the configuration.
+  if (setting && !setting.startsWith("retention/")) return before === null ? visible(after) : after === null ? html`<s>${visible(before)}</s>` : `${visible(before)} → ${visible(after)}`;
+  const word = value => (setting ? visible(value ?? "as configured") : stateWord(value ?? "absent"));
+  return before === after ? word(after) : `${word(before)} → ${word(after)}`;
 };
 
 /** The columns, on this screen and on a claim's. */
@@ -33,9 +37,9 @@ export const COLUMNS = [
   { name: "When", of: event => html`<${Time} at=${event.at} exact />` },
   { name: "What", of: event => html`<span class="row-mark"><${Mark} kind=${event.refused ? "refused" : verbMark(event.verb)} />${verbWord(event.verb)}${event.refused ? html` · refused: <code>${event.refused}</code>` : ""}</span>` },
   { name: "Who", of: event => visible(event.actor || "the holder") },
-  { name: "About", of: event => event.operation_id ? html`<a href=${link(["claims", event.operation_id])}>${event.key ? html`<${Foreign} text=${event.key} most=${32} />` : html`<code>${event.operation_id.slice(0, 15)}…</code>`}</a>` : html`<code>${visible(event.setting)}</code>` },
+  { name: "About", of: event => event.operation_id ? html`<a href=${link(["claims", event.operation_id])}>${event.key ? html`<${Foreign} text=${event.key} most=${32} />` : html`<code>${event.operation_id.slice(0, 15)}…</code>`}</a>` : html`<${Foreign} text=${event.setting ?? "–"} most=${34} />` },
   { name: "Change", of: change },
-  { name: "Reason", of: event => html`<span class="reason">${visible(event.reason)}</span>` },
+  { name: "Reason", of: event => html`<span class="reason" title=${visible(event.reason)}>${event.reason === event.verb ? "–" : visible(event.reason) || "–"}</span>` },
 ];
 
 const CSV = ["at", "verb", "actor", "operation_id", "key", "tenant", "epoch", "before", "after", "setting", "reason", "refused"].map(name => [name, event => event[name]]);

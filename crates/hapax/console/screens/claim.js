@@ -4,8 +4,9 @@ import { get } from "../api.js";
 import { useData } from "../pulse.js";
 import { copy } from "../copy.js";
 import { useKeys } from "../keys.js";
-import { go, link } from "../route.js";
-import { visible } from "../text.js";
+import { link } from "../route.js";
+import { count, plural, visible } from "../text.js";
+import { ofAgent } from "../words.js";
 import { span } from "../time.js";
 import { Icon } from "../icons.js";
 import { useStore } from "../store.js";
@@ -35,43 +36,52 @@ function AuditOf({ id }) {
   return html`<${Card} title="Audit of this claim" flush><${Loaded} from=${from} what="The audit">${page => page.events.length === 0 ? html`<${Empty}>Nothing was decided about it.<//>` : html`<${Table} caption="Audit of this claim" columns=${columns} rows=${page.events} id=${eventId} />`}<//><//>`;
 }
 
-const route = claim => (claim.route ? `${claim.route.method} ${claim.route.path} → ${claim.upstream ?? "?"}` : claim.upstream ?? null);
 
 function About({ claim }) {
   const digest = claim.fingerprint.digest;
-  const terms = claim.terms ?? {};
+  const { data } = useData("routes", signal => get("/v1/routes", {}, signal), "routes");
+  const links = fitting(useStore(state => state.me?.links), claim);
+  const route = data?.routes.find(one => one.operation === claim.operation || one.first_name === claim.operation);
   return html`<${Card} title="Claim"><${Facts} rows=${[
     ["operation id", html`<${Code}>${claim.operation_id}<//> <${Copy} text=${claim.operation_id} what="the operation id" />`],
     ["tenant / project", html`<a href=${link(["claims"], { tenant: claim.tenant })}>${claim.tenant}</a> / <a href=${link(["claims"], { tenant: claim.tenant, project: claim.project })}>${claim.project}</a>`],
     ["subject", html`<${Foreign} text=${claim.subject} />`],
-    ["operation", html`<a href=${link(["routes", claim.operation])}><code>${visible(claim.operation)}</code></a> <span class="muted">${visible(route(claim))}</span>`],
+    ["operation", html`<a href=${link(["routes", claim.operation])}><code>${visible(claim.operation)}</code></a> ${route && html`<span class="muted">${route.method} ${visible(route.path)} → ${visible(route.upstream)}</span>`}`],
     ["key", html`<${Foreign} text=${claim.key} /> <${Tag}>${claim.source}<//> <${Tag}>scope ${claim.scope}<//>`],
     claim.upstream_key && ["key sent on", html`<${Code}>${visible(claim.upstream_key)}<//> <${Copy} text=${claim.upstream_key} what="the key that was sent on" />`],
     ["epoch", html`<${Code}>${claim.epoch}<//> <span class="muted">x-operation-epoch ${claim.operation_epoch}</span>`],
     claim.holder && ["held by", html`${visible(claim.holder.instance ?? claim.holder.session)} <span class="muted">${claim.holder.alive ? html`session until <${Time} at=${claim.holder.until} />` : "its session has ended"}</span>`],
-    ["rerun", html`${claim.rerun}${terms.give_up ? html` <span class="muted">· give_up ${terms.give_up}</span>` : ""}`],
+    ["rerun", html`${claim.rerun}${route?.give_up ? html` <span class="muted">· gives up after ${route.give_up}</span>` : ""}`],
     ["fingerprint", html`<${Code}>${digest.slice(0, 8)}…${digest.slice(-8)}<//> <${Copy} text=${digest} what="the fingerprint" />`],
-    claim.trace_id && ["trace", html`<${Code}>${claim.trace_id}<//> <${Copy} text=${claim.trace_id} what="the trace id" /><${LinksOut} claim=${claim} />`],
+    claim.trace_id && ["trace", html`<${Code}>${claim.trace_id}<//> <${Copy} text=${claim.trace_id} what="the trace id" />`],
+    links.length > 0 && ["elsewhere", html`<${LinksOut} claim=${claim} />`],
     ["opened", html`<${Time} at=${claim.opened_at} exact zone /> <span class="muted"><${Age} at=${claim.opened_at} /> ago</span>`],
     claim.state === "held" && ["runs until", claim.run_until ? html`<${Time} at=${claim.run_until} exact zone />` : "no bound"],
     claim.state === "in_doubt" && ["may run until", html`<${Time} at=${claim.may_run_until} exact zone />`],
-    claim.state === "settled" && ["kept until", claim.keep_until ? html`<${Time} at=${claim.keep_until} exact zone />` : "for ever"],
+    claim.state === "settled" && ["kept until", claim.keep_until ? html`<${Time} at=${claim.keep_until} exact zone /> <span class="muted">${visible(route?.retention?.class)}</span>` : "for ever"],
     claim.waiting > 0 && ["callers waiting", String(claim.waiting)],
   ]} /><//>`;
 }
 
-const fill = (url, claim) => url.replace(/\{(\w+)\}/g, (all, name) => encodeURIComponent({ ...claim, from: claim.opened_at, to: claim.settled_at ?? claim.opened_at }[name] ?? ""));
+const places = claim => ({ ...claim, from: claim.opened_at, to: claim.settled_at ?? claim.opened_at });
+const PLACE = /\{(\w+)\}/g;
+const fill = (url, claim) => url.replace(PLACE, (all, name) => encodeURIComponent(places(claim)[name]));
+/** Those of the web whose places the claim can fill. */
+const fitting = (links, claim) => (links ?? []).filter(({ url }) => /^https?:\/\//.test(url) && [...url.matchAll(PLACE)].every(([, name]) => places(claim)[name] !== undefined));
 
-/** Links to other tools, as configured; only of the web. */
+/** Links to other tools, as configured. */
 export function LinksOut({ claim }) {
-  const links = useStore(state => state.me?.links) ?? [];
-  return links.filter(({ url }) => /^https?:\/\//.test(url)).map(({ name, url }) => html` <a key=${name} class="btn small" target="_blank" rel="noopener noreferrer" href=${fill(url, claim)}>${visible(name)}</a>`);
+  return fitting(useStore(state => state.me?.links), claim).map(({ name, url }) => html` <a key=${name} class="btn small" target="_blank" rel="noopener noreferrer" href=${fill(url, claim)}>${visible(name)}</a>`);
 }
+
+const MOST = 20;
+const nearest = (claims, claim) => { const far = one => Math.abs(Date.parse(one.opened_at) - Date.parse(claim.opened_at)); return [...claims].sort((one, other) => far(one) - far(other)); };
 
 /** Other claims with this key, or with this request: what "charged twice" is mostly made of. */
 function Related({ claim, from }) {
-  return html`<${Card} title="Same key, same request" note="the key under other callers; the same request within an hour" flush><${Loaded} from=${from} what="The comparison with other claims">${({ same_key = [], same_request = [] }) => {
-    const rows = [...same_request.map(one => ({ ...one, same: true })), ...same_key.filter(one => !same_request.some(other => other.operation_id === one.operation_id))];
+  return html`<${Card} title="Same key, same request" note="the key on other operations; the same request within an hour" flush><${Loaded} from=${from} what="The comparison with other claims">${({ same_key = [], same_request = [] }) => {
+    const all = [...nearest(same_request, claim).map(one => ({ ...one, same: true })), ...same_key.filter(one => !same_request.some(other => other.operation_id === one.operation_id))];
+    const rows = all.slice(0, MOST);
     if (rows.length === 0) return html`<${Empty}>No other claim has this key, and none asks for the same: it ran under this key alone.<//>`;
     const columns = [
       { name: "Key", of: one => html`<a href=${link(["claims", one.operation_id])}><${Foreign} text=${one.key} most=${40} /></a>` },
@@ -82,17 +92,17 @@ function Related({ claim, from }) {
       { name: "Request", of: one => one.same ? html`<${Badge} kind="mismatch">same request<//>` : html`<span class="muted">another</span>` },
       { name: "Answer", of: one => one.outcome ? one.outcome.status ?? one.outcome.kind.replace("_", " ") : html`<span class="muted">${one.state === "held" ? "runs" : one.ran === "no" ? "did not run" : "–"}</span>` },
     ];
-    return html`<${Table} caption="Same key, same request" columns=${columns} rows=${rows} id=${one => one.operation_id} />`;
+    return html`<${Table} caption="Same key, same request" columns=${columns} rows=${rows} id=${one => one.operation_id} />${all.length > MOST && html`<footer class="muted">The ${MOST} nearest in time of ${count(all.length)}.</footer>`}`;
   }}<//><//>`;
 }
 
 const distance = (one, claim) => { const far = Date.parse(one.opened_at) - Date.parse(claim.opened_at); return `${span(Math.abs(far))} ${far < 0 ? "before" : "later"}`; };
 
 function SameRequest({ claim, related }) {
-  const other = related.data?.same_request?.[0];
+  const alike = related.data?.same_request ?? [], [other] = nearest(alike, claim);
   if (!other) return null;
   const ran = other.state === "settled" ? `and was executed too${other.outcome?.status ? ` (${other.outcome.status})` : ""}` : `and is ${other.state.replace("_", " ")}`;
-  return html`<${Note} kind="mismatch" actions=${html`<a class="btn small" href=${link(["claims", other.operation_id])}>Compare</a>`}><b>The same request came under another key.</b> <${Foreign} text=${other.key} /> came ${distance(other, claim)}, ${other.subject === claim.subject ? "from the same caller" : html`from <${Foreign} text=${other.subject} />`}, with the same fingerprint, ${ran}. Two keys are two intents: hapax ran both.<//>`;
+  return html`<${Note} kind="mismatch" actions=${html`<a class="btn small" href=${link(["claims", other.operation_id])}>Compare</a>`}><b>The same request came under another key.</b> <${Foreign} text=${other.key} /> came ${distance(other, claim)}, ${other.subject === claim.subject ? "from the same caller" : html`from <${Foreign} text=${other.subject} />`}, with the same fingerprint, ${ran}.${alike.length > 1 ? ` ${plural(alike.length - 1, "more key")} asked for it, too.` : ""} Two keys are two intents: hapax ran both.<//>`;
 }
 
 /** A change while somebody looks is shown, and is no surprise. */
@@ -106,15 +116,18 @@ function useChange(claim) {
   return [change, () => setChange(null)];
 }
 
+/** Where a doubt is decided. */
+const decided = claim => (ofAgent(claim) ? link(["attention", "approvals"]) : link(["attention", "in-doubt"], { op: claim.operation_id }));
+
 function Page({ claim, again }) {
   const [deciding, setDeciding] = useState(null);
   const [change, looked] = useChange(claim);
   const related = useData(`related ${claim.operation_id}`, signal => get(`${path(claim.operation_id)}/related`, {}, signal), null);
   const decide = verb => setDeciding({ verb, claim });
-  useKeys({ c: () => { copy(claim.operation_id); }, d: () => claim.state === "in_doubt" && go(["attention", "in-doubt"], { op: claim.operation_id }) });
+  useKeys({ c: () => { copy(claim.operation_id); }, d: () => claim.state === "in_doubt" && (location.hash = decided(claim)) });
   const settled = claim.state === "settled";
   const actions = html`<button class="btn" type="button" onClick=${() => copy(location.href)}><${Icon} name="link" />Copy link</button>
-    ${claim.state === "in_doubt" && html`<a class="btn primary" href=${link(["attention", "in-doubt"], { op: claim.operation_id })}>Decide…</a>`}
+    ${claim.state === "in_doubt" && html`<a class="btn primary" href=${decided(claim)}>Decide…</a>`}
     ${settled && html`<${Act} on=${() => decide("reopen")}>Reopen…<//>`}${settled && html`<${Act} on=${() => decide("purge")}>Purge…<//>`}${settled && html`<${Act} on=${() => decide("erase")}>Erase…<//>`}`;
   return html`<div class="crumbs"><a href="#/claims">Claims</a><span>/</span><a href=${link(["claims"], { tenant: claim.tenant })}>${claim.tenant}</a><span>/</span><a href=${link(["claims"], { tenant: claim.tenant, project: claim.project })}>${claim.project}</a><span>/</span><a href=${link(["claims"], { tenant: claim.tenant, project: claim.project, operation: claim.operation })}>${visible(claim.operation)}</a></div>
     <${Head} title=${`Claim ${visible(claim.key)}`} actions=${actions}><div class="claim-head" data-operation-id=${claim.operation_id} data-tenant=${claim.tenant}><${State} state=${claim.state} big /><h1 class="key"><bdi>${visible(claim.key)}</bdi></h1><${Copy} text=${claim.key} what="the key" /></div><//>

@@ -11,7 +11,7 @@ import { DOUBTS, STATES } from "../words.js";
 import { Exports } from "../exports.js";
 import { Condition, Empty, Foreign, Head, Loaded, Note, ProblemNote, Select, State, Table, Time } from "../ui.js";
 
-const NAMES = ["tenant", "project", "operation", "subject", "key", "state", "doubt", "age"];
+const NAMES = ["tenant", "project", "operation", "subject", "key", "state", "doubt", "age", "opened_after", "opened_before"];
 const HITS = 50, PATIENCE = 60000;
 
 const answer = claim => claim.outcome ? (claim.outcome.status ?? claim.outcome.kind.replace("_", " ")) : claim.ran === "perhaps" ? "may have run" : "–";
@@ -83,6 +83,7 @@ function Filters({ filter }) {
     ${filter.state === "in_doubt" && html`<${Select} id="f-doubt" label="Reason of the doubt" value=${filter.doubt} on=${doubt => refine({ doubt })} options=${[["", "any reason"], ...Object.keys(DOUBTS).map(name => [name, name])]} />`}
     ${field("key", "key", 18)}${field("operation", "operation")}${field("subject", "subject")}${field("tenant", "tenant", 10)}${field("project", "project", 10)}
     <${Select} id="f-age" label="Age" value=${filter.age} on=${age => refine({ age })} options=${[["", "any age"], ["15m", "older than 15 min"], ["1h", "older than 1 h"], ["24h", "older than 24 h"], ["7d", "older than 7 d"]]} />
+    ${(filter.opened_after || filter.opened_before) && html`<button class="chip" type="button" aria-pressed="true" aria-label="Opened at any time again" onClick=${() => refine({ opened_after: "", opened_before: "" })}>opened <${Time} at=${filter.opened_after} /> – <${Time} at=${filter.opened_before} /> ×</button>`}
     ${NAMES.some(name => filter[name]) && html`<a class="btn quiet small" href="#/claims">Clear</a>`}</div>`;
 }
 

@@ -1,14 +1,14 @@
 // The decision desk for one doubt: find out, say what happened, see what follows. The epoch on the screen is what is sent.
 import { html, useEffect, useState } from "../html.js";
 import { cli, decide, lastAnswer, notBefore, read } from "../data.js";
-import { mayOperate } from "../api.js";
+import { get, mayOperate } from "../api.js";
 import { current as state, say, useStore } from "../store.js";
 import { useData } from "../pulse.js";
 import { useKeys } from "../keys.js";
 import { link } from "../route.js";
 import { toBase64, visible } from "../text.js";
 import { left, shown, span, zoneName } from "../time.js";
-import { DOUBTS } from "../words.js";
+import { DOUBTS, ofAgent } from "../words.js";
 import { Icon, Mark } from "../icons.js";
 import { Act, Cli, Copy, Dialog, Field, Foreign, Input, Note, ProblemNote, RoleHint, Skeleton, State, Ticking, Time } from "../ui.js";
 import { Because, Conflict } from "./decision.js";
@@ -26,8 +26,8 @@ function FindOut({ claim }) {
     ${claim.upstream_key === null ? html`<div><div class="k">Idempotency-Key</div><div class="v muted">none was sent on</div></div>` : html`<${Found} name=${claim.upstream_key ? `Idempotency-Key, as ${claim.upstream ?? "the service"} got it` : "the caller's key"} value=${claim.upstream_key ?? claim.key} what="the key that was sent" />`}
     <${Found} name="x-operation-id" value=${claim.operation_id} what="the operation id" />
     <${Found} name=${`When it can have happened (${zoneName()})`} value=${`${shown(claim.granted_at, { exact: true })} – ${shown(until, { exact: true })}`} what="the interval" />
-    ${claim.trace_id ? html`<div><${Found} name="Trace" value=${claim.trace_id} what="the trace id" /><${LinksOut} claim=${claim} /></div>` : html`<div><div class="k">Caller</div><div class="v"><${Foreign} text=${`${claim.tenant} / ${claim.project} · ${claim.subject}`} /></div></div>`}
-  </div></div>`;
+    ${claim.trace_id ? html`<div><${Found} name="Trace" value=${claim.trace_id} what="the trace id" /></div>` : html`<div><div class="k">Caller</div><div class="v"><${Foreign} text=${`${claim.tenant} / ${claim.project} · ${claim.subject}`} /></div></div>`}
+  </div><${LinksOut} claim=${claim} /></div>`;
 }
 
 const sentence = text => text.charAt(0).toUpperCase() + text.slice(1);
@@ -77,7 +77,8 @@ function Stated({ claim, form, set, donor, setDonor }) {
 const leftOver = (form, donor) => (donor ? [donor.key, donor.operation_id].find(id => form.body.includes(id)) : undefined);
 
 function Follows({ claim, choice, form, forced }) {
-  const kept = claim.route?.retention ?? claim.retention;
+  const { data } = useData("routes", signal => get("/v1/routes", {}, signal), "routes");
+  const kept = data?.routes.find(route => route.operation === claim.operation || route.first_name === claim.operation)?.retention;
   if (choice === "note") return html`<div class="outcome"><span>After this: still <b>in doubt</b>, with your note in the audit for those who come next.</span></div>`;
   if (choice === "release") return html`<div class="outcome"><span><${Mark} kind="released" extra="icon" /> After this: <b>in doubt → released</b>, epoch ${claim.epoch} → a new one. The next request with this key <b>runs</b>. If the work was done after all, it is done twice${forced ? ", and the former call may still be under way" : ""}. A late true outcome is recorded until that request comes.</span></div>`;
   return html`<div class="outcome"><span><${Mark} kind="settled" extra="icon" /> After this: <b>in doubt → settled</b>, epoch ${claim.epoch} → a new one. Callers get <b>${form.status}, ${size(form.body)} bytes</b>, kept ${kept?.kept ? html`for <b>${kept.kept}</b>${kept.class && html` (class <code>${kept.class}</code>)`}` : "as long as the route says"}. A later answer of the former run is refused and raised.</span></div>`;
@@ -145,7 +146,7 @@ function Open({ seen, now, again, gone, next }) {
   const early = useEarly(seen) && !forced;
   const [forcing, setForcing] = useState(false);
   const changed = gone || now.epoch !== seen.epoch || now.state !== seen.state;
-  const ready = may && !desk.busy && !changed && seen.state === "in_doubt" && form.reason.trim() !== "" && !(choice === "release" && early) && !(choice === "settle" && (leftOver(form, desk.donor) || !/^[2-5]\d\d$/.test(form.status)));
+  const ready = may && !ofAgent(seen) && !desk.busy && !changed && seen.state === "in_doubt" && form.reason.trim() !== "" && !(choice === "release" && early) && !(choice === "settle" && (leftOver(form, desk.donor) || !/^[2-5]\d\d$/.test(form.status)));
   const choose = name => { if (may && !(name === "release" && early)) desk.choose(name); };
   useKeys({ submit: () => ready && desk.submit(), d: () => choose("settle"), n: () => choose("release"), u: () => choose("note") }, 2);
   const force = () => { desk.setForced(true); desk.choose("release"); setForcing(false); };
@@ -153,7 +154,8 @@ function Open({ seen, now, again, gone, next }) {
   return html`<section class="card" aria-labelledby="c-key" data-operation-id=${seen.operation_id} data-epoch=${seen.epoch}>
     <div class="section"><div class="claim-head"><${State} state=${seen.state} big /><span class="key" id="c-key"><bdi>${visible(seen.key)}</bdi></span><${Copy} text=${seen.key} what="the key" /><span class="top-gap"></span><a class="btn small" href=${link(["claims", seen.operation_id])}><${Icon} name="link" />Open claim</a></div>${seen.doubt && html`<${Lede} claim=${seen} />`}</div>
     ${changed && html`<div class="section"><${Changed} now=${now} gone=${gone} look=${lookAgain} next=${next} /></div>`}
-    ${seen.state === "in_doubt" && html`<${FindOut} claim=${seen} /><div class="section"><h2 class="h3"><span class="step">2</span>Say what happened</h2><${RoleHint} />
+    ${seen.state === "in_doubt" && ofAgent(seen) && html`<${FindOut} claim=${seen} /><div class="section"><${Note} kind="person" actions=${html`<a class="btn small" href="#/attention/approvals">Approvals</a>`}>This is ${seen.operation === "action" ? "an action of an agent" : "a step of an execution"}: it is decided under Approvals, so that its ${seen.operation === "action" ? "lane opens" : "journal tells of it"}.<//></div>`}
+    ${seen.state === "in_doubt" && !ofAgent(seen) && html`<${FindOut} claim=${seen} /><div class="section"><h2 class="h3"><span class="step">2</span>Say what happened</h2><${RoleHint} />
       <${Choices} claim=${seen} choice=${choice} choose=${choose} early=${early} force=${() => setForcing(true)} may=${may} />
       <div class="form">${choice === "settle" && html`<${Stated} claim=${seen} form=${form} set=${desk.set} donor=${desk.donor} setDonor=${desk.setDonor} />`}
         <${Because} reason=${form.reason} setReason=${reason => desk.set({ reason })} by=${form.by} setBy=${by => desk.set({ by })} id="reason" />

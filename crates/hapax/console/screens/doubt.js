@@ -7,7 +7,7 @@ import { useKeys } from "../keys.js";
 import { here, link, refine } from "../route.js";
 import { plural, shorter, visible } from "../text.js";
 import { left, shown, span } from "../time.js";
-import { verbMark, verbWord } from "../words.js";
+import { ofAgent, verbMark, verbWord } from "../words.js";
 import { Mark } from "../icons.js";
 import { Act, Age, Card, Empty, Loaded, Note, Ticking, Time } from "../ui.js";
 import { auditPage, eventId } from "./audit.js";
@@ -33,8 +33,8 @@ function Item({ claim, current, selected, onSelect, onPick }) {
 }
 
 function Lately() {
-  const from = useData("lately", signal => auditPage({ limit: 8 }, signal), "audit");
-  const about = (from.data?.events ?? []).filter(event => event.operation_id).slice(0, 6);
+  const from = useData("lately", signal => auditPage({ limit: 20 }, signal), "audit");
+  const about = (from.data?.events ?? []).filter(event => event.operation_id && !event.refused).slice(0, 6);
   return html`<${Card} title="Decided lately" actions=${html`<a class="btn quiet small" href="#/audit">Audit</a>`} flush>${about.length === 0 ? html`<${Empty}>Nothing yet.<//>` : html`<ul class="lately">${about.map(event => html`<li key=${eventId(event)}><${Mark} kind=${verbMark(event.verb)} /><span><a class="mono" href=${link(["claims", event.operation_id])}>${event.key ? shorter(visible(event.key), 28) : `${event.operation_id.slice(0, 13)}…`}</a> ${verbWord(event.verb)}</span><${Time} at=${event.at} short /><span class="sub">${visible(event.actor || "the holder")} · ${visible(event.reason)}</span></li>`)}</ul>`}<//>`;
 }
 
@@ -69,18 +69,19 @@ function Queue({ claims, shownOnes, current, select, chosen, reason, setReason, 
 
 const NothingHere = () => {
   const { data } = useData("last", signal => auditPage({ limit: 20 }, signal), "audit");
-  const last = data?.events.find(event => /^resolve-/.test(event.verb));
+  const last = data?.events.find(event => /^resolve-/.test(event.verb) && !event.refused);
   return html`<${Empty}>Nothing in doubt. Callers get answers.${last && html` The last one was decided <${Age} at=${last.at} /> ago by ${visible(last.actor)}.`}<//>`;
 };
 
 export function InDoubt({ place }) {
   const { tenant, project, op, doubt = "" } = place.query;
   const from = useData(`doubts ${tenant} ${project}`, signal => doubts({ tenant, project }, signal), "claims");
-  return html`<${Loaded} from=${from} what="The list of doubts" rows=${8}>${data => html`<${Both} data=${data} op=${op} reason=${doubt} />`}<//>`;
+  return html`<${Loaded} from=${from} what="The list of doubts" rows=${8}>${data => html`<${Both} data=${{ ...data, claims: data.claims.filter(claim => !ofAgent(claim)), agents: data.claims.filter(ofAgent).length }} op=${op} reason=${doubt} />`}<//>`;
 }
 
 function Both({ data, op, reason }) {
-  const { claims, damaged, more } = data;
+  const { claims, damaged, more, agents } = data;
+  const others = agents > 0 && html`<${Note} kind="person" actions=${html`<a class="btn small" href="#/attention/approvals">Approvals</a>`}>${plural(agents, "doubt")} of agents: what they did is decided under Approvals.<//>`;
   const shownOnes = grouped(claims.filter(claim => !reason || claim.doubt.reason === reason)).flatMap(([, ones]) => ones);
   const chosen = useChosen(shownOnes);
   const [many, setMany] = useState(null);
@@ -94,9 +95,9 @@ function Both({ data, op, reason }) {
   const next = id => { const index = shownOnes.findIndex(claim => claim.operation_id === id); const then = shownOnes[index + 1] ?? shownOnes[index - 1]; refine({ op: then?.operation_id ?? "" }); if (then) focus(then.operation_id); };
   useKeys({ j: () => move(1), k: () => move(-1), ArrowDown: event => (event.target.type === "radio" ? false : move(1)), ArrowUp: event => (event.target.type === "radio" ? false : move(-1)), x: () => shownOnes[at] && chosen.pick(shownOnes[at]), c: () => { if (current) copy(current); },
     o: () => { if (current) window.open(link(["claims", current]), "_blank", "noopener"); } });
-  if (claims.length === 0 && !op && !many) return html`<div class="stack"><${NothingHere} /><${Lately} /></div>`;
+  if (claims.length === 0 && !op && !many) return html`<div class="stack">${others}<${NothingHere} /><${Lately} /></div>`;
   const claim = shownOnes.find(one => one.operation_id === current);
-  return html`<div class="desk"><div class="stack"><${Queue} claims=${claims} shownOnes=${shownOnes} current=${current} select=${select} chosen=${chosen} reason=${reason} setReason=${doubt => refine({ doubt })} more=${more} batch=${setMany} />
+  return html`<div class="desk"><div class="stack">${others}<${Queue} claims=${claims} shownOnes=${shownOnes} current=${current} select=${select} chosen=${chosen} reason=${reason} setReason=${doubt => refine({ doubt })} more=${more} batch=${setMany} />
     ${damaged.length > 0 && html`<${Note} kind="doubt">${plural(damaged.length, "record")} cannot be read; <a href="#/attention/damaged">see Damaged</a>.<//>`}<${Lately} /></div>
     <div class="stack">${current && html`<${Desk} key=${current} id=${current} listed=${claim} next=${() => next(current)} />`}</div></div>
     ${many && html`<${Batch} what=${many} claims=${chosen.known} close=${() => setMany(null)} done=${chosen.none} />`}`;

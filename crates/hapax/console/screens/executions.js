@@ -13,7 +13,7 @@ export const to = one => link(["executions", one.execution_id], { tenant: one.te
 
 const COLUMNS = [
   { name: "Status", of: one => html`<${Status} status=${one.status} />` }, { name: "Execution", of: one => html`<a href=${to(one)}><${Code}>${visible(one.execution_id)}<//></a>` }, { name: "Agent", of: one => html`<bdi>${visible(one.agent)}</bdi>` }, { name: "Tenant / project", of: one => `${one.tenant} / ${one.project}` },
-  { name: "Runner", of: one => (one.runs ? "at work" : one.status === "RUNNING" ? html`<b class="fg-doubt">gone</b>` : "–") }, { name: "Events", num: true, of: one => count(one.events) }, { name: "Version", num: true, of: one => count(one.version) }, { name: "Made", of: one => html`<${Time} at=${one.created_at} />` }, { name: "Last written", of: one => html`<${Age} at=${one.updated_at} /> ago` },
+  { name: "Runner", of: one => (one.runs && /^(RUNNING|RECOVERING)$/.test(one.status) ? "at work" : one.status === "RUNNING" ? html`<b class="fg-doubt">gone</b>` : "–") }, { name: "Events", num: true, of: one => count(one.events) }, { name: "Version", num: true, of: one => count(one.version) }, { name: "Made", of: one => html`<${Time} at=${one.created_at} />` }, { name: "Last written", of: one => html`<${Age} at=${one.updated_at} /> ago` },
 ];
 const CSV = ["execution_id", "tenant", "project", "subject", "agent", "status", "version", "events", "runs", "created_at", "updated_at"].map(name => [name, one => one[name]]);
 const NAMES = ["tenant", "project", "status", "agent", "idle_for"];

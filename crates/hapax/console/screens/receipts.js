@@ -19,7 +19,7 @@ const Nav = ({ at }) => html`<nav class="tabs" aria-label="Actions"><a href="#/r
 
 export function Receipts({ place }) {
   const tenant = place.parts[1] ?? place.query.tenant;
-  const shelves = useData("shelves of receipts", signal => get("/v1/shelves", {}, signal).catch(() => ({ shelves: [] })), null);
+  const shelves = useData("shelves of receipts", signal => get("/v1/shelves", { limit: 1000 }, signal).catch(() => ({ shelves: [] })), null);
   const tenants = [...new Set((shelves.data?.shelves ?? []).map(shelf => shelf.tenant))].sort();
   if (!tenant) return html`<${Head} title="Receipts" note="What agents did, as a chain for each tenant." /><${Nav} at="receipts" /><section class="card"><${Empty}>A chain belongs to a tenant: ${tenants.length ? tenants.map(one => html`<a key=${one} class="chip" href=${link(["receipts", one])}>${one}</a> `) : "choose one above."}<//></section>`;
   return html`<${Chain} key=${tenant} tenant=${tenant} query=${place.query} />`;

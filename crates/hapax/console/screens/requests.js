@@ -1,64 +1,57 @@
-// Requests: what this instance has answered lately, from a bounded ring in its memory. No log store.
-import { html, useState } from "../html.js";
+// Requests: what this instance has answered lately, counted by caller and endpoint. Single requests are in the log.
+import { html } from "../html.js";
 import { get } from "../api.js";
-import { useData } from "../pulse.js";
-import { useStore } from "../store.js";
+import { useData, windows } from "../pulse.js";
 import { link, refine } from "../route.js";
-import { count, visible } from "../text.js";
-import { span } from "../time.js";
+import { count, percent, plural, visible } from "../text.js";
 import { eventMark } from "../words.js";
 import { Mark } from "../icons.js";
 import { Exports } from "../exports.js";
-import { Condition, Copy, Empty, Foreign, Head, Loaded, Select, Table, Time } from "../ui.js";
+import { Condition, Empty, Head, Loaded, Select, Table, Time } from "../ui.js";
 
-const NAMES = ["event", "status", "endpoint", "tenant", "project", "key", "operation_id", "since", "until"];
-const EVENTS = ["executed", "replayed", "attached", "passed", "released", "mismatch", "in_doubt", "refused", "invalid", "unavailable", "key-reused", "key-missing", "key-malformed", "outcome-unknown", "signature-invalid"];
+/** What becomes of requests: a member of the traffic, its word, and what it means. */
+const EVENTS = [
+  ["executed", "Executed", "the work ran"], ["replayed", "Replayed", "the first answer again"], ["attached", "Attached", "waited for the first"], ["terminal_error", "Error again", "replayed, and the first answer is an error"],
+  ["mismatch", "Mismatch", "the key was used for another request"], ["in_doubt", "In doubt", "not known whether the work ran"], ["invalid", "Bad key", "refused for the key"], ["missing", "No key", "no key where one could be"],
+];
+const SCOPE = ["tenant", "project", "endpoint"];
+export const CSV = ["tenant", "project", "endpoint", "requests", "keyed", ...EVENTS.map(([name]) => name), "hit_rate", "p50_ms", "p99_ms"].map(name => [name, row => row[name]]);
 
-const why = one => [one.cause, ...(one.differs ?? []).map(part => (typeof part === "string" ? part : `${part.pointer ?? part.path} ${part.change ?? part.how}`))].filter(Boolean).map(visible).join(", ");
+/** A tenant as it is shown: two words stand for those that have no name here. */
+export const whose = name => ({ _none: "no caller let in", _other: "all others" })[name] ?? visible(name);
 
-const where = one => (one.endpoint?.startsWith("/") && one.method ? `${one.method} ${one.endpoint}` : one.endpoint ?? one.method);
+const fits = filter => row => SCOPE.every(name => !filter[name] || (name === "endpoint" ? row.endpoint.includes(filter.endpoint) : row[name] === filter[name])) && (!filter.event || row[filter.event] > 0);
+
+/** A number, with a link to the claims behind it where there are some. */
+const number = name => row => {
+  if (!row[name]) return html`<span class="muted">–</span>`;
+  const state = { executed: "", in_doubt: "in_doubt" }[name];
+  return state === undefined || row.tenant.startsWith("_") ? count(row[name]) : html`<a class=${name === "in_doubt" ? "fg-doubt" : ""} href=${link(["claims"], { tenant: row.tenant, project: row.project, state })}>${count(row[name])}</a>`;
+};
 
 const COLUMNS = [
-  { name: "When", of: one => html`<${Time} at=${one.at} exact />` }, { name: "Endpoint", of: one => html`<span class="mono">${visible(where(one))}</span>` }, { name: "Status", num: true, of: one => one.status },
-  { name: "Became", of: one => html`<span class="row-mark"><${Mark} kind=${eventMark(one.event)} />${visible(String(one.event).replace(/_/g, " "))}</span>` }, { name: "Took", num: true, of: one => span(one.took_us / 1000) },
-  { name: "Tenant / project", of: one => (one.tenant ? `${one.tenant} / ${one.project ?? "–"}` : "–") }, { name: "Key", of: one => (one.key ? one.operation_id ? html`<a href=${link(["claims", one.operation_id])}><${Foreign} text=${one.key} most=${32} /></a>` : html`<${Foreign} text=${one.key} most=${32} />` : "–") },
-  { name: "Why", of: one => html`<span class="reason">${why(one) || "–"}</span>` }, { name: "Trace", of: one => (one.trace_id ? html`<${Copy} text=${one.trace_id} what="the trace id" />` : "") },
+  { name: "Tenant / project", of: row => (row.tenant.startsWith("_") ? html`<span class="muted">${whose(row.tenant)}</span>` : html`<a href=${link(["claims"], { tenant: row.tenant, project: row.project })}>${visible(row.tenant)} / ${visible(row.project)}</a>`) },
+  { name: "Endpoint", of: row => html`<span class="mono">${visible(row.endpoint)}</span>` }, { name: "Requests", sort: "requests", num: true, of: row => html`<b>${count(row.requests)}</b>` },
+  ...EVENTS.map(([name, word, what]) => ({ name: word, sort: name, num: true, label: html`<span title=${what}>${word}</span>`, of: number(name) })), { name: "Hit rate", sort: "hit_rate", num: true, of: row => percent(row.hit_rate) },
 ];
-const CSV = ["at", "method", "endpoint", "status", "event", "took_us", "tenant", "project", "subject", "key", "operation_id", "policy", "trace_id", "cause"].map(name => [name, one => one[name]]);
-
-/** By code and endpoint: what goes wrong, and how often. */
-function grouped(requests) {
-  const groups = new Map();
-  for (const one of requests) {
-    const id = `${one.event} ${one.endpoint}`, group = groups.get(id) ?? { id, event: one.event, endpoint: one.endpoint, number: 0, last: one.at, tenants: new Set() };
-    group.number += 1;
-    if (one.tenant) group.tenants.add(one.tenant);
-    if (one.at > group.last) group.last = one.at;
-    groups.set(id, group);
-  }
-  return [...groups.values()].sort((one, other) => other.number - one.number);
-}
-const GROUPS = [
-  { name: "Became", of: one => html`<a class="row-mark" href=${link(["requests"], { event: one.event, endpoint: one.endpoint })}><${Mark} kind=${eventMark(one.event)} />${visible(String(one.event).replace(/_/g, " "))}</a>` }, { name: "Endpoint", of: one => html`<span class="mono">${visible(one.endpoint)}</span>` }, { name: "Requests", num: true, of: one => count(one.number) }, { name: "Tenants", of: one => [...one.tenants].slice(0, 4).join(", ") }, { name: "Last", of: one => html`<${Time} at=${one.last} exact />` },
-];
-
-const within = ({ since, until }) => one => (!since || one.at >= since) && (!until || one.at < until);
 
 export function Requests({ place }) {
-  const filter = Object.fromEntries(NAMES.filter(name => place.query[name]).map(name => [name, place.query[name]]));
-  const { since, until } = filter, asked = filter;
-  const from = useData(JSON.stringify(asked), signal => get("/v1/requests", { ...asked, limit: 1000 }, signal), "claims");
-  const [group, setGroup] = useState(false), [most, setMost] = useState(200);
-  const instance = useStore(state => state.me?.server?.instance) ?? "this instance";
-  const page = async after => { const got = await get("/v1/requests", { ...asked, limit: 1000, after }); return { rows: got.requests.filter(within(filter)), next: got.next }; };
-  const field = (name, size) => html`<${Condition} id=${`f-${name}`} label=${name.replace("_", " ")} size=${size} value=${filter[name]} on=${value => refine({ [name]: value })} />`;
-  return html`<${Head} title="Requests" note=${html`What ${visible(instance)} has answered${from.data?.since ? html` since <${Time} at=${from.data.since} />` : " lately"}: a bounded ring in memory; older ones are in the log.`} actions=${html`<${Exports} screen="requests" filter=${asked} columns=${CSV} page=${page} />`} />
-    <div class="filters"><${Select} id="f-event" label="What became of it" value=${filter.event} on=${event => refine({ event })} options=${[["", "any event"], ...[...new Set([...EVENTS, filter.event].filter(Boolean))].map(one => [one, one.replace(/_/g, " ")])]} />${field("status", 6)}${field("endpoint", 18)}${field("tenant", 10)}${field("key", 16)}
-      <div class="seg" role="group" aria-label="Grouped"><button type="button" aria-pressed=${!group} onClick=${() => setGroup(false)}>one by one</button><button type="button" aria-pressed=${group} onClick=${() => setGroup(true)}>by event and endpoint</button></div>
-      ${(since || until) && html`<button class="chip" type="button" aria-pressed="true" onClick=${() => refine({ since: "", until: "" })}><${Time} at=${since} /> – <${Time} at=${until} /> ×</button>`}${Object.keys(filter).length > 0 && html`<a class="btn quiet small" href="#/requests">Clear</a>`}</div>
-    <section class="card"><${Loaded} from=${from} what="The list of recent requests">${data => {
-      const rows = data.requests.filter(within(filter));
-      if (rows.length === 0) return html`<${Empty}>${Object.keys(filter).length ? "No such request is remembered." : "No requests yet."}<//>`;
-      return group ? html`<${Table} caption="Requests by event and endpoint" columns=${GROUPS} rows=${grouped(rows)} id=${one => one.id} />` : html`<${Table} caption="Requests" columns=${COLUMNS} rows=${rows.slice(0, most)} id=${one => `${one.at} ${one.operation_id ?? ""} ${one.took_us}`} />${rows.length > most && html`<footer><button class="btn small" type="button" onClick=${() => setMost(most + 200)}>${`${count(rows.length - most)} more`}</button></footer>`}`;
+  const { query } = place;
+  const window = query.window in windows ? query.window : "1h";
+  const filter = Object.fromEntries([...SCOPE, "event"].filter(name => query[name]).map(name => [name, query[name]]));
+  const sort = query.sort ?? filter.event ?? "requests";
+  const from = useData(`requests ${window}`, signal => get("/v1/traffic", { window, limit: 200 }, signal), ["claims", "traffic"]);
+  const pick = data => data.rows.filter(fits(filter)).sort((one, other) => (other[sort] ?? -1) - (one[sort] ?? -1));
+  const page = async () => ({ rows: pick(await get("/v1/traffic", { window, limit: 200 })), next: null });
+  const field = (name, size) => html`<${Condition} id=${`f-${name}`} label=${name} size=${size} value=${filter[name]} on=${value => refine({ [name]: value })} />`;
+  const [, word, what] = EVENTS.find(([name]) => name === filter.event) ?? [];
+  return html`<${Head} title="Requests" note=${html`What ${visible(from.data?.instance ?? "this instance")} has answered${from.data ? html` since <${Time} at=${from.data.since} />` : ""}, by caller and endpoint. Single requests are in the log.`} actions=${html`<${Exports} screen="requests" filter=${{ window, ...filter }} columns=${CSV} page=${page} />`} />
+    <div class="filters"><${Select} id="f-event" label="What became of it" value=${filter.event} on=${event => refine({ event, sort: "" })} options=${[["", "any event"], ...EVENTS.map(([name, words]) => [name, words.toLowerCase()])]} />${field("endpoint", 18)}${field("tenant", 10)}${field("project", 10)}
+      <div class="seg" role="group" aria-label="Window">${Object.entries(windows).map(([name, words]) => html`<button key=${name} type="button" aria-pressed=${name === window} onClick=${() => refine({ window: name })}>${words}</button>`)}</div>${Object.keys(filter).length > 0 && html`<a class="btn quiet small" href="#/requests">Clear</a>`}</div>
+    <section class="card"><${Loaded} from=${from} what="Traffic by endpoint">${data => {
+      const rows = pick(data);
+      if (rows.length === 0) return html`<${Empty}>${Object.keys(filter).length ? "No such request in this window." : "No requests in this window."}<//>`;
+      const all = rows.reduce((sum, row) => sum + (row[filter.event] ?? row.requests), 0);
+      return html`<p class="summary"><span class="row-mark">${word && html`<${Mark} kind=${eventMark(filter.event)} />`}<span><b>${plural(all, "request")}</b>${word ? ` ${word.toLowerCase()} (${what})` : ""} in the last ${windows[window]}${data.more ? `; ${plural(data.more, "row")} more are not shown` : ""}</span></span></p><${Table} caption="Requests by caller and endpoint" columns=${COLUMNS} rows=${rows} id=${row => `${row.tenant} ${row.project} ${row.endpoint}`} sorted=${sort} onSort=${name => refine({ sort: name })} />`;
     }}<//></section>`;
 }

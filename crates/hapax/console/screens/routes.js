@@ -26,17 +26,17 @@ export function Routes({ place }) {
   }}<//>`;
 }
 
-const UPSTREAM = [
-  { name: "Name", of: one => visible(one.name) }, { name: "Kind", of: one => one.kind }, { name: "URL", of: one => html`<code>${visible([].concat(one.url).join(", "))}</code>` }, { name: "In use", num: true, of: one => count(one.in_use) }, { name: "Idle", num: true, of: one => count(one.idle) },
-  { name: "Failures", of: one => Object.entries(one.failures ?? {}).map(([cause, number]) => `${cause} ${number}`).join(", ") || "none" }, { name: "State", of: one => (one.suspended ? html`<b class="fg-doubt">suspended</b>` : "in use") },
+/** The columns of upstreams, here and on the screen of the instance. */
+export const UPSTREAM = [
+  { name: "Name", of: one => visible(one.name) }, { name: "Kind", of: one => one.kind }, { name: "URL", of: one => (one.url ? html`<code>${visible(one.url)}</code>` : html`<span class="muted">several addresses</span>`) }, { name: "Routes", num: true, of: one => count(one.routes) },
 ];
 
 const Upstreams = () => {
   const from = useData("upstreams", signal => get("/v1/upstreams", {}, signal), "routes");
-  return html`<${Card} title="Upstreams" note="the services behind, as this instance sees them" flush><${Loaded} from=${from} what="The state of upstreams">${({ upstreams }) => html`<${Table} caption="Upstreams" columns=${UPSTREAM} rows=${upstreams} id=${one => one.name} />`}<//><//>`;
+  return html`<${Card} title="Upstreams" note="the services behind" flush><${Loaded} from=${from} what="The list of upstreams">${({ upstreams }) => html`<${Table} caption="Upstreams" columns=${UPSTREAM} rows=${upstreams} id=${one => one.name} />`}<//><//>`;
 };
 
-const plain = value => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
+const plain = value => (typeof value === "object" && value !== null ? Object.values(value).filter(Boolean).join(", ") : String(value));
 const TOLD = ["method", "path", "policy", "operation", "says"];
 
 /** One route by its operation: the sentence first, it is the best check of a policy. */

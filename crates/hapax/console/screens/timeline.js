@@ -3,8 +3,8 @@ import { html } from "../html.js";
 import { absent, get } from "../api.js";
 import { useData } from "../pulse.js";
 import { left, shown, span } from "../time.js";
-import { DOUBTS, eventMark, stateMark, verbMark } from "../words.js";
-import { visible } from "../text.js";
+import { DOUBTS, eventMark, stateMark, verbMark, verbWord } from "../words.js";
+import { bytes, visible } from "../text.js";
 import { Mark } from "../icons.js";
 import { useStore } from "../store.js";
 import { Card, Copy, Skeleton, Tag, Ticking, Time } from "../ui.js";
@@ -31,17 +31,32 @@ const future = claim => [
 
 const markOf = event => (event.source === "audit" ? verbMark(event.kind) : event.source === "ledger" ? stateMark(event.kind) === "seen" ? ({ granted: "held", opened: "held", doubt: "doubt" }[event.kind] ?? stateMark(event.kind)) : stateMark(event.kind) : eventMark(event.kind));
 
+/** What the claim knows of an entry that tells no more: of its first grant, and of what is kept. */
+const more = (event, claim) => {
+  if (event.more || event.source !== "ledger") return event.more;
+  if (event.kind === "held" && event.at === claim.opened_at) return claim.granted_at === claim.opened_at ? `epoch ${claim.epoch} · ${claim.subject}` : claim.subject;
+  if (event.kind === "settled" && event.at === claim.settled_at && claim.outcome) return `${claim.outcome.kind.replace("_", " ")}, ${bytes(claim.outcome.bytes)}`;
+  return null;
+};
+
+/** What happened, in words: decisions and doubts come as the names that the API has for them. */
+const told = event => {
+  if (event.source === "audit") { const word = verbWord(event.kind); return word[0].toUpperCase() + word.slice(1); }
+  const [, reason] = event.text.match(/^In doubt: (\w+)$/) ?? [];
+  return DOUBTS[reason] ? `In doubt: ${DOUBTS[reason]}` : event.text;
+};
+
 const differs = ({ differs }) => differs?.length > 0 && html`<span class="diff">${differs.map(one => (typeof one === "string" ? html`<span key=${one}>${visible(one)}</span><span></span>` : html`<span>${visible(one.pointer ?? one.path)}</span><span>${visible(one.change ?? one.how)}</span>`))}</span>`;
 
-const Entry = ({ event, first }) => html`<li><span class="at"><${Time} at=${event.at} exact /><small>${first ? (event.at === first.at ? "first request" : `+ ${span(Date.parse(event.at) - Date.parse(first.at))}`) : ""}</small></span><span class="rail"><${Mark} kind=${markOf(event)} /></span><div class="what"><b>${visible(event.text)}</b><${Tag}>${event.source}<//>${(event.more || event.actor || event.took_us) && html`<p>${[event.more, event.actor && `by ${event.actor}`, event.status && `status ${event.status}`, event.took_us && `in ${span(event.took_us / 1000)}`].filter(Boolean).map(visible).join(" · ")}</p>`}${differs(event)}</div></li>`;
+const Entry = ({ event, first }) => html`<li><span class="at"><${Time} at=${event.at} exact /><small>${first ? (event.at === first.at ? "first request" : `+ ${span(Date.parse(event.at) - Date.parse(first.at))}`) : ""}</small></span><span class="rail"><${Mark} kind=${markOf(event)} /></span><div class="what"><b>${visible(told(event))}</b><${Tag}>${event.source}<//>${(event.more || event.actor || event.took_us) && html`<p>${[event.more, event.actor && `by ${event.actor}`, event.status && `status ${event.status}`, event.took_us && `in ${span(event.took_us / 1000)}`].filter(Boolean).map(visible).join(" · ")}</p>`}${differs(event)}</div></li>`;
 const Coming = ({ event }) => html`<li class="future"><span class="at"><${Time} at=${event.at} short /><small><${Ticking} of=${() => `in ${span(left(event.at))}`} /></small></span><span class="rail"><${Mark} kind="released" /></span><div class="what"><b>${event.text}</b><p>${event.more}</p></div></li>`;
 
 export function Timeline({ claim }) {
   const zone = useStore(state => state.zone);
   const id = claim.operation_id;
   const from = useData(`timeline ${id}`, signal => get(`/v1/claims/${id}/timeline`, {}, signal), "claims");
-  const told = from.data?.events;
-  const events = [...(told ?? (absent(from.problem) || from.problem ? ledger(claim) : []))].sort((one, other) => (one.at < other.at ? -1 : 1));
+  const known = from.data?.events;
+  const events = [...(known?.map(event => ({ ...event, more: more(event, claim) })) ?? (absent(from.problem) || from.problem ? ledger(claim) : []))].sort((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0));
   const since = from.data?.seen_since;
   const note = `${zone === "utc" ? "UTC" : "local"} · what the ledger knows, what operators did${since ? `, what this instance has seen since ${shown(since, { short: true })}` : ""}`;
   const query = `operation_id="${id}"`;

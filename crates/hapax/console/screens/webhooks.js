@@ -6,11 +6,11 @@ import { cli } from "../data.js";
 import { link } from "../route.js";
 import { quoted, visible } from "../text.js";
 import { Exports } from "../exports.js";
-import { Act, Badge, Cli, Code, Copy, Dialog, Empty, Field, Head, Input, Loaded, Note, ProblemNote, Select, Table, Time } from "../ui.js";
+import { Act, Badge, Cli, Code, Copy, Dialog, Empty, Field, Foreign, Head, Input, Loaded, Note, ProblemNote, Select, Table, Time } from "../ui.js";
 
 const COLUMNS = [
   { name: "Webhook", of: one => html`<a href=${link(["webhooks", one.webhook_id])}><${Code}>${one.webhook_id.slice(0, 12)}…<//></a> <${Copy} text=${one.webhook_id} what="the id" />` }, { name: "From", of: one => html`<b>${visible(one.provider)}</b>` }, { name: "Label", of: one => html`<bdi>${visible(one.label ?? "–")}</bdi>` },
-  { name: "Tenant / project", of: one => `${one.tenant} / ${one.project}` }, { name: "Path", of: one => html`<code>${visible(one.path)}</code> <${Copy} text=${one.path} what="the path" />` }, { name: "Same when", of: one => (one.dedupe === "content" ? "content is the same" : "identifier is the same") }, { name: "Secrets", num: true, of: one => one.secrets },
+  { name: "Tenant / project", of: one => `${one.tenant} / ${one.project}` }, { name: "Path", of: one => html`<${Foreign} text=${one.path} most=${32} /> <${Copy} text=${one.path} what="the path" />` }, { name: "Same when", of: one => (one.dedupe === "content" ? "content is the same" : "identifier is the same") }, { name: "Secrets", num: true, of: one => one.secrets },
   { name: "Made", of: one => html`<${Time} at=${one.created_at} short />` }, { name: "State", of: one => (one.revoked_at ? html`<${Badge} kind="released">revoked<//>` : html`<${Badge} kind="settled">takes deliveries<//>`) },
 ];
 const CSV = ["webhook_id", "provider", "tenant", "project", "path", "operation", "dedupe", "secrets", "label", "created_at", "revoked_at"].map(name => [name, one => one[name]]);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use hapax_agent::actions::alerts;
 use hapax_agent::durable::{Sought, sought};
 use hapax_api::{
     Acknowledged, Attention, AttentionCounts, AttentionItem, AttentionKind, Claim, ClaimState,
@@ -43,8 +44,8 @@ pub(super) async fn counts(state: &AdminState) -> AttentionCounts {
     match read() {
         Some((at, counts)) if at.elapsed() < limits::ATTENTION_EVERY => counts,
         former => {
-            let counts = match items(state).await {
-                Ok(items) => count(&items),
+            let counts = match look(state).await {
+                Ok((_, counts)) => counts,
                 // The ledger is away, which the pulse tells of itself.
                 Err(_) => former.map(|(_, counts)| counts).unwrap_or_default(),
             };
@@ -54,7 +55,15 @@ pub(super) async fn counts(state: &AdminState) -> AttentionCounts {
     }
 }
 
-fn count(items: &[AttentionItem]) -> AttentionCounts {
+/// What waits, and how much of each kind. Alerts are counted and no items: they have a list of their own.
+async fn look(state: &AdminState) -> Result<(Vec<AttentionItem>, AttentionCounts), Error> {
+    let items = items(state).await?;
+    let (raised, _) = alerts::list(&state.store, None, None, None, MAX_PAGE).await?;
+    let counts = count(&items, raised.len());
+    Ok((items, counts))
+}
+
+fn count(items: &[AttentionItem], alerts: usize) -> AttentionCounts {
     let of = |kind| {
         let open = items.iter().filter(|item| item.kind == kind && item.acknowledged.is_none());
         open.count() as u64
@@ -62,7 +71,7 @@ fn count(items: &[AttentionItem]) -> AttentionCounts {
     AttentionCounts {
         in_doubt: items.iter().filter(|item| item.kind == AttentionKind::ClaimInDoubt).count() as u64,
         approvals: of(AttentionKind::ExecutionPaused),
-        alerts: 0,
+        alerts: alerts as u64,
         late: of(AttentionKind::SettleRefused),
         damaged: of(AttentionKind::RecordDamaged),
     }
@@ -165,8 +174,8 @@ pub(super) async fn get(
     _: Operator,
     _: Asked<op::ListAttention>,
 ) -> Result<Attention, Refusal> {
-    let items = items(&state).await?;
-    Ok(Attention { counts: count(&items), items })
+    let (items, counts) = look(&state).await?;
+    Ok(Attention { items, counts })
 }
 
 pub(super) async fn acknowledge(

@@ -324,11 +324,14 @@ async fn a_watched_action_raises_one_alert_and_a_repeated_one_none_until_a_perso
         (&alerts[0]["tool"], &alerts[0]["rule"]),
         (&json!("orders.hold"), &json!("holds are watched"))
     );
+    let counts = edge.ask("GET /v1/attention", "").await.json()["counts"].clone();
+    assert_eq!(counts["alerts"], 1, "{counts}");
     let id = alerts[0]["id"].as_str().unwrap();
     let acknowledge = ["alerts", "acknowledge", id, "--reason", "looked at it", "--by", "kim"];
     assert_eq!(asked(&ground, &edge, &acknowledge).await.0, 0);
     assert_eq!(asked(&ground, &edge, &acknowledge).await.0, 1);
     assert_eq!(asked(&ground, &edge, &["alerts", "list"]).await.1.len(), 0);
+    assert_eq!(edge.ask("GET /v1/attention", "").await.json()["counts"]["alerts"], 0);
     let audit = edge.ask("GET /v1/audit", "").await.json();
     let seen = |event: &Value| event["verb"] == "alert-acknowledge" && event["actor"] == "admin/kim";
     assert!(audit["events"].as_array().unwrap().iter().any(seen), "{audit}");

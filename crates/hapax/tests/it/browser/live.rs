@@ -1,6 +1,6 @@
 //! What lives: the chart moves, lists refresh under a person's hands, links lead back to the same place, times are the server's.
 
-use super::{Console, fill, go};
+use super::{Console, fill, go, pictures};
 use hapax_testkit::browser::Page;
 
 /// T8: focus, selection, scroll and typed text survive refreshes; stopped or hidden, nothing is sent.
@@ -73,6 +73,56 @@ fn links_lead_to_the_same_place(page: &Page) {
     tab.wait("document.querySelector('h1').innerText === 'API keys'");
 }
 
+/// T3: the same request under another key is named on the claim's page; a true retry is not.
+async fn charged_twice_is_seen(console: &Console, page: &Page) {
+    let body = "{\"amount\":4990}";
+    let first = console.edge.post("/charges", "order-7", body, "").await;
+    assert!(console.edge.post("/charges", "order-7", body, "").await.is_replay());
+    let id = first.header("x-operation-id").unwrap();
+    go(page, &format!("#/claims/{id}"));
+    page.shows("it ran under this key alone");
+    assert_eq!(console.edge.post("/charges", "order-7-again", body, "").await.status, 201);
+    page.eval("location.hash = '#/claims'");
+    page.wait("document.querySelector('h1')?.innerText === 'Claims'");
+    go(page, &format!("#/claims/{id}"));
+    page.shows("The same request came under another key.");
+    page.shows("order-7-again");
+    // The kept answer is told when it is asked for.
+    page.click_text("Show");
+    page.shows("to {\"amount\":4990}");
+    pictures(page, "claim");
+}
+
+/// T7: what is sent shows in the columns and lanes, and agrees with the metrics.
+async fn chart_moves(console: &Console, page: &Page) {
+    go(page, "#/");
+    page.wait("document.querySelector('.chart .column')");
+    let sum = "[...document.querySelectorAll('.chart .column')].reduce((all, one) => all + Number(one.dataset.executed ?? 0), 0)";
+    let lane = "Number(document.querySelector('[data-lane=mismatch]').dataset.sum)";
+    let before = (page.eval(sum).as_f64().unwrap(), page.eval(lane).as_f64().unwrap());
+    for number in 0..20 {
+        assert_eq!(console.edge.post("/charges", &format!("moves-{number}"), "{}", "").await.status, 201);
+    }
+    for _ in 0..5 {
+        assert_eq!(console.edge.post("/charges", "moves-0", "{\"other\":1}", "").await.status, 422);
+    }
+    page.wait(&format!("{sum} >= {} && {lane} >= {}", before.0 + 20.0, before.1 + 5.0));
+    page.wait(
+        "[...document.querySelectorAll('.card table')].some(one => one.innerText.includes('/charges'))",
+    );
+    page.eval("document.querySelector('.chart[tabindex]').focus()");
+    page.press("ArrowLeft");
+    page.wait("document.querySelector('.chart .tip')");
+    pictures(page, "overview");
+    // A step leads to the claims that it opened, a tile to the callers behind it.
+    let busy = "[...document.querySelectorAll('.chart .column')].findLastIndex(one => Number(one.dataset.executed) > 0)";
+    page.eval(&format!("document.querySelectorAll('.chart .hit')[{busy}].dispatchEvent(new MouseEvent('click', {{bubbles: true}})); 0"));
+    page.wait("location.hash.startsWith('#/claims?opened_after=') && document.querySelector('tbody tr[data-operation-id]')");
+    go(page, "#/requests?event=mismatch");
+    page.shows("the key was used for another request");
+    page.wait("[...document.querySelectorAll('tbody tr')].some(row => row.innerText.includes('/charges'))");
+}
+
 /// T17: times by the server's clock, and in the zone that was chosen.
 fn times_are_the_servers(page: &Page) {
     page.call("Emulation.setTimezoneOverride", serde_json::json!({"timezoneId": "Asia/Kathmandu"}));
@@ -96,6 +146,8 @@ async fn the_console_lives_under_an_operators_hands_m3() {
     let console = Console::new().await;
     let page = console.at("#/");
     refreshes_leave_hands_alone(&console, &page).await;
+    charged_twice_is_seen(&console, &page).await;
+    chart_moves(&console, &page).await;
     links_lead_to_the_same_place(&page);
     times_are_the_servers(&page);
     assert_eq!(page.complaints(), Vec::<String>::new());
