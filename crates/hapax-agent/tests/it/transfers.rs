@@ -2,11 +2,12 @@
 
 use std::io::Cursor;
 
+use hapax::Store;
 use hapax_agent::durable::{Choice, Creation, Decision, Error, Executions, Resume, Stop, ToolError, verify};
 use hapax_core::journal::Chain;
 use hapax_core::{Project, Scope};
 use hapax_exec::Executor;
-use hapax_store::{Options, Store};
+use hapax_store::Options;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hapax::Store;
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
     Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Rules, Tool,
@@ -13,7 +14,7 @@ use hapax_core::claim::Verb;
 use hapax_core::{Inspect as _, Journal as _, Project, Tenant};
 use hapax_exec::Executor;
 use hapax_store::memory::Memory;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
