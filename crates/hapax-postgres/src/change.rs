@@ -30,8 +30,8 @@ use super::journal;
 use super::leases;
 use super::link::Link;
 use super::row::{
-    Letter, OutcomeColumns, StateColumns, Stored, Uuid, epoch, get, letter, pack_doubted, pack_fingerprint,
-    pack_terms, packed, ran_letter, state_letter,
+    Letter, OutcomeColumns, StateColumns, Stored, Uuid, epoch, get, letter_of, pack_doubted,
+    pack_fingerprint, pack_terms, packed,
 };
 use super::shared::Shared;
 use super::shelf::ShelfName;
@@ -267,7 +267,7 @@ async fn write(
         }
         Change::Remove => {
             let Some(before) = before else { return Err(confused().into()) };
-            let state = state_letter(before.state.name());
+            let state = letter_of(before.state.name());
             let params: [&(dyn ToSql + Sync); 4] =
                 [&locked.now.time.as_micros(), &digest(order), &packed(before.epoch), &state];
             link.query("SELECT * FROM hapax.remove_claim($1, $2, $3, $4)", &params).await?
@@ -321,7 +321,7 @@ impl<'a> Put<'a> {
         Put {
             now: now.as_micros(),
             old_epoch: before.map(|before| packed(before.epoch)),
-            old_state: before.map(|before| state_letter(before.state.name())),
+            old_state: before.map(|before| letter_of(before.state.name())),
             digest: id.as_bytes().to_vec(),
             epoch: packed(after.epoch),
             opened_at: after.opened_at.as_micros(),
@@ -329,7 +329,7 @@ impl<'a> Put<'a> {
             columns,
             session: after.session.0.cast_signed(),
             shelf: shelf.unwrap_or_default(),
-            earlier: letter(ran_letter(after.earlier)),
+            earlier: letter_of(after.earlier),
             attempt: after.attempt.into(),
             operation_id: after.operation_id.into(),
             fingerprint: pack_fingerprint(&after.fingerprint).to_vec(),
@@ -398,8 +398,8 @@ pub(super) async fn write_audit(link: &mut Link, event: &AuditEvent) -> Result<(
             &text(&event.reason),
             &Uuid::from(claim.operation_id),
             &packed(claim.epoch),
-            &state_letter(claim.before),
-            &claim.after.map(state_letter),
+            &letter_of(claim.before),
+            &claim.after.map(letter_of),
             &outcome.map(|outcome| outcome.kind),
             &outcome.and_then(|outcome| outcome.status),
             &outcome.map_or(set.as_deref(), |outcome| outcome.bytes),

@@ -9,6 +9,8 @@ use hapax_core::{
     AttemptId, Cause, Claim, Doubt, Doubted, Epoch, Error, Fingerprint, Identity, Leaves, OperationId,
     Outcome, Ran, RecipeId, Rerun, Retention, SessionId, Sign, State, StateName, Terms, Timestamp,
 };
+pub(super) use hapax_store::parts::codes::micros;
+use hapax_store::parts::codes::{Lettered, Numbered, OutcomeKind};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
@@ -61,17 +63,13 @@ pub(super) const fn letter(ascii: u8) -> Letter {
     ascii.cast_signed()
 }
 
-pub(super) fn state_letter(state: StateName) -> Letter {
-    letter(match state {
-        StateName::Held => b'H',
-        StateName::Settled => b'S',
-        StateName::InDoubt => b'D',
-        StateName::Released => b'R',
-    })
+/// The letter of a word.
+pub(super) fn letter_of(word: impl Lettered) -> Letter {
+    letter(word.letter())
 }
 
 pub(super) fn state_name(state: Letter) -> Result<StateName, Error> {
-    StateName::ALL.into_iter().find(|name| state_letter(*name) == state).ok_or_else(|| unreadable("state"))
+    StateName::of_letter(state.cast_unsigned()).ok_or_else(|| unreadable("state"))
 }
 
 /// What a column holds is not what this hapax writes there.
@@ -92,11 +90,6 @@ pub(super) fn packed(epoch: Epoch) -> i64 {
 /// An epoch as PostgreSQL kept it.
 pub(super) fn epoch(packed: i64) -> Epoch {
     Epoch::from_packed(packed.cast_unsigned())
-}
-
-/// A duration in microseconds; one too long to count lasts for ever.
-pub(super) fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// How long an outcome is kept, in the terms of `hapax.batch`: whether from the grant, and for how long.
@@ -120,45 +113,34 @@ fn unpack_fingerprint(bytes: &[u8]) -> Option<Fingerprint> {
     Some(Fingerprint { recipe: RecipeId(u64::from_be_bytes(*recipe)), digest: digest.try_into().ok()? })
 }
 
+/// The number of a word as a byte: none is larger.
+fn byte(word: impl Numbered) -> u8 {
+    word.number() as u8
+}
+
 /// Terms are compared whole by those who ask, so they are kept to the nanosecond.
 pub(super) fn pack_terms(terms: &Terms) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(24);
-    bytes.push(match terms.rerun {
-        Rerun::Safe => 1,
-        Rerun::Ask => 2,
-        Rerun::Unsafe => 3,
-    });
+    bytes.push(byte(terms.rerun));
     for duration in [terms.quiet, terms.max_run, terms.give_up] {
         pack_duration(&mut bytes, duration);
     }
     if let Some(ends) = terms.doubt {
-        bytes.push(match ends.then {
-            DoubtThen::Release => 1,
-            DoubtThen::Forget => 2,
-        });
+        bytes.push(byte(ends.then));
         pack_duration(&mut bytes, ends.after);
     }
     bytes
 }
 
 fn unpack_terms(bytes: &[u8]) -> Option<Terms> {
-    let (rerun, mut rest) = bytes.split_first()?;
-    let rerun = match rerun {
-        1 => Rerun::Safe,
-        2 => Rerun::Ask,
-        3 => Rerun::Unsafe,
-        _ => return None,
-    };
+    let (&rerun, mut rest) = bytes.split_first()?;
+    let rerun = Rerun::of_number(rerun.into())?;
     let [quiet, max_run, give_up] =
         [unpack_duration(&mut rest)?, unpack_duration(&mut rest)?, unpack_duration(&mut rest)?];
     let doubt = match rest.split_first() {
         None => None,
-        Some((then, mut after)) => {
-            let then = match then {
-                1 => DoubtThen::Release,
-                2 => DoubtThen::Forget,
-                _ => return None,
-            };
+        Some((&then, mut after)) => {
+            let then = DoubtThen::of_number(then.into())?;
             let ends = DoubtEnds { after: unpack_duration(&mut after)?, then };
             after.is_empty().then_some(Some(ends))?
         }
@@ -169,7 +151,7 @@ fn unpack_terms(bytes: &[u8]) -> Option<Terms> {
 /// What a held claim is asked about.
 pub(super) fn pack_doubted(doubted: &Doubted) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(25);
-    bytes.push(doubt_letter(doubted.reason));
+    bytes.push(doubted.reason.letter());
     bytes.extend(doubted.since.as_micros().to_be_bytes());
     bytes.extend(doubted.session.0.to_be_bytes());
     bytes.extend(doubted.granted_at.as_micros().to_be_bytes());
@@ -182,7 +164,7 @@ fn unpack_doubted(bytes: &[u8]) -> Option<Doubted> {
     let (session, rest) = rest.split_first_chunk()?;
     let granted_at = rest.try_into().ok()?;
     Some(Doubted {
-        reason: doubt_of(reason)?,
+        reason: Doubt::of_letter(reason)?,
         since: Timestamp::from_micros(i64::from_be_bytes(*since)),
         session: SessionId(u64::from_be_bytes(*session)),
         granted_at: Timestamp::from_micros(i64::from_be_bytes(granted_at)),
@@ -227,13 +209,13 @@ pub(super) struct OutcomeColumns<'a> {
 
 impl<'a> From<&'a Outcome> for OutcomeColumns<'a> {
     fn from(outcome: &'a Outcome) -> Self {
-        let (kind, status, bytes) = match outcome {
-            Outcome::Succeeded(bytes) => (b'S', None, Some(&bytes[..])),
-            Outcome::Refused(bytes) => (b'R', None, Some(&bytes[..])),
-            Outcome::NotKept { status } => (b'N', Some(i32::from(*status)), None),
-            Outcome::Erased => (b'E', None, None),
+        let (status, bytes) = match outcome {
+            Outcome::Succeeded(bytes) | Outcome::Refused(bytes) => (None, Some(&bytes[..])),
+            Outcome::NotKept { status } => (Some(i32::from(*status)), None),
+            Outcome::Erased => (None, None),
         };
-        OutcomeColumns { kind: letter(kind), status, checksum: bytes.map_or(0, crc32), bytes }
+        let kind = letter_of(OutcomeKind::from(outcome));
+        OutcomeColumns { kind, status, checksum: bytes.map_or(0, crc32), bytes }
     }
 }
 
@@ -248,16 +230,15 @@ pub(super) fn read_outcome(
         return Err(Error::corrupt("a kept outcome is not what was written"));
     }
     let body = || bytes.map(Bytes::copy_from_slice).ok_or_else(|| unreadable("bytes"));
-    match kind.cast_unsigned() {
-        b'S' => Ok(Outcome::Succeeded(body()?)),
-        b'R' => Ok(Outcome::Refused(body()?)),
-        b'N' => {
+    match OutcomeKind::of_letter(kind.cast_unsigned()).ok_or_else(|| unreadable("kind"))? {
+        OutcomeKind::Succeeded => Ok(Outcome::Succeeded(body()?)),
+        OutcomeKind::Refused => Ok(Outcome::Refused(body()?)),
+        OutcomeKind::NotKept => {
             let status =
                 status.and_then(|status| u16::try_from(status).ok()).ok_or_else(|| unreadable("status"))?;
             Ok(Outcome::NotKept { status })
         }
-        b'E' => Ok(Outcome::Erased),
-        _ => Err(unreadable("kind")),
+        OutcomeKind::Erased => Ok(Outcome::Erased),
     }
 }
 
@@ -275,7 +256,7 @@ pub(super) struct StateColumns<'a> {
 
 impl<'a> From<&'a Claim> for StateColumns<'a> {
     fn from(claim: &'a Claim) -> Self {
-        let state = state_letter(claim.state.name());
+        let state = letter_of(claim.state.name());
         let columns = |note, since: Timestamp, until: Option<Timestamp>, due: Timestamp| StateColumns {
             state,
             note: letter(note),
@@ -287,48 +268,18 @@ impl<'a> From<&'a Claim> for StateColumns<'a> {
         match &claim.state {
             State::Held { run_until } => columns(b'-', claim.granted_at, Some(*run_until), *run_until),
             State::Settled { outcome, settled_at, keep_until, by } => {
-                let by = match by {
-                    SettledBy::Holder => b'h',
-                    SettledBy::Operator => b'o',
-                };
                 let outcome = Some(OutcomeColumns::from(outcome));
-                StateColumns { outcome, ..columns(by, *settled_at, Some(*keep_until), *keep_until) }
+                StateColumns { outcome, ..columns(by.letter(), *settled_at, Some(*keep_until), *keep_until) }
             }
             State::InDoubt { reason, since, asked_at } => {
                 let due = claim.terms.doubt.map_or(Timestamp::NEVER, |ends| since.after(ends.after));
-                columns(doubt_letter(*reason), *since, *asked_at, due)
+                columns(reason.letter(), *since, *asked_at, due)
             }
             State::Released { since, ran } => {
-                columns(ran_letter(*ran), *since, None, since.after(claim.terms.tombstone()))
+                columns(ran.letter(), *since, None, since.after(claim.terms.tombstone()))
             }
         }
     }
-}
-
-pub(super) fn ran_letter(ran: Ran) -> u8 {
-    match ran {
-        Ran::No => b'n',
-        Ran::Waived => b'w',
-        Ran::Perhaps => b'p',
-    }
-}
-
-fn ran_of(letter: u8) -> Option<Ran> {
-    [Ran::No, Ran::Waived, Ran::Perhaps].into_iter().find(|ran| ran_letter(*ran) == letter)
-}
-
-fn doubt_letter(reason: Doubt) -> u8 {
-    match reason {
-        Doubt::Lapsed => b'l',
-        Doubt::Failed => b'f',
-        Doubt::Stated => b's',
-        Doubt::Paused => b'p',
-    }
-}
-
-fn doubt_of(letter: u8) -> Option<Doubt> {
-    let reasons = [Doubt::Lapsed, Doubt::Failed, Doubt::Stated, Doubt::Paused];
-    reasons.into_iter().find(|reason| doubt_letter(*reason) == letter)
 }
 
 /// A claim as it was read, with what deciding about it takes.
@@ -370,7 +321,7 @@ impl Stored {
             opened_at: Timestamp::from_micros(get(row, at(2))?),
             granted_at: Timestamp::from_micros(get(row, at(3))?),
             session: SessionId(session.cast_unsigned()),
-            earlier: ran_of(get::<Letter>(row, at(10))?.cast_unsigned())
+            earlier: Ran::of_letter(get::<Letter>(row, at(10))?.cast_unsigned())
                 .ok_or_else(|| unreadable("earlier"))?,
             // The fast settle leaves it there.
             doubted: doubted.filter(|_| state.name() == StateName::Held),
@@ -418,17 +369,13 @@ fn read_state(row: &Row, first: usize) -> Result<State, Error> {
                 outcome: read_outcome(kind, get(row, first + 22)?, get(row, first + 23)?, bytes)?,
                 settled_at: since,
                 keep_until: until.ok_or_else(|| unreadable("until"))?,
-                by: match note {
-                    b'h' => SettledBy::Holder,
-                    b'o' => SettledBy::Operator,
-                    _ => return Err(bad_note()),
-                },
+                by: SettledBy::of_letter(note).ok_or_else(bad_note)?,
             }
         }
         StateName::InDoubt => {
-            State::InDoubt { reason: doubt_of(note).ok_or_else(bad_note)?, since, asked_at: until }
+            State::InDoubt { reason: Doubt::of_letter(note).ok_or_else(bad_note)?, since, asked_at: until }
         }
-        StateName::Released => State::Released { since, ran: ran_of(note).ok_or_else(bad_note)? },
+        StateName::Released => State::Released { since, ran: Ran::of_letter(note).ok_or_else(bad_note)? },
     })
 }
 

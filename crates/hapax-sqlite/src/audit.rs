@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use hapax_core::claim::audit::AuditEvent;
-use hapax_core::{Epoch, OperationId, Outcome, Page, Timestamp};
+use hapax_core::{Epoch, OperationId, Outcome, Page, StateName, Timestamp};
+use hapax_store::parts::codes::Numbered as _;
 use hapax_store::parts::setting::{self, ClaimColumns};
 use rusqlite::{Connection, Row, params};
 
 use super::fault::Fault;
-use super::rows::{fixed, outcome_bytes, outcome_code, outcome_of, state_code, state_of};
+use super::rows::{fixed, outcome_bytes, outcome_number, outcome_of, state_of};
 use super::sum::Sum;
 use crate::limits;
 
@@ -24,9 +25,9 @@ fn sum(id: i64, event: &AuditEvent) -> Sum {
         .bytes(event.reason.as_bytes())
         .bytes(claim.operation_id.as_bytes())
         .int(claim.epoch.packed().cast_signed())
-        .int(state_code(claim.before))
-        .opt(claim.after.map(state_code))
-        .opt(outcome.map(outcome_code))
+        .int(claim.before.number())
+        .opt(claim.after.map(StateName::number))
+        .opt(outcome.map(outcome_number))
         .opt(outcome.and_then(status))
         .opt_bytes(bytes_of(event).as_deref())
 }
@@ -63,9 +64,9 @@ pub(super) fn write(conn: &Connection, event: &AuditEvent) -> Result<(), Fault> 
         event.reason,
         &claim.operation_id.as_bytes()[..],
         claim.epoch.packed().cast_signed(),
-        state_code(claim.before),
-        claim.after.map(state_code),
-        outcome.map(outcome_code),
+        claim.before.number(),
+        claim.after.map(StateName::number),
+        outcome.map(outcome_number),
         outcome.and_then(status),
         bytes_of(event).as_deref(),
         sum(id, event).value(),

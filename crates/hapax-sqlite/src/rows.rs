@@ -10,11 +10,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::claim::{DoubtEnds, DoubtThen, SettledBy};
+use hapax_core::claim::DoubtEnds;
 use hapax_core::{
-    AttemptId, Cause, Claim, ClaimId, Doubt, Doubted, Epoch, Error, Fingerprint, Identity, OperationId,
-    Outcome, Ran, RecipeId, Rerun, SessionId, State, StateName, Terms, Timestamp,
+    AttemptId, Cause, Claim, ClaimId, Doubted, Epoch, Error, Fingerprint, Identity, OperationId, Outcome,
+    Ran, RecipeId, SessionId, State, StateName, Terms, Timestamp,
 };
+use hapax_store::parts::codes::{Numbered, OutcomeKind, micros};
 use rusqlite::Row;
 
 use super::fault::{Fault, damaged};
@@ -100,7 +101,7 @@ impl<'a> Columns<'a> {
         let mut columns = Columns {
             id,
             digest: claim_id.as_bytes(),
-            state: state_code(claim.state.name()),
+            state: claim.state.name().number(),
             due: due(claim).as_micros(),
             epoch: claim.epoch.packed().cast_signed(),
             attempt: claim.attempt.as_bytes(),
@@ -110,13 +111,13 @@ impl<'a> Columns<'a> {
             session: claim.session.0.cast_signed(),
             opened_at: claim.opened_at.as_micros(),
             granted_at: claim.granted_at.as_micros(),
-            rerun: rerun_code(terms.rerun),
+            rerun: terms.rerun.number(),
             quiet: micros(terms.quiet),
             max_run: micros(terms.max_run),
             give_up: micros(terms.give_up),
             doubt_after: terms.doubt.map(|ends| micros(ends.after)),
-            doubt_then: terms.doubt.map(|ends| then_code(ends.then)),
-            earlier: earlier_code(claim.earlier),
+            doubt_then: terms.doubt.map(|ends| ends.then.number()),
+            earlier: earlier_number(claim.earlier),
             since: claim.granted_at.as_micros(),
             until: Timestamp::NEVER.as_micros(),
             why: NOTHING,
@@ -138,7 +139,7 @@ impl<'a> Columns<'a> {
     /// What a held claim is asked about, in columns that it has no other use for.
     fn put_doubted(&mut self, doubted: Doubted) {
         self.since = doubted.since.as_micros();
-        self.why = doubt_code(doubted.reason);
+        self.why = doubted.reason.number();
         self.asked_at = Some(doubted.granted_at.as_micros());
         self.status = Some(doubted.session.0.cast_signed());
     }
@@ -149,20 +150,20 @@ impl<'a> Columns<'a> {
             State::Settled { outcome, settled_at, keep_until, by } => {
                 self.since = settled_at.as_micros();
                 self.until = keep_until.as_micros();
-                self.why = by_code(*by);
-                self.outcome_kind = outcome_code(outcome);
+                self.why = by.number();
+                self.outcome_kind = outcome_number(outcome);
                 if let Outcome::NotKept { status } = outcome {
                     self.status = Some(i64::from(*status));
                 }
             }
             State::InDoubt { reason, since, asked_at } => {
                 self.since = since.as_micros();
-                self.why = doubt_code(*reason);
+                self.why = reason.number();
                 self.asked_at = asked_at.map(Timestamp::as_micros);
             }
             State::Released { since, ran } => {
                 self.since = since.as_micros();
-                self.why = ran_code(*ran);
+                self.why = ran.number();
             }
         }
     }
@@ -282,7 +283,7 @@ impl<'a> Columns<'a> {
             return Ok(None);
         }
         Ok(Some(Doubted {
-            reason: doubt_of(self.why)?,
+            reason: word(self.why, "an unknown doubt")?,
             since: Timestamp::from_micros(self.since),
             session: SessionId(session.cast_unsigned()),
             granted_at: Timestamp::from_micros(granted_at),
@@ -291,11 +292,13 @@ impl<'a> Columns<'a> {
 
     fn terms(&self) -> Result<Terms, Error> {
         let doubt = match (self.doubt_after, self.doubt_then) {
-            (Some(after), Some(then)) => Some(DoubtEnds { after: duration(after), then: then_of(then)? }),
+            (Some(after), Some(then)) => {
+                Some(DoubtEnds { after: duration(after), then: word(then, "an unknown end of doubt")? })
+            }
             _ => None,
         };
         Ok(Terms {
-            rerun: rerun_of(self.rerun)?,
+            rerun: word(self.rerun, "an unknown rerun")?,
             quiet: duration(self.quiet),
             max_run: duration(self.max_run),
             give_up: duration(self.give_up),
@@ -311,14 +314,14 @@ impl<'a> Columns<'a> {
                 outcome: self.bare_outcome()?,
                 settled_at: since,
                 keep_until: until,
-                by: by_of(self.why)?,
+                by: word(self.why, "an unknown settler")?,
             },
             StateName::InDoubt => State::InDoubt {
-                reason: doubt_of(self.why)?,
+                reason: word(self.why, "an unknown doubt")?,
                 since,
                 asked_at: self.asked_at.map(Timestamp::from_micros),
             },
-            StateName::Released => State::Released { since, ran: ran_of(self.why)? },
+            StateName::Released => State::Released { since, ran: word(self.why, "an unknown release")? },
         })
     }
 
@@ -341,11 +344,6 @@ fn due(claim: &Claim) -> Timestamp {
     }
 }
 
-/// Whole microseconds; what does not fit lasts for ever.
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
-}
-
 fn duration(micros: i64) -> Duration {
     if micros == i64::MAX { Duration::MAX } else { Duration::from_micros(micros.cast_unsigned()) }
 }
@@ -364,128 +362,40 @@ fn unknown(what: &str) -> Error {
     damaged(format_args!("a claim with {what}"))
 }
 
-/// The code of what does not apply. Codes start at 2, because SQLite stores 0 and 1 in no bytes at all, and a
-/// row should not grow when its state changes.
+/// What stands for what does not apply, in a column of words: as long as any of them.
 const NOTHING: i64 = 2;
 
-/// The code of a state; the view `hapax_states` says the same to people.
-pub(super) fn state_code(state: StateName) -> i64 {
-    match state {
-        StateName::Held => 2,
-        StateName::Settled => 3,
-        StateName::InDoubt => 4,
-        StateName::Released => 5,
-    }
+/// The word with this number.
+fn word<W: Numbered>(number: i64, what: &str) -> Result<W, Error> {
+    W::of_number(number).ok_or_else(|| unknown(what))
 }
 
-/// The state with this code.
-pub(super) fn state_of(code: i64) -> Result<StateName, Error> {
-    StateName::ALL
-        .into_iter()
-        .find(|state| state_code(*state) == code)
-        .ok_or_else(|| unknown("an unknown state"))
-}
-
-fn rerun_code(rerun: Rerun) -> i64 {
-    match rerun {
-        Rerun::Safe => 1,
-        Rerun::Ask => 2,
-        Rerun::Unsafe => 3,
-    }
-}
-
-fn rerun_of(code: i64) -> Result<Rerun, Error> {
-    [Rerun::Safe, Rerun::Ask, Rerun::Unsafe]
-        .into_iter()
-        .find(|rerun| rerun_code(*rerun) == code)
-        .ok_or_else(|| unknown("an unknown rerun"))
-}
-
-fn then_code(then: DoubtThen) -> i64 {
-    match then {
-        DoubtThen::Release => 1,
-        DoubtThen::Forget => 2,
-    }
-}
-
-fn then_of(code: i64) -> Result<DoubtThen, Error> {
-    [DoubtThen::Release, DoubtThen::Forget]
-        .into_iter()
-        .find(|then| then_code(*then) == code)
-        .ok_or_else(|| unknown("an unknown end of doubt"))
-}
-
-fn by_code(by: SettledBy) -> i64 {
-    match by {
-        SettledBy::Holder => 2,
-        SettledBy::Operator => 3,
-    }
-}
-
-fn by_of(code: i64) -> Result<SettledBy, Error> {
-    [SettledBy::Holder, SettledBy::Operator]
-        .into_iter()
-        .find(|by| by_code(*by) == code)
-        .ok_or_else(|| unknown("an unknown settler"))
-}
-
-fn ran_code(ran: Ran) -> i64 {
-    match ran {
-        Ran::No => 2,
-        Ran::Perhaps => 3,
-        Ran::Waived => 4,
-    }
-}
-
-fn ran_of(code: i64) -> Result<Ran, Error> {
-    [Ran::No, Ran::Perhaps, Ran::Waived]
-        .into_iter()
-        .find(|ran| ran_code(*ran) == code)
-        .ok_or_else(|| unknown("an unknown release"))
+/// The state with this number; the view `hapax_states` says the same to people.
+pub(super) fn state_of(number: i64) -> Result<StateName, Error> {
+    word(number, "an unknown state")
 }
 
 /// Nearly always "no", which takes no room as 0.
-fn earlier_code(ran: Ran) -> i64 {
-    ran_code(ran) - ran_code(Ran::No)
+fn earlier_number(ran: Ran) -> i64 {
+    ran.number() - Ran::No.number()
 }
 
-fn earlier_of(code: i64) -> Result<Ran, Error> {
-    ran_of(code.saturating_add(ran_code(Ran::No)))
+fn earlier_of(number: i64) -> Result<Ran, Error> {
+    word(number.saturating_add(Ran::No.number()), "an unknown release")
 }
 
-fn doubt_code(doubt: Doubt) -> i64 {
-    match doubt {
-        Doubt::Lapsed => 2,
-        Doubt::Failed => 3,
-        Doubt::Stated => 4,
-        Doubt::Paused => 5,
-    }
-}
-
-fn doubt_of(code: i64) -> Result<Doubt, Error> {
-    [Doubt::Lapsed, Doubt::Failed, Doubt::Stated, Doubt::Paused]
-        .into_iter()
-        .find(|doubt| doubt_code(*doubt) == code)
-        .ok_or_else(|| unknown("an unknown doubt"))
-}
-
-/// The code of an outcome's kind.
-pub(super) fn outcome_code(outcome: &Outcome) -> i64 {
-    match outcome {
-        Outcome::Succeeded(_) => 3,
-        Outcome::Refused(_) => 4,
-        Outcome::NotKept { .. } => 5,
-        Outcome::Erased => 6,
-    }
+/// The number of an outcome's kind.
+pub(super) fn outcome_number(outcome: &Outcome) -> i64 {
+    OutcomeKind::from(outcome).number()
 }
 
 /// The outcome of this kind with these bytes.
-pub(super) fn outcome_of(code: i64, status: Option<u16>, bytes: Bytes) -> Result<Outcome, Error> {
-    match (code, status) {
-        (3, _) => Ok(Outcome::Succeeded(bytes)),
-        (4, _) => Ok(Outcome::Refused(bytes)),
-        (5, Some(status)) => Ok(Outcome::NotKept { status }),
-        (6, _) => Ok(Outcome::Erased),
+pub(super) fn outcome_of(number: i64, status: Option<u16>, bytes: Bytes) -> Result<Outcome, Error> {
+    match (OutcomeKind::of_number(number), status) {
+        (Some(OutcomeKind::Succeeded), _) => Ok(Outcome::Succeeded(bytes)),
+        (Some(OutcomeKind::Refused), _) => Ok(Outcome::Refused(bytes)),
+        (Some(OutcomeKind::NotKept), Some(status)) => Ok(Outcome::NotKept { status }),
+        (Some(OutcomeKind::Erased), _) => Ok(Outcome::Erased),
         _ => Err(unknown("an unknown outcome")),
     }
 }

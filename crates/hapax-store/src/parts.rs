@@ -2,12 +2,14 @@
 //! what every store says, reads and writes in the same way. Made for the stores of hapax, and there for a store of your own.
 //!
 //! - [`clock`]: the machine's clocks, guarded so that time goes on;
+//! - [`codes`]: the numbers and the letters that stand for the words of a claim;
 //! - [`plan`]: what writes to journals come to, before anything is written;
 //! - [`lane_bytes`] and [`lane_mark`]: a lane as bytes, and as the mark of a page;
 //! - [`setting`]: where the audit has what operators set beside claims;
 //! - [`filter`]: which records a filter means, for a store that looks at them one by one.
 
 pub mod clock;
+pub mod codes;
 pub mod filter;
 pub mod lane_bytes;
 pub mod lane_mark;
