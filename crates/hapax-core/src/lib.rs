@@ -9,6 +9,7 @@
 )]
 
 pub mod advice;
+mod backoff;
 pub mod claim;
 pub mod error;
 pub mod fingerprint;
@@ -28,6 +29,7 @@ pub mod time;
 pub mod turn;
 
 pub use advice::{Advice, Effect};
+pub use backoff::Backoff;
 pub use claim::{
     Answer, Ask, Cause, Change, Claim, Command, Decision, Doubt, Doubted, Ending, Grant, Now, Operated, Ran,
     Report, Rerun, SetAnswer, Sign, State, StateName, Swept, Terms, Verb, Verdict, View, step,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hapax_core::advice::LastWord;
 use hapax_core::turn::Event;
-use hapax_core::{ClaimId, Doubt, Kept, Ledger, OperationId, View, Watch};
+use hapax_core::{Backoff, ClaimId, Doubt, Kept, Ledger, OperationId, View, Watch};
 use tokio::time::sleep;
 
 use crate::call::{Done, How};
@@ -93,7 +93,7 @@ impl Found {
 /// be silent for a while (`quiet`), which only the ledger knows the end of.
 #[derive(Default)]
 pub(crate) struct Silence {
-    pause: Duration,
+    backoff: Backoff,
     waited: Duration,
 }
 
@@ -101,10 +101,9 @@ impl Silence {
     /// Waits before it is asked again. False once all these pauses have taken as long as the bound.
     pub(crate) async fn pause(&mut self, bound: Duration) -> bool {
         let left = bound.saturating_sub(self.waited);
-        let (first, longest) = limits::SILENCE_PAUSE;
-        self.pause = (self.pause * 2).clamp(first, longest);
-        self.waited += self.pause.min(left);
-        sleep(self.pause.min(left)).await;
+        let pause = self.backoff.pause(limits::SILENCE_PAUSE).min(left);
+        self.waited += pause;
+        sleep(pause).await;
         !left.is_zero()
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use hapax_core::journal::Append;
 use hapax_core::turn::{self, Paid};
-use hapax_core::{ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report, Verdict};
+use hapax_core::{Backoff, ClaimId, ClaimRequest, Ending, Epoch, Error, Kind, Ledger, Ran, Report, Verdict};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
@@ -232,7 +232,7 @@ async fn deliver_all<L: Ledger>(
 /// Tries until the ledger has heard it, or until it is given up. What lies in the spool never is (L13, L15).
 async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Debt) {
     let (since, mut damaged) = (clock::now(), None);
-    let (mut pause, mut longest) = limits::OWED_PAUSE;
+    let (mut backoff, mut longest) = (Backoff::default(), limits::OWED_PAUSE.1);
     let ending = loop {
         let error = match pay(&ledger, &mut debt).await {
             Ok(ending) => break ending,
@@ -247,6 +247,7 @@ async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Deb
         {
             return debt.give_up(&error);
         }
+        let pause = backoff.pause((limits::OWED_PAUSE.0, longest));
         // As long as this process lives, its lease does not lapse by itself: also what is refused is tried again.
         if error.kind() != Kind::Unavailable && !debt.is_unwanted() && longest != limits::OWED_PAUSE_FAULTY {
             let claim = debt.claim();
@@ -254,7 +255,6 @@ async fn deliver<L: Ledger>(ledger: L, contradicted: Contradicted, mut debt: Deb
             longest = limits::OWED_PAUSE_FAULTY;
         }
         sleep(pause).await;
-        pause = (pause * 2).min(longest);
     };
     if let (Debt::Report { claim, epoch, report: Report::Settle(outcome, _), .. }, Some(ending)) =
         (&debt, ending)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
-use hapax_core::Error;
+use hapax_core::{Backoff, Error};
 use hapax_store::parts::clock;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ pub(super) struct Job {
     resend: Resend,
     deadline: Instant,
     /// How long it waits before it is run again, when it finds a claim locked.
-    pause: Duration,
+    backoff: Backoff,
 }
 
 trait Work: Send {
@@ -91,8 +91,8 @@ impl Shared {
         T: Send + 'static,
     {
         let work = Box::new(Asked { work, reply: Some(reply) });
-        let (deadline, pause) = (self.deadline(), limits::BUSY_PAUSE.0);
-        self.queue_job(Job { work, resend, deadline, pause });
+        let (deadline, backoff) = (self.deadline(), Backoff::default());
+        self.queue_job(Job { work, resend, deadline, backoff });
     }
 
     fn queue_job(&self, job: Job) {
@@ -118,8 +118,7 @@ pub(super) async fn serve(shared: Arc<Shared>) {
                     break;
                 }
                 Failure::Busy if !over => {
-                    let pause = job.pause;
-                    job.pause = (2 * pause).min(limits::BUSY_PAUSE.1);
+                    let pause = job.backoff.pause(limits::BUSY_PAUSE);
                     come_back(&shared, pause, job);
                     break;
                 }

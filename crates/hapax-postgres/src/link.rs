@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI16, Ordering};
 use std::time::Duration;
 
 use futures_util::future::poll_fn;
-use hapax_core::Error;
+use hapax_core::{Backoff, Error};
 use hapax_store::parts::clock;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -224,7 +224,7 @@ pub(super) struct Line {
     link: Option<Link>,
     /// Whether the connection has served anybody.
     has_served: bool,
-    pause: Duration,
+    backoff: Backoff,
     not_before: Instant,
 }
 
@@ -235,7 +235,7 @@ impl Line {
             set_up: "",
             link: None,
             has_served: false,
-            pause: limits::RECONNECT_PAUSE.0,
+            backoff: Backoff::default(),
             not_before: clock::timer_now(),
         }
     }
@@ -291,15 +291,14 @@ impl Line {
     /// The connection has served somebody.
     pub(super) fn serves(&mut self) {
         self.has_served = true;
-        self.pause = limits::RECONNECT_PAUSE.0;
+        self.backoff = Backoff::default();
     }
 
     /// Gives the connection up, if there is one.
     pub(super) fn give_up(&mut self) {
         self.link = None;
         if !std::mem::take(&mut self.has_served) {
-            self.not_before = clock::timer_now() + self.pause;
-            self.pause = (self.pause * 2).min(limits::RECONNECT_PAUSE.1);
+            self.not_before = clock::timer_now() + self.backoff.pause(limits::RECONNECT_PAUSE);
         }
     }
 }

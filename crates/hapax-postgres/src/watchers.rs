@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hapax_core::claim::current;
-use hapax_core::{ClaimId, Epoch, StateName};
+use hapax_core::{Backoff, ClaimId, Epoch, StateName};
 use hapax_store::hub::{Hub, Watch};
 use tokio::sync::{Notify, mpsc};
 use tokio_postgres::Notification;
@@ -252,12 +252,12 @@ pub(super) async fn listen(shared: Arc<Shared>) {
     if !shared.watchers.notify {
         return;
     }
-    let mut pause = limits::RECONNECT_PAUSE.0;
+    let mut backoff = Backoff::default();
     loop {
         let (sink, mut notifications) = mpsc::channel(BACKLOG);
         match connect(&shared, sink).await {
             Ok(mut link) => {
-                pause = limits::RECONNECT_PAUSE.0;
+                backoff = Backoff::default();
                 // What was told while nobody listened is lost.
                 for hub in [&shared.watchers.hub, &shared.watchers.lanes] {
                     hub.watched().iter().for_each(|watched| hub.wake(watched));
@@ -266,8 +266,7 @@ pub(super) async fn listen(shared: Arc<Shared>) {
                 let _ = converse(&shared, &mut link, &mut notifications).await;
             }
             Err(_) => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(limits::RECONNECT_PAUSE.1);
+                tokio::time::sleep(backoff.pause(limits::RECONNECT_PAUSE)).await;
             }
         }
     }

@@ -160,8 +160,8 @@ pub(crate) const EXPORT_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const EXPORT_PAUSE: Duration = Duration::from_millis(50);
 /// The longest wait for a collector.
 pub(crate) const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after a collector has taken nothing; twice as long after each further time, up to 32 times.
-pub(crate) const EXPORT_BACKOFF: Duration = Duration::from_millis(250);
+/// The first and the longest pause after a collector has taken nothing.
+pub(crate) const EXPORT_BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(8));
 /// The longest wait at the end of the process for a collector to take the last spans.
 pub(crate) const EXPORT_AT_END: Duration = Duration::from_secs(2);
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 
-use hapax_core::Error;
+use hapax_core::{Backoff, Error};
 use hapax_gateway::trace::{SpanCounts, Trace, Tracer};
 use http::header::CONTENT_TYPE;
 use reqwest::{StatusCode, redirect};
@@ -75,13 +75,13 @@ struct Exporter {
 impl Exporter {
     /// Works until it is told to end and has nothing left.
     fn run(mut self, runtime: &Runtime) {
-        let mut failures: u32 = 0;
+        let mut backoff = Backoff::default();
         while let Some(batch) = self.gather() {
             let spans = batch.iter().map(|trace| trace.spans.len()).sum();
             match runtime.block_on(self.send(otlp::request(&batch))) {
                 Ok(()) => {
                     self.counts.exported(spans);
-                    failures = 0;
+                    backoff = Backoff::default();
                     if std::mem::take(&mut self.told) {
                         tracing::info!("the collector takes spans again");
                     }
@@ -93,9 +93,8 @@ impl Exporter {
                     }
                     // What comes meanwhile waits in the queue, which is bounded.
                     if !self.ends() {
-                        thread::sleep(limits::EXPORT_BACKOFF * (1 << failures.min(5)));
+                        thread::sleep(backoff.pause(limits::EXPORT_BACKOFF));
                     }
-                    failures += 1;
                 }
             }
         }

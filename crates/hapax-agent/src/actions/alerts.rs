@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hapax_core::claim::audit::Setting;
 use hapax_core::journal::Stream;
 use hapax_core::registry::{Document, DocumentId};
-use hapax_core::{Epoch, Error, Inspect, Kind, OperationId, Registry, Timestamp};
+use hapax_core::{Backoff, Epoch, Error, Inspect, Kind, OperationId, Registry, Timestamp};
 use hapax_exec::Seal;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -136,14 +136,13 @@ impl<R: Registry> Drop for Item<R> {
         let Some(document) = self.document.take() else { return };
         let registry = self.registry.clone();
         self.owed.pay(async move {
-            let mut pause = limits::OWED_PAUSE.0;
+            let mut backoff = Backoff::default();
             for _ in 0..limits::ALERT_TRIES {
                 match taken_back(&registry, &document).await {
                     Ok(()) => return,
                     Err(error) => tracing::warn!(%error, "an alert is not taken back yet"),
                 }
-                sleep(pause).await;
-                pause = (2 * pause).min(limits::OWED_PAUSE.1);
+                sleep(backoff.pause(limits::OWED_PAUSE)).await;
             }
         });
     }

@@ -7,8 +7,8 @@ use hapax_core::claim::View;
 use hapax_core::journal::Append;
 use hapax_core::lane::LaneId;
 use hapax_core::{
-    Error as StoreError, Fingerprint, Identity, Journal, Lanes, Ledger, Operation, OperationId, Outcome,
-    Project, Registry, Retention, Scope, Source, Subject, Tenant, Width,
+    Backoff, Error as StoreError, Fingerprint, Identity, Journal, Lanes, Ledger, Operation, OperationId,
+    Outcome, Project, Registry, Retention, Scope, Source, Subject, Tenant, Width,
 };
 use hapax_exec::{
     Attach, Begun, Call, Done, Ended, Entered, Executor, Held, How, Reconciled, Running, Seal, WorkResult,
@@ -461,14 +461,13 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
     /// Writes a receipt alone.
     async fn record(&self, args: Args, origin: &Origin, action: &PlannedAction, end: &End) {
         let Some(receipt) = self.receipt(args, origin, action, end) else { return };
-        let mut pause = limits::OWED_PAUSE.0;
+        let mut backoff = Backoff::default();
         for _ in 0..limits::RECEIPT_TRIES {
             match self.store().append(receipt.clone()).await {
                 Ok(_) => return,
                 Err(error) => tracing::warn!(%error, "a receipt is not written yet"),
             }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
+            tokio::time::sleep(backoff.pause(limits::OWED_PAUSE)).await;
         }
         let (decision, key) = (end.decision.as_str(), &action.idempotency_key);
         tracing::error!(decision, ?key, "a receipt could not be written");

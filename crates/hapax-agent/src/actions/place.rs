@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hapax_core::claim::View;
 use hapax_core::lane::{LaneAnswer, LaneId, LaneView};
-use hapax_core::{AttemptId, ClaimId, Lanes, Ledger, Watch as _};
+use hapax_core::{AttemptId, Backoff, ClaimId, Lanes, Ledger, Watch as _};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -24,10 +24,9 @@ pub(super) struct OwedLeaves(Arc<(AtomicUsize, Notify)>);
 impl OwedLeaves {
     fn owe<S: Lanes>(&self, store: S, lane: LaneId, ticket: AttemptId, confirmed: bool) {
         self.pay(async move {
-            let mut pause = limits::OWED_PAUSE.0;
+            let mut backoff = Backoff::default();
             while store.leave(&lane, ticket, confirmed).await.is_err() {
-                sleep(pause).await;
-                pause = (2 * pause).min(limits::OWED_PAUSE.1);
+                sleep(backoff.pause(limits::OWED_PAUSE)).await;
             }
         });
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hapax_core::Backoff;
+
 use crate::limits;
 use crate::settings::Retrying;
 use crate::upstream::{Connected, Failed, Pool};
@@ -21,13 +23,13 @@ pub(crate) async fn connected(pool: &Pool) -> Result<Connected, Failed> {
 pub(super) struct Tries<'a> {
     retry: &'a Retrying,
     begun: u32,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 impl<'a> Tries<'a> {
     /// The first attempt.
     pub(super) fn new(retry: &'a Retrying) -> Self {
-        Tries { retry, begun: 1, pause: retry.backoff }
+        Tries { retry, begun: 1, backoff: Backoff::default() }
     }
 
     /// Whether none may follow.
@@ -37,15 +39,14 @@ impl<'a> Tries<'a> {
 
     /// Waits for the next attempt.
     pub(super) async fn pause(&mut self) {
-        tokio::time::sleep(self.pause).await;
-        self.pause = longer(self.pause, self.retry.backoff);
+        tokio::time::sleep(self.backoff.pause(bounds(self.retry.backoff))).await;
         self.begun += 1;
     }
 }
 
-/// The pause after one that was this long: twice as long, and never shorter than the first.
-fn longer(pause: Duration, first: Duration) -> Duration {
-    (pause * 2).min(limits::LONGEST_BACKOFF.max(first))
+/// The first pause, and the longest: never shorter than the first.
+fn bounds(first: Duration) -> (Duration, Duration) {
+    (first, limits::LONGEST_BACKOFF.max(first))
 }
 
 #[cfg(test)]
@@ -55,9 +56,9 @@ mod tests {
     #[test]
     fn pauses_grow_up_to_a_bound_and_never_shrink_p6() {
         let pauses = |first: u64| -> Vec<u64> {
-            let first = Duration::from_millis(first);
-            let all = std::iter::successors(Some(first), |pause| Some(longer(*pause, first)));
-            all.take(6).map(|pause| pause.as_millis() as u64).collect()
+            let mut backoff = Backoff::default();
+            let pauses = (0..6).map(|_| backoff.pause(bounds(Duration::from_millis(first))));
+            pauses.map(|pause| pause.as_millis() as u64).collect()
         };
         assert_eq!(pauses(1), [1, 2, 4, 8, 16, 32]);
         assert_eq!(pauses(1500), [1500, 3000, 5000, 5000, 5000, 5000]);

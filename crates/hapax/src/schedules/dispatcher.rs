@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::{Error, Ledger as _, View};
+use hapax_core::{Backoff, Error, Ledger as _, View};
 use hapax_gateway::Gateway;
 use hapax_gateway::metrics::Tick;
 use hapax_gateway::settings::{Route, Settings};
@@ -113,19 +113,18 @@ impl Dispatcher {
 
     async fn walk(self: &Arc<Self>, plan: &Plan) {
         let mut walk = Walk::new(self.clone(), plan);
-        let mut failures = 0_u32;
+        let (mut fails, mut backoff) = (false, Backoff::default());
         loop {
             let pause = match walk.turn().await {
                 Ok(pause) => {
-                    failures = 0;
+                    (fails, backoff) = (false, Backoff::default());
                     pause
                 }
                 Err(error) => {
-                    if failures == 0 {
+                    if !std::mem::replace(&mut fails, true) {
                         tracing::warn!(schedule = &*plan.id, %error, "a schedule cannot go on; it is tried again");
                     }
-                    failures += 1;
-                    (limits::SCHEDULE_PAUSE * (1 << failures.min(10))).min(limits::SCHEDULE_PAUSE_MOST)
+                    backoff.pause((2 * limits::SCHEDULE_PAUSE, limits::SCHEDULE_PAUSE_MOST))
                 }
             };
             if pause.is_zero() {

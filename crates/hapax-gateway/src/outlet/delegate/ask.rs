@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use hapax_core::Backoff;
 use hapax_http::upstream::Reached;
 use hapax_tower::{Code, Problem};
 use tokio::time::Instant;
@@ -61,7 +62,7 @@ impl Asking<'_> {
     pub(super) async fn ask(&self, question: &Question, patience: Patience) -> Result<Reply, Unanswered> {
         let attempts =
             usize::try_from(self.cluster.max_attempts).unwrap_or(1).max(self.cluster.ingress.len());
-        let (mut made, mut backoff) = (0, self.cluster.backoff);
+        let (mut made, mut backoff) = (0, Backoff::default());
         let mut failed = Unanswered::Silent("there is no ingress".into(), Reached::No);
         loop {
             let mut suspended = None;
@@ -98,8 +99,8 @@ impl Asking<'_> {
             if made >= attempts || suspended.is_some() {
                 return Err(failed);
             }
-            tokio::time::sleep_until((clock::now() + backoff).min(self.until)).await;
-            backoff = (backoff * 2).min(limits::LONGEST_BACKOFF);
+            let pause = backoff.pause((self.cluster.backoff, limits::LONGEST_BACKOFF));
+            tokio::time::sleep_until((clock::now() + pause).min(self.until)).await;
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use hapax_core::Backoff;
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, SubscriptionFilter};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, RunningService,
@@ -33,6 +34,7 @@ struct State {
     session: Option<Arc<Session>>,
     /// How often in a row it could not be started, or did not stay.
     failures: u32,
+    backoff: Backoff,
     not_before: Option<Instant>,
 }
 
@@ -87,7 +89,7 @@ impl Link {
                 return Ok(Arc::clone(session));
             }
             if left(session.lived).is_zero() {
-                state.failures = 0;
+                (state.failures, state.backoff) = (0, Backoff::default());
             } else if session.is_broken() {
                 state.failed();
             }
@@ -163,10 +165,8 @@ impl Link {
 
 impl State {
     fn failed(&mut self) {
-        let (first, longest) = limits::MCP_PAUSE;
-        let pause = first.saturating_mul(1 << self.failures.min(16)).min(longest);
         self.failures = self.failures.saturating_add(1);
-        self.not_before = Some(deadline(pause));
+        self.not_before = Some(deadline(self.backoff.pause(limits::MCP_PAUSE)));
     }
 }
 
