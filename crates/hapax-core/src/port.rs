@@ -1,13 +1,16 @@
-//! The ports: what hapax asks of a store. `hapax-store` implements them three times; its conformance suite says what they
-//! mean, for other people's stores too.
+//! The ports: what hapax asks of a store. `hapax-store`, `hapax-sqlite` and `hapax-postgres` implement them; the conformance suite of
+//! the first says what they mean, for other people's stores too. What stands in front of a store hands calls on with [`forward!`](crate::forward).
 //!
 //! Every method that changes something is durable when it returns `Ok`. After an `Err` of kind `Unavailable` nobody knows
 //! whether the command was carried out; sending the same command again finds out (L13).
 
+mod forward;
+
 use std::future::Future;
 use std::time::Duration;
 
-use bytes::Bytes;
+#[doc(hidden)]
+pub use bytes::Bytes;
 
 use crate::Terms;
 use crate::claim::audit::{AuditEvent, Note, Setting};

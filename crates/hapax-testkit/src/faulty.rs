@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hapax_core::journal::{Append, Checkpoint, Event, Head, Listed, Stream, StreamFilter};
+use hapax_core::journal::Append;
 use hapax_core::{
-    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Journal, Lease, Leases, Leaves, Ledger,
-    OperationId, Outcome, Page, Report, Retention, Scope, Session, SessionId, SetAnswer, Verdict, View,
+    ClaimId, ClaimRequest, Ending, Epoch, Error, Identity, Journal, Leases, Leaves, Ledger, OperationId,
+    Report, Scope, Session, SessionId, Verdict, View, forward,
 };
 
 /// A ledger with faults.
@@ -220,6 +220,15 @@ fn take(counter: &AtomicUsize) -> bool {
     counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
+/// Hands a call to the ledger behind, if that can be reached.
+macro_rules! reached {
+    ($self:ident, $ledger:ident => $call:expr) => {{
+        $self.reachable()?;
+        let $ledger = &$self.ledger;
+        $call
+    }};
+}
+
 impl<L: Ledger> Ledger for Faulty<L> {
     type Watch = L::Watch;
 
@@ -254,15 +263,7 @@ impl<L: Ledger> Ledger for Faulty<L> {
         ending
     }
 
-    async fn set(
-        &self,
-        request: ClaimRequest,
-        outcome: Outcome,
-        retention: Retention,
-    ) -> Result<SetAnswer, Error> {
-        self.reachable()?;
-        self.ledger.set(request, outcome, retention).await
-    }
+    forward!(reached => set);
 
     async fn peek(&self, claim: ClaimId) -> Result<Option<View>, Error> {
         self.faults.peeks.fetch_add(1, Ordering::SeqCst);
@@ -301,52 +302,11 @@ impl<L: Ledger> Ledger for Faulty<L> {
 }
 
 impl<L: Ledger + Journal> Journal for Faulty<L> {
-    async fn append(&self, write: Append) -> Result<Head, Error> {
-        self.reachable()?;
-        self.ledger.append(write).await
-    }
-
-    async fn head(&self, stream: &Stream) -> Result<Option<Head>, Error> {
-        self.reachable()?;
-        self.ledger.head(stream).await
-    }
-
-    async fn read(&self, stream: &Stream, from: u64, limit: usize) -> Result<Vec<Event>, Error> {
-        self.reachable()?;
-        self.ledger.read(stream, from, limit).await
-    }
-
-    async fn checkpoint(&self, stream: &Stream) -> Result<Option<Checkpoint>, Error> {
-        self.reachable()?;
-        self.ledger.checkpoint(stream).await
-    }
-
-    async fn list_streams(
-        &self,
-        filter: &StreamFilter,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Page<Listed>, Error> {
-        self.reachable()?;
-        self.ledger.list_streams(filter, after, limit).await
-    }
+    forward!(reached => append, head, read, checkpoint, list_streams);
 }
 
 impl<L: Leases> Leases for Faulty<L> {
-    async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
-        self.reachable()?;
-        self.ledger.open_lease(scope, term).await
-    }
-
-    async fn renew_lease(&self, scope: &Scope, lease: SessionId) -> Result<Lease, Error> {
-        self.reachable()?;
-        self.ledger.renew_lease(scope, lease).await
-    }
-
-    async fn end_lease(&self, scope: &Scope, lease: SessionId) -> Result<(), Error> {
-        self.reachable()?;
-        self.ledger.end_lease(scope, lease).await
-    }
+    forward!(reached => open_lease, renew_lease, end_lease);
 
     async fn claim_under(&self, lease: SessionId, request: ClaimRequest) -> Result<Verdict, Error> {
         self.asked(request.identity.claim_id(), self.ledger.claim_under(lease, request)).await

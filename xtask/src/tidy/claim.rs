@@ -15,7 +15,6 @@ const MAY_CLAIM: &[&str] = &[
     "crates/hapax-store/",
     "crates/hapax-sqlite/",
     "crates/hapax-postgres/",
-    "crates/hapax/src/any.rs",
     "crates/hapax-testkit/",
     "torture/",
     "bench/",
@@ -183,7 +182,6 @@ mod tests {
             "crates/hapax-exec/src/once.rs",
             "crates/hapax-store/src/conformance.rs",
             "crates/hapax-sqlite/src/ports.rs",
-            "crates/hapax/src/any.rs",
             "crates/hapax-core/tests/it/main.rs",
             "torture/src/main.rs",
         ] {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{Error, LeafKey, Registry, Timestamp};
 use hapax_exec::Executor;
@@ -168,27 +167,19 @@ struct Counted {
     reads: Arc<AtomicUsize>,
 }
 
+macro_rules! behind {
+    ($self:ident, $registry:ident => $call:expr) => {{
+        let $registry = &$self.store;
+        $call
+    }};
+}
+
 impl Registry for Counted {
+    hapax_core::forward!(behind => put, delete, list_documents);
+
     async fn get(&self, id: &DocumentId) -> Result<Option<Document>, Error> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.store.get(id).await
-    }
-
-    async fn put(&self, id: &DocumentId, expect: u64, body: Bytes) -> Result<u64, Error> {
-        self.store.put(id, expect, body).await
-    }
-
-    async fn delete(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
-        self.store.delete(id, expect).await
-    }
-
-    async fn list_documents(
-        &self,
-        kind: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Document>, Error> {
-        self.store.list_documents(kind, after, limit).await
     }
 }
 

@@ -128,7 +128,6 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
-    use hapax_core::registry::Document;
     use hapax_core::{Filter, Inspect as _};
     use hapax_sqlite::{Embedded, Quota};
     use hapax_store::limits::PATIENCE;
@@ -184,27 +183,19 @@ mod tests {
     #[derive(Clone)]
     struct Slow(Memory);
 
+    macro_rules! behind {
+        ($self:ident, $registry:ident => $call:expr) => {{
+            let $registry = &$self.0;
+            $call
+        }};
+    }
+
     impl Registry for Slow {
-        async fn get(&self, id: &DocumentId) -> Result<Option<Document>, Error> {
-            self.0.get(id).await
-        }
+        hapax_core::forward!(behind => get, delete, list_documents);
 
         async fn put(&self, id: &DocumentId, expect: u64, body: Bytes) -> Result<u64, Error> {
             tokio::time::sleep(PATIENCE).await;
             self.0.put(id, expect, body).await
-        }
-
-        async fn delete(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
-            self.0.delete(id, expect).await
-        }
-
-        async fn list_documents(
-            &self,
-            kind: &str,
-            after: Option<&str>,
-            limit: usize,
-        ) -> Result<Vec<Document>, Error> {
-            self.0.list_documents(kind, after, limit).await
         }
     }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_core::registry::Document;
 use tokio::sync::Barrier;
 
 use super::*;
@@ -15,29 +14,21 @@ struct InGroups {
     group: Arc<Barrier>,
 }
 
+macro_rules! behind {
+    ($self:ident, $registry:ident => $call:expr) => {{
+        let $registry = &$self.store;
+        $call
+    }};
+}
+
 impl Registry for InGroups {
-    async fn get(&self, id: &DocumentId) -> Result<Option<Document>, Error> {
-        self.store.get(id).await
-    }
+    hapax_core::forward!(behind => get, delete, list_documents);
 
     async fn put(&self, id: &DocumentId, expect: u64, body: Bytes) -> Result<u64, Error> {
         if [NAMES, ENDPOINTS].contains(&id.kind()) {
             self.group.wait().await;
         }
         self.store.put(id, expect, body).await
-    }
-
-    async fn delete(&self, id: &DocumentId, expect: u64) -> Result<(), Error> {
-        self.store.delete(id, expect).await
-    }
-
-    async fn list_documents(
-        &self,
-        kind: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Document>, Error> {
-        self.store.list_documents(kind, after, limit).await
     }
 }
 
