@@ -50,6 +50,7 @@ fn check_key(key: &Key) {
 
 fn check_namespaced(scope: &Scope, width: Width, key: &Key) {
     let Ok(text) = namespaced(&scope.narrowed(width), key) else { return };
-    let read = parse_namespaced(&text);
-    assert!(read.is_ok_and(|(_, least, again)| again == *key && least == width), "{text}");
+    let read = parse_namespaced(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let (whose, least, again) = read;
+    assert_eq!((whose.narrowed(least), least, &again), (scope.narrowed(width), width, key), "{text}");
 }

@@ -321,20 +321,19 @@ impl Error {
     }
 }
 
-/// Statuses that say "not now" or "not you": a server answers so before it looks what was done with a key.
-const TURNED_AWAY: [u16; 6] = [401, 403, 408, 423, 425, 429];
+/// Statuses of a server that has turned a request away before anything looked what was done with its key.
+const TURNED_AWAY: [u16; 11] = [401, 403, 404, 405, 408, 413, 414, 423, 425, 429, 431];
 
-/// What an error of this kind, with this status and problem code, shows about the work. A server that turned a request away before its
-/// ledger had answered does not know what earlier calls did with a key that was given to this one (E6).
+/// What an error of this kind, with this status and problem code, shows about the work where the problem does not say it itself. Of a key
+/// that was given to the call, an earlier call may have made anything: only a mismatch and a request that was never sent are a "no", and
+/// what the service itself has refused (E6).
 fn shown_by(kind: Kind, status: Option<u16>, code: Option<&str>, given: bool) -> Executed {
+    let turned_away = code.is_some() || status.is_some_and(|status| TURNED_AWAY.contains(&status));
     match (kind, code) {
-        _ if given && status.is_some_and(|status| TURNED_AWAY.contains(&status)) => Executed::Unknown,
-        (_, Some("ledger-unavailable" | "overloaded" | "draining" | "too-many")) if given => {
-            Executed::Unknown
-        }
-        (Kind::Mismatch | Kind::Invalid | Kind::RateLimited, _) => Executed::No,
+        (Kind::Mismatch, _) => Executed::No,
+        _ if given && turned_away => Executed::Unknown,
+        (Kind::Invalid | Kind::RateLimited, _) => Executed::No,
         (_, Some("upstream-unreachable" | "ledger-unavailable" | "overloaded" | "draining")) => Executed::No,
-        (_, Some("outcome-pending" | "outcome-not-kept")) => Executed::Yes,
         _ => Executed::Unknown,
     }
 }

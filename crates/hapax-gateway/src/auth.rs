@@ -120,7 +120,7 @@ impl fmt::Display for AuthError {
             AuthError::Missing => "credentials are required",
             AuthError::Invalid(_) => "the credentials are not valid",
             AuthError::Unavailable(_) | AuthError::Unreachable(_) => {
-                "the credentials cannot be checked at the moment; nothing was done"
+                "the credentials cannot be checked at the moment; nothing was run for this request"
             }
         })
     }
@@ -139,7 +139,8 @@ impl From<&AuthError> for Problem {
         };
         let mut problem = Problem::new(code).detail(error.to_string());
         if code == Code::UpstreamUnreachable {
-            problem = problem.with("executed", "no");
+            // The ledger was not asked what became of an earlier request under the same key (E6).
+            problem = problem.with("executed", "unknown");
         }
         match challenge {
             Some(challenge) => problem.header(WWW_AUTHENTICATE, HeaderValue::from_static(challenge)),

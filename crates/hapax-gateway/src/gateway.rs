@@ -185,14 +185,19 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         };
         let calls = tokio::time::timeout(within, self.shared.protect.calls().idle());
         let (ended, idle) = tokio::join!(ending, calls);
-        // What calls have left behind is still to be told to the ledger, before the session of this process ends with its leases.
+        self.debts_paid().await;
+        ended && idle.is_ok()
+    }
+
+    /// Waits a little for what calls have left behind and the ledger is still to be told, before the session of this process ends with its
+    /// leases.
+    pub async fn debts_paid(&self) {
         let debts = self.shared.protect.executor().debts_paid();
         if tokio::time::timeout(limits::DEBTS_PAID, debts).await.is_err() {
             tracing::warn!(
                 "reports are still owed to the ledger: leases that they belong to lapse with this process"
             );
         }
-        ended && idle.is_ok()
     }
 }
 

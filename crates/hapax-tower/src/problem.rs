@@ -75,9 +75,9 @@ pub enum Code {
     HeadTooLarge,
     /// The service behind could not be reached, and nothing was done; or, without a key, it broke off.
     UpstreamUnreachable,
-    /// The ledger cannot be asked; nothing was done.
+    /// The ledger cannot be asked; nothing was run for this request.
     LedgerUnavailable,
-    /// The work was done; its outcome waits to be recorded.
+    /// The work came to its end; its outcome waits to be recorded.
     OutcomePending,
     /// The attempt failed and was given back.
     AttemptFailed,

@@ -47,12 +47,13 @@ impl Plans {
         doing.await.map(Some).map_err(|error| Error::internal(format!("a plan has ended: {error}")))
     }
 
-    /// Takes no further plans, and waits for those that are under way and for what is owed to the store. Whether all has ended.
+    /// Takes no further plans, and waits for those that are under way, and then, a little, for what is owed to the store. Whether all has
+    /// ended.
     pub(crate) async fn drain(&self, within: Duration) -> bool {
         let all = u32::try_from(limits::PLANS).unwrap_or(u32::MAX);
         let ended = tokio::time::timeout(within, self.room.clone().acquire_many_owned(all)).await;
         self.room.close();
-        ended.is_ok() && self.actions.settle(limits::ACTIONS_SETTLE).await
+        self.actions.settle(limits::PLANS_SETTLE).await && ended.is_ok()
     }
 }
 

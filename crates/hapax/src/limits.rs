@@ -149,6 +149,8 @@ pub(crate) const CONNECTOR_TOOLS: usize = 1_000;
 pub(crate) const PLANS: usize = 256;
 /// How long a command waits at its end until the store has confirmed what it is owed.
 pub(crate) const ACTIONS_SETTLE: Duration = Duration::from_secs(30);
+/// The same where a server ends: its supervisor waits no longer than a minute, and most of that is for what is running.
+pub(crate) const PLANS_SETTLE: Duration = Duration::from_secs(2);
 
 // Traces.
 

@@ -255,12 +255,18 @@ impl Node {
     }
 
     /// Takes nothing new, finishes what is running, and closes the store. Says whether everything came to its end.
+    ///
+    /// Requests and plans have one time together; the listeners of operators and applications are open until then, so that callers hear
+    /// what became of their plans, and holders elsewhere can settle. What any of them still owes to the ledger is told before its session
+    /// ends.
     pub async fn drain(mut self) -> Result<bool, Failed> {
         let within = self.drain_timeout();
+        self.take_nothing_new();
         self.tasks.end(Stage::Watching).await;
-        let clean = self.gateway.drain(within).await;
+        let (requests, plans) = tokio::join!(self.gateway.drain(within), self.plans.drain(within));
         self.tasks.end(Stage::Operators).await;
-        let clean = self.plans.drain(within).await && clean;
+        self.gateway.debts_paid().await;
+        let clean = requests && plans;
         self.store.close().await?;
         if let Some(traces) = self.traces {
             traces.end().await;

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_call_is_found_however_it_is_written() {
+    fn a_planted_call_is_found_however_it_is_written_e1() {
         for call in [
             "ledger.claim(request).await",
             "ledger.claim_under(lease, request).await",

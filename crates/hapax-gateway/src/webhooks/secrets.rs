@@ -44,9 +44,9 @@ impl SecretSources {
     }
 }
 
-/// Refused as where credentials cannot be checked (A7).
+/// Refused as where credentials cannot be checked (A7). The ledger was not asked what became of an earlier try of this delivery (E6).
 fn unanswered(why: String) -> Problem {
-    Problem::new(Code::UpstreamUnreachable).with("executed", "no").owing_to(why)
+    Problem::new(Code::UpstreamUnreachable).with("executed", "unknown").owing_to(why)
 }
 
 async fn read(path: &str) -> std::io::Result<String> {

@@ -9,6 +9,6 @@ conformance_tests!(conformance, OnAServer::default());
 conformance_tests_of_sharing!(sharing, OnAServer::default());
 
 #[tokio::test]
-async fn scenarios_play_as_they_say() {
+async fn scenarios_play_as_they_say_b2() {
     play_all(OnAServer::default).await;
 }

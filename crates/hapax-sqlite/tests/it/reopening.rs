@@ -74,7 +74,7 @@ async fn list_all(store: &Embedded) -> Vec<Claim> {
 }
 
 #[tokio::test]
-async fn opening_for_writing_ends_what_former_processes_held() {
+async fn opening_for_writing_ends_what_former_processes_held_b6() {
     // B6, L6.
     let folder = tempfile::tempdir().unwrap();
     let clock = VirtualClock::new();

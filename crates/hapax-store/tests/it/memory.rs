@@ -15,7 +15,7 @@ conformance_tests!(conformance, InMemory::default());
 conformance_tests_of_sharing!(sharing, InMemory::default());
 
 #[tokio::test]
-async fn scenarios_play_as_they_say() {
+async fn scenarios_play_as_they_say_b2() {
     play_all(InMemory::default).await;
 }
 

@@ -13,6 +13,11 @@ use crate::listen::connections::Caller;
 use crate::listen::mount::{Authenticator, Of};
 use crate::listen::refusal::Refusal;
 
+/// What begins something new. While this process is about to end, another instance does that; what is under way is renewed, settled and
+/// finished here until the last moment.
+const BEGINS: [&str; 6] =
+    ["openLease", "askClaim", "runPlan", "createExecution", "resumeExecution", "beginStep"];
+
 /// Asks the edge of this process.
 pub(super) struct Callers(pub(super) Arc<Gateway<Store, Store>>);
 
@@ -20,7 +25,10 @@ impl Authenticator for Callers {
     type Need = Credentials;
     type Caller = Scope;
 
-    async fn admit(&self, request: &Parts, _: Credentials, _: &Of<'_>) -> Result<Scope, Refusal> {
+    async fn admit(&self, request: &Parts, _: Credentials, of: &Of<'_>) -> Result<Scope, Refusal> {
+        if self.0.admission().is_draining() && BEGINS.contains(&of.operation) {
+            return Err(Problem::new(Code::Draining).into());
+        }
         let Some(Caller(peer)) = request.extensions.get().copied() else {
             return Err(Problem::new(Code::Internal).owing_to("a request has no peer").into());
         };
@@ -28,5 +36,17 @@ impl Authenticator for Callers {
         Ok(scope.inspect_err(|problem| {
             tracing::debug!(cause = problem.cause(), "a caller of the application API was refused");
         })?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_begins_something_is_an_endpoint_of_the_table() {
+        let named =
+            |name: &&str| hapax_api::APPLICATION.endpoints.iter().any(|endpoint| endpoint.id == *name);
+        assert!(BEGINS.iter().all(named), "{BEGINS:?}");
     }
 }

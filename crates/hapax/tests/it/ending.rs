@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use hapax_testkit::raw;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
+use crate::application::App;
 use crate::rig::caller::{self, ALICE};
 use crate::rig::postgres::Server;
 use crate::rig::{Ground, Kind, hapax};
@@ -78,4 +80,39 @@ async fn an_open_websocket_keeps_no_process_from_a_clean_end_h11_m2() {
     assert_eq!(told, [0x88, 2, 0x03, 0xe9], "going away");
     drop((client, service));
     assert_eq!(edge.ended().await.code(), Some(0), "{}", edge.told());
+}
+
+/// Whoever proposed a plan hears what became of it, and the one that comes too late is for another instance.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_to_end_it_finishes_the_plan_under_way_and_begins_no_other_h11_x1() {
+    let tool = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut ground = Ground::new(Kind::Embedded).await;
+    ground.sections = format!(
+        "[connectors.slow]\nkind = \"http\"\nurl = \"http://{}\"\n\
+         [connectors.slow.tools.send]\nmethod = \"POST\"\npath = \"/send\"\n",
+        tool.local_addr().unwrap()
+    );
+    let mut edge = ground.serve().await;
+    let app = App::new(&edge, ALICE);
+    let plan = |key: &str| {
+        let action = json!({ "connector": "slow", "tool": "send", "args": {}, "entity_key": key, "idempotency_key": key });
+        json!([action])
+    };
+    let (under_way, late) = (plan("a"), plan("b"));
+    let proposing = tokio::spawn(async move { app.post("/v1/plans", under_way).await });
+    let mut called = raw::accept(&tool).await;
+    raw::head(&mut called).await;
+    edge.terminate();
+    edge.tells("finishing what is running").await;
+    let app = App::new(&edge, ALICE);
+    let lease = app.refused("/v1/leases", json!({})).await;
+    assert_eq!((lease.0, lease.1.as_str()), (503, "draining"));
+    let refused = app.refused("/v1/plans", late).await;
+    assert_eq!((refused.0, refused.1.as_str()), (503, "draining"));
+    raw::write(&mut called, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}").await;
+    let results = proposing.await.unwrap();
+    assert_eq!((&results[0]["decision"], &results[0]["ok"]), (&json!("ALLOW"), &json!(true)), "{results:#}");
+    assert_eq!(edge.ended().await.code(), Some(0), "{}", edge.told());
+    let again = tokio::time::timeout(Duration::from_millis(200), tool.accept()).await;
+    assert!(again.is_err(), "the tool was called once");
 }
