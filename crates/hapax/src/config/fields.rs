@@ -127,7 +127,7 @@ pub(crate) enum Of {
 
 /// How `hapax config show` tells a field.
 #[derive(Debug)]
-#[allow(dead_code, reason = "read by the next commit")]
+#[cfg_attr(not(test), allow(dead_code, reason = "why a field is not shown is for those who read its row"))]
 pub(crate) enum Shown {
     /// By its name.
     Plainly,
@@ -267,6 +267,15 @@ impl Fields {
 }
 
 impl Row {
+    /// Whether this name in `hapax config show` is about it.
+    pub(crate) fn tells(&self, name: &str) -> bool {
+        match self.shown {
+            Shown::Plainly => self.name == name,
+            Shown::As(other) => other == name,
+            Shown::Never(_) => false,
+        }
+    }
+
     /// Whether users choose its name.
     pub(crate) fn is_free(&self) -> bool {
         self.name.starts_with('<')

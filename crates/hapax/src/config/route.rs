@@ -134,7 +134,7 @@ pub(crate) const ANY_METHOD: &str = "*";
 /// Whether everybody comes in, with the words that fit: who shares keys with strangers must have said so (A2).
 fn public(section: &Section<'_>, level: Level, keyed: bool, fixed: &Fixed) -> bool {
     let reader = section.reader();
-    let Some(stated) = section.flag_or_word("public", SHARED_KEYS) else { return false };
+    let Some(stated) = section.flag_or_word("public") else { return false };
     let Some(shared) = stated.value else { return false };
     match (shared, keyed) {
         (false, true) => {

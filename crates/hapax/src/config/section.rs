@@ -238,6 +238,7 @@ impl<'a> Section<'a> {
 
     /// True or false.
     pub(crate) fn flag(&self, field: &str) -> Option<Spot<bool>> {
+        debug_assert!(matches!(self.kind(field), Kind::Flag), "{}.{field}", self.fields.section);
         let node = self.node(field)?;
         let Value::Flag(flag) = node.value else { return self.wrong(field, node, "true or false") };
         Some(Spot::new(flag, &node.at))
@@ -245,6 +246,7 @@ impl<'a> Section<'a> {
 
     /// A share: a number from 0 to 1.
     pub(crate) fn ratio(&self, field: &str) -> Option<Spot<f64>> {
+        debug_assert!(matches!(self.kind(field), Kind::Ratio), "{}.{field}", self.fields.section);
         let node = self.node(field)?;
         let ratio = match node.value {
             Value::Float(ratio) => ratio,
@@ -257,8 +259,9 @@ impl<'a> Section<'a> {
         Some(Spot::new(ratio, &node.at))
     }
 
-    /// True, false or one word: `None` for false, otherwise whether it is the word.
-    pub(crate) fn flag_or_word(&self, field: &str, word: &str) -> Option<Spot<Option<bool>>> {
+    /// True, false or the word of its row: `None` for false, otherwise whether it is the word.
+    pub(crate) fn flag_or_word(&self, field: &str) -> Option<Spot<Option<bool>>> {
+        let Kind::FlagOr(word) = self.kind(field) else { self.misread(field) };
         let node = self.node(field)?;
         let value = match &node.value {
             Value::Flag(true) => Some(false),
@@ -271,6 +274,11 @@ impl<'a> Section<'a> {
 
     /// An array of strings.
     pub(crate) fn texts(&self, field: &str) -> Option<Vec<Spot<&'a str>>> {
+        debug_assert!(
+            matches!(self.kind(field), Kind::List(..) | Kind::WordList(_) | Kind::OneOrList(..)),
+            "{}.{field}",
+            self.fields.section
+        );
         let node = self.node(field)?;
         let Value::List(items) = &node.value else { return self.wrong(field, node, "an array of strings") };
         let mut texts = Vec::with_capacity(items.len());

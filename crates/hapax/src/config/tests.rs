@@ -17,6 +17,7 @@ mod actions;
 mod cluster;
 mod mistakes;
 mod page;
+mod rows;
 mod schedules;
 mod webhooks;
 
@@ -27,6 +28,8 @@ fn environment(name: &str) -> Option<String> {
         "SHORT" => "short",
         "SEAL" => "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
         "OLD_SEAL" => "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHi8=",
+        "HEADERS" => "a=1",
+        "OTHER_HEADERS" => "a=2",
         "EMPTY" => "",
         "BROKEN" => "one\ntwo",
         "HAPAX_JWT_SECRET" | "HAPAX_ADMIN_TOKEN" => "given",

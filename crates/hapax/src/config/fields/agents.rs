@@ -26,7 +26,7 @@ sections! {
     /// The systems that tools are on.
     CONNECTORS = "connectors" {
         "<name>": Table(&CONNECTOR), Absent =>
-            "a system that tools are on; at most 32 of `a-z`, `0-9`, `-` and `_`";
+            "a system that tools are on: a name of `a-z`, `0-9`, `-`, `_` that starts with a letter";
     }
     /// A service whose endpoints are tools.
     CONNECTOR = "connectors.<name>" {

@@ -7,7 +7,7 @@ use crate::limits::{self, range};
 sections! {
     /// Where claims are kept.
     STORE = "store" {
-        "url": Text("store"), Is("embedded:./data"), restart =>
+        "url": Text("store"), Told("`\"embedded:./data\"`"), restart =>
             "`\"memory:\"`, `\"embedded:PATH\"` or `\"postgres://user@host:port/database\"` (`@` in a password is `%40`); \
              the variable `HAPAX_STORE` goes before it, with a path relative to the working directory";
         "lease": Duration(&range::LEASE), Lasts(limits::LEASE), restart =>

@@ -14,8 +14,7 @@ sections! {
     UPSTREAM = "upstreams.<name>" {
         "kind": Words(&words(&upstream::KINDS)), Is("http") =>
             "how it is called: as a service, or as a [Restate cluster](../guides/restate.md), which keeps the claims of \
-             its routes itself. Where a meaning begins with one of the two kinds, only that kind has the \
-             field";
+             its routes itself. Where a meaning begins with one of the two kinds, only that kind has the field";
         "url": Text("URL"), Required, of(Only("http")) =>
             "where it is; a path in it stands before every forwarded path, and before that of `reconcile`";
         "timeout": Duration(&range::TIMEOUT), Is("10s") =>
@@ -23,7 +22,8 @@ sections! {
              (`ledger-unavailable`). Of a service that has answered by then, what the ledger makes of it is waited for, up \
              to 15s more. An answer to a keyed request that is passed on as it comes (one that is not kept, or not whole) \
              breaks off when nothing of it has come for so long";
-        "give_up": Duration(&range::GIVE_UP), Told("by rerun"), of(Only("http")) =>
+        "give_up": Duration(&range::GIVE_UP), Told("by rerun"), of(Only("http")),
+            never_shown("it is shown with each route that takes it") =>
             "ends the call: the `give_up` of routes that do not say their own";
         "connect_timeout": Duration(&range::TIMEOUT), Is("3s") =>
             "the longest time to connect";
