@@ -149,19 +149,19 @@ pub fn read(
 
 fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config> {
     let root = Section::open(reader, Some(table), &fields::ROOT);
-    let edge_section = root.section("edge", &fields::EDGE);
+    let edge_section = root.section("edge");
     let (edge, route_defaults) = edge::edge(&edge_section, &rule::plain());
     let (admin, api) = listeners(&root, &edge_section, &edge);
-    let store = keeping::store(&root.section("store", &fields::STORE));
-    let retention = keeping::retention(&root.section("retention", &fields::RETENTION));
-    let seal = keeping::seal(&root.section("seal", &fields::SEAL));
-    let log = keeping::log(&root.section("log", &fields::LOG));
-    let traces = traces::traces(&root.section("traces", &fields::TRACES));
-    let tenants = keeping::tenants(&root.section("tenants", &fields::TENANTS));
-    let auth_section = root.section("auth", &fields::AUTH);
+    let store = keeping::store(&root.section("store"));
+    let retention = keeping::retention(&root.section("retention"));
+    let seal = keeping::seal(&root.section("seal"));
+    let log = keeping::log(&root.section("log"));
+    let traces = traces::traces(&root.section("traces"));
+    let tenants = keeping::tenants(&root.section("tenants"));
+    let auth_section = root.section("auth");
     let auth = auth::auth(&auth_section);
     auth::keys_can_be_made(&auth_section, &auth, &admin);
-    let upstreams = upstream::upstreams(&root.section("upstreams", &fields::UPSTREAMS));
+    let upstreams = upstream::upstreams(&root.section("upstreams"));
     let context = Context {
         defaults: &route_defaults,
         upstreams: &upstreams,
@@ -174,7 +174,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     handler::check(reader, &found);
     auth::lets_in(&auth_section, &auth, &found);
     let schedules = schedules::schedules(&root, &auth_section, &auth, &found);
-    let webhooks_section = root.section("webhooks", &fields::WEBHOOKS);
+    let webhooks_section = root.section("webhooks");
     let webhooks = webhooks::webhooks(&webhooks_section, &context);
     if webhooks_section.exists() {
         webhooks::can_verify(&webhooks_section, webhooks.as_ref(), &auth);
@@ -213,8 +213,7 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
 }
 
 fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Admin, Option<Api>) {
-    let (admin_section, api_section) =
-        (root.section("admin", &fields::ADMIN), root.section("api", &fields::API));
+    let (admin_section, api_section) = (root.section("admin"), root.section("api"));
     let (admin, api) = (admin::admin(&admin_section), edge::api(&api_section));
     let mut listeners = vec![
         ("edge", edge.listen, edge_section.has("listen").then(|| edge_section.place("listen"))),
@@ -229,23 +228,23 @@ fn listeners(root: &Section<'_>, edge_section: &Section<'_>, edge: &Edge) -> (Ad
 
 /// What agents may do.
 fn agents(root: &Section<'_>) -> (ActionSettings, BTreeMap<String, Connector>, Trust) {
-    let connectors_section = root.section("connectors", &fields::CONNECTORS);
+    let connectors_section = root.section("connectors");
     let connectors = connectors::connectors(&connectors_section);
-    let trust_section = root.section("trust", &fields::TRUST);
+    let trust_section = root.section("trust");
     let trust = actions::trust(&trust_section);
     if connectors_section.exists() && !trust_section.exists() {
         let text = "there is no [trust]: every action of an agent is allowed";
         root.reader().notice(&connectors_section.at(), text);
     }
-    (actions::actions(&root.section("actions", &fields::ACTIONS)), connectors, trust)
+    (actions::actions(&root.section("actions")), connectors, trust)
 }
 
 /// The routes of the file, then those of its OpenAPI documents.
 fn routes(root: &Section<'_>, context: &Context<'_>) -> (Vec<Found>, Vec<openapi::Source>) {
-    let written = root.sections("routes", &fields::ROUTE);
+    let written = root.sections("routes");
     let mut found: Vec<Found> = written.iter().map(|section| route::read(section, context)).collect();
     let mut documents = Vec::new();
-    for document in root.sections("openapi", &fields::OPENAPI) {
+    for document in root.sections("openapi") {
         // Also where no route of the document is read, and so none could say it.
         route::upstream(&document, context);
         let Some((source, tables)) = openapi::read::routes(&document) else { continue };
@@ -285,6 +284,6 @@ fn ready(upstreams: BTreeMap<String, Behind>) -> BTreeMap<String, Arc<hapax_gate
 }
 
 /// The names of the fields of a route.
-pub(crate) fn route_fields() -> &'static [&'static str] {
-    fields::ROUTE.names
+pub(crate) fn route_fields() -> impl Iterator<Item = &'static str> {
+    fields::ROUTE.names("")
 }

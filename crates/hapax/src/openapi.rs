@@ -47,7 +47,7 @@ fn field_of(extension: &str) -> Option<&'static str> {
 
 /// The field of this name, if an extension can say it.
 fn field_named(name: &str) -> Option<&'static str> {
-    route_fields().iter().copied().find(|field| *field == name && !NAMED_ELSEWHERE.contains(field))
+    route_fields().find(|field| *field == name && !NAMED_ELSEWHERE.contains(field))
 }
 
 /// The extension that says a field of a route.

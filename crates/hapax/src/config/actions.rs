@@ -6,7 +6,6 @@ use hapax_agent::actions::receipts::Args;
 use hapax_agent::actions::{Decision, Gate, Rule};
 use hapax_core::{Project, Tenant};
 
-use super::fields;
 use super::section::Section;
 use crate::limits;
 
@@ -26,7 +25,7 @@ pub struct ActionSettings {
 
 /// Reads `[actions]`.
 pub(crate) fn actions(section: &Section<'_>) -> ActionSettings {
-    let own = section.section("as", &fields::ACTIONS_AS);
+    let own = section.section("as");
     let whose = own.exists().then(|| {
         own.require("tenant", "name the tenant");
         own.require("project", "name the project");
@@ -67,7 +66,7 @@ pub struct TrustRule {
 /// Reads `[trust]`.
 pub(crate) fn trust(section: &Section<'_>) -> Trust {
     let default = section.word("default", &Decision::WORDS).map_or(Decision::Allow, |word| word.value);
-    let sections = section.sections("rules", &fields::TRUST_RULE);
+    let sections = section.sections("rules");
     if sections.len() > limits::TRUST_RULES {
         let what = format!("there are {} rules", sections.len());
         let remedy = format!("use at most {}", limits::TRUST_RULES);

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use hapax_gateway::settings::Tls;
 
 use super::edge::{listen, local, tls};
-use super::fields;
 use super::reader::Secret;
 use super::section::{Section, Spot};
 use crate::admin::{AdminTokens, Role};
@@ -72,7 +71,7 @@ pub(crate) fn admin(section: &Section<'_>) -> Admin {
         listen: listen(section).unwrap_or_else(|| local(8081)),
         hosts: hosts(section),
         tokens: tokens(section),
-        tls: tls(&section.section("tls", &fields::ADMIN_TLS)),
+        tls: tls(&section.section("tls")),
         console: section.flag("console").is_none_or(|flag| flag.value),
         name: printable("name"),
         label: printable("label"),
@@ -105,7 +104,7 @@ fn tokens(section: &Section<'_>) -> Vec<AdminToken> {
         add(SHORT, Role::Operate, section.reader().secret(section, "token"));
     }
     let mut names = Vec::new();
-    for one in section.one_or_more_sections("tokens", &fields::ADMIN_TOKEN) {
+    for one in section.one_or_more_sections("tokens") {
         one.require("name", "say who has the token, such as \"night-shift\": the audit shows it");
         one.require("role", "say `role = \"read\"` to look, or `role = \"operate\"` to decide as well");
         let name = one.parsed("name", printable);
@@ -147,7 +146,7 @@ fn token(one: &Section<'_>) -> Option<Spot<Secret>> {
 
 /// Where else to look. Browsers follow these, so only what leads to a page is taken.
 fn links(section: &Section<'_>) -> Vec<(String, String)> {
-    let sections = section.one_or_more_sections("links", &fields::ADMIN_LINK);
+    let sections = section.one_or_more_sections("links");
     if sections.len() > limits::ADMIN_LINKS {
         let what = format!("there are {} links", sections.len());
         section.reader().mistake(

@@ -7,13 +7,12 @@ use http::HeaderValue;
 use ipnet::IpNet;
 
 use super::admin::Admin;
-use super::fields;
 use super::material;
 use super::route::Found;
 use super::schedules;
 use super::section::{Section, Spot};
 use super::url::Url;
-use crate::limits::{self, range};
+use crate::limits;
 
 /// The words of token algorithms.
 pub(crate) const ALGORITHMS: [(&str, JwtAlgorithm); 4] = [
@@ -25,16 +24,16 @@ pub(crate) const ALGORITHMS: [(&str, JwtAlgorithm); 4] = [
 
 /// Reads `[auth]`.
 pub(crate) fn auth(section: &Section<'_>) -> Auth {
-    let api_keys = section.section("api_keys", &fields::API_KEYS);
-    let trusted_headers = section.section("trusted_headers", &fields::TRUSTED);
+    let api_keys = section.section("api_keys");
+    let trusted_headers = section.section("trusted_headers");
     Auth {
-        jwt: jwt(&section.section("jwt", &fields::JWT)),
+        jwt: jwt(&section.section("jwt")),
         api_keys: api_keys.exists() && api_keys.flag("enabled").is_none_or(|enabled| enabled.value),
         key_places: key_places(&api_keys),
         trusted: trusted(&trusted_headers),
         trusted_level: trusted_level(&trusted_headers),
-        verify: verify(&section.section("verify", &fields::VERIFY)),
-        schedules: schedules::secrets(&section.section("schedules", &fields::AUTH_SCHEDULES)),
+        verify: verify(&section.section("verify")),
+        schedules: schedules::secrets(&section.section("schedules")),
         fixed: fixed(section),
     }
 }
@@ -94,8 +93,8 @@ fn jwt(section: &Section<'_>) -> Option<Jwt> {
     let kinds = SubjectKind::ALL.map(|kind| (kind.as_str(), kind));
     let text = |field| section.text(field).map(|text| text.value.to_owned());
     let (issuer, audience) = (text("issuer"), text("audience"));
-    let leeway = section.duration("leeway", &range::LEEWAY).map_or(limits::LEEWAY, |leeway| leeway.value);
-    let claims = claims(&section.section("claims", &fields::CLAIMS));
+    let leeway = section.duration("leeway").map_or(limits::LEEWAY, |leeway| leeway.value);
+    let claims = claims(&section.section("claims"));
     let subject_type = section.word("subject_type", &kinds).map_or(SubjectKind::User, |kind| kind.value);
     let keys = keys?;
     // Where an algorithm does not go with a file at all, that has been told.
@@ -253,8 +252,8 @@ fn verify(section: &Section<'_>) -> Option<VerifyService> {
         let remedy = "write it without line breaks and other control characters";
         section.reader().mistake(&token.at, "this token cannot be sent in a header", remedy);
     }
-    let remember = section.duration("remember", &range::REMEMBER);
-    let timeout = section.duration("timeout", &range::TIMEOUT);
+    let remember = section.duration("remember");
+    let timeout = section.duration("timeout");
     Some(VerifyService {
         url: url?.value,
         token: token?.value.reveal().to_owned(),

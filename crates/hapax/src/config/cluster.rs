@@ -10,17 +10,17 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTE
 use super::keys;
 use super::material;
 use super::section::{Section, Spot};
+use super::upstream;
 use super::upstream::Ready;
 use super::url::Url;
-use super::{fields, upstream};
-use crate::limits::{self, range};
+use crate::limits;
 
 /// The words of `classify`.
 pub(crate) const CLASSIFY: [(&str, Classify); 2] = [("exact", Classify::Exact), ("marker", Classify::Marker)];
 
 /// Reads a cluster.
 pub(super) fn read(section: &Section<'_>, name: &str) -> Option<Ready> {
-    section.word("kind", &[("restate", ())]);
+    section.word("kind", &upstream::KINDS);
     section.require("ingress", "say where calls go, such as [\"http://127.0.0.1:8080\"]");
     section.require("admin", "say where its admin API is, such as \"http://127.0.0.1:9070\"");
     let ingress = nodes(section, "ingress");
@@ -35,23 +35,23 @@ pub(super) fn read(section: &Section<'_>, name: &str) -> Option<Ready> {
     if let Some(names) = section.texts("headers") {
         cluster.headers = headers(section, &names);
     }
-    if let Some(after) = section.integer("suspend_after", &range::SUSPEND_AFTER) {
+    if let Some(after) = section.integer("suspend_after") {
         cluster.suspend_after = u32::try_from(after.value).unwrap_or(cluster.suspend_after);
     }
     let mut upstream = Upstream::new(name, "", 0);
-    for (field, range, to) in [
-        ("timeout", &range::TIMEOUT, &mut upstream.timeout),
-        ("connect_timeout", &range::TIMEOUT, &mut cluster.connect_timeout),
-        ("idle_timeout", &range::IDLE, &mut cluster.idle_timeout),
-        ("suspend_for", &range::SUSPEND_FOR, &mut cluster.suspend_for),
+    for (field, to) in [
+        ("timeout", &mut upstream.timeout),
+        ("connect_timeout", &mut cluster.connect_timeout),
+        ("idle_timeout", &mut cluster.idle_timeout),
+        ("suspend_for", &mut cluster.suspend_for),
     ] {
-        if let Some(duration) = section.duration(field, range) {
+        if let Some(duration) = section.duration(field) {
             *to = duration.value;
         }
     }
-    let most = section.count("max_connections", &range::CONNECTIONS);
+    let most = section.count("max_connections");
     cluster.max_connections = most.unwrap_or(cluster.max_connections);
-    let again = section.section("retry", &fields::RETRY);
+    let again = section.section("retry");
     let retry = upstream::retry(&again);
     if again.has("on_exhausted") {
         let what =

@@ -7,14 +7,13 @@ use hapax_agent::actions::{HttpTool, KeyDialect, Tool};
 use hapax_core::{Rerun, lane};
 use http::{HeaderName, HeaderValue};
 
-use super::fields::{self, Fields};
-use super::reader::{Reader, Secret};
+use super::reader::Secret;
 use super::rule::RERUNS;
 use super::section::{Section, Spot};
 use super::tree::{Node, Value};
-use super::upstream::{is_name, name_remedy};
+use super::upstream::{digest_chars, is_name, name_remedy};
 use super::url::Url;
-use crate::limits::{self, range};
+use crate::limits;
 
 /// A system that tools are on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,12 +101,18 @@ pub struct ToolOverride {
     pub give_up: Option<Duration>,
 }
 
+/// The words of `kind`.
+pub(super) const KINDS: [(&str, ()); 2] = [("http", ()), ("mcp", ())];
+/// The words of `upstream_key`: whether a service is told the key.
+pub(super) const SENT: [(&str, bool); 2] = [("digest", true), ("none", false)];
+
 /// Reads `[connectors]`.
 pub(crate) fn connectors(section: &Section<'_>) -> BTreeMap<String, Connector> {
-    section.entries().filter_map(|(name, node)| one(section.reader(), &name, node)).collect()
+    section.entries().filter_map(|(name, node)| one(section, &name, node)).collect()
 }
 
-fn one(reader: &Reader<'_>, name: &Spot<String>, node: &Node) -> Option<(String, Connector)> {
+fn one<'a>(within: &Section<'a>, name: &Spot<String>, node: &'a Node) -> Option<(String, Connector)> {
+    let reader = within.reader();
     let Value::Table(table) = &node.value else {
         let what = format!("`{}` cannot be {}", name.value, node.value.kind());
         reader.mistake(&node.at, what, format!("write [connectors.{}] and its fields below", name.value));
@@ -119,9 +124,8 @@ fn one(reader: &Reader<'_>, name: &Spot<String>, node: &Node) -> Option<(String,
     }
     let is_mcp =
         table.get("kind").is_some_and(|kind| matches!(&kind.node.value, Value::Text(kind) if kind == "mcp"));
-    let fields: &'static Fields = if is_mcp { &fields::CONNECTOR_MCP } else { &fields::CONNECTOR_HTTP };
-    let section = Section::open(reader, Some(table), fields);
-    section.word("kind", &[("http", ()), ("mcp", ())]);
+    let section = within.named(table, if is_mcp { "mcp" } else { "http" });
+    section.word("kind", &KINDS);
     section.require("kind", "say `kind = \"http\"` or `kind = \"mcp\"`");
     let read = if is_mcp { mcp(&section).map(Connector::Mcp) } else { http(&section).map(Connector::Http) };
     Some((name.value.clone(), read?)).filter(|_| named_well)
@@ -131,13 +135,13 @@ fn http(section: &Section<'_>) -> Option<HttpConnector> {
     section.require("url", "say where the service is, such as \"http://127.0.0.1:9000\"");
     let url = url(section);
     let (headers, token, key) = (headers(section), token(section), key(section));
-    let tools = section.section("tools", &fields::CONNECTOR_TOOLS);
+    let tools = section.section("tools");
     if !section.has("tools") {
         let remedy =
             "add a section such as [connectors.orders.tools.\"orders.hold\"] with `method` and `path`";
         section.reader().mistake(&section.at(), "this connector has no tools", remedy);
     }
-    let tools = each_tool(&tools, &fields::CONNECTOR_TOOL, |own| http_tool(own, key));
+    let tools = each_tool(&tools, "http", |own| http_tool(own, key));
     Some(HttpConnector { url: url?, headers, token, key, tools })
 }
 
@@ -148,7 +152,7 @@ fn url(section: &Section<'_>) -> Option<String> {
 /// Reads the sections of tools, by name.
 fn each_tool<T>(
     tools: &Section<'_>,
-    fields: &'static Fields,
+    kind: &'static str,
     read: impl Fn(&Section<'_>) -> Option<T>,
 ) -> BTreeMap<String, T> {
     let reader = tools.reader();
@@ -159,7 +163,7 @@ fn each_tool<T>(
             reader.mistake(&node.at, what, "write a section for it");
             continue;
         };
-        let own = Section::open(reader, Some(table), fields);
+        let own = tools.named(table, kind);
         if let Err(error) = lane::check_tool(&name.value) {
             reader.mistake(&name.at, format!("{:?} is no name of a tool", name.value), error.message());
             continue;
@@ -223,33 +227,24 @@ fn overrides(section: &Section<'_>) -> ToolOverride {
         read_only: section.flag("read_only").map(|flag| flag.value),
         destructive: section.flag("destructive").map(|flag| flag.value),
         rerun: section.word("rerun", &RERUNS).map(|word| word.value),
-        give_up: section.duration("give_up", &range::GIVE_UP).map(|duration| duration.value),
+        give_up: section.duration("give_up").map(|duration| duration.value),
     }
 }
 
 /// How many characters of an action's key the service takes.
 fn key(section: &Section<'_>) -> KeyDialect {
-    let word = section.word("upstream_key", &[("digest", true), ("none", false)]);
+    let word = section.word("upstream_key", &SENT);
     let sent = word.is_none_or(|word| word.value);
-    let chars = section.integer("digest_chars", &(i64::MIN..=i64::MAX));
+    let chars = digest_chars(section);
+    if !sent && section.has("digest_chars") {
+        let what = "`digest_chars` has no effect with `upstream_key = \"none\"`";
+        section.reader().mistake(&section.place("digest_chars"), what, "remove one of them");
+    }
     match (sent, chars) {
-        (false, None) => KeyDialect::None,
-        (false, Some(chars)) => {
-            let what = "`digest_chars` has no effect with `upstream_key = \"none\"`";
-            section.reader().mistake(&chars.at, what, "remove one of them");
-            KeyDialect::None
-        }
-        (true, None) => KeyDialect::Chars64,
-        (true, Some(chars)) => match chars.value {
-            32 => KeyDialect::Chars32,
-            40 => KeyDialect::Chars40,
-            64 => KeyDialect::Chars64,
-            other => {
-                let what = format!("`digest_chars` cannot be {other}");
-                section.reader().mistake(&chars.at, what, "use 32, 40 or 64");
-                KeyDialect::Chars64
-            }
-        },
+        (false, _) => KeyDialect::None,
+        (true, 32) => KeyDialect::Chars32,
+        (true, 40) => KeyDialect::Chars40,
+        (true, _) => KeyDialect::Chars64,
     }
 }
 
@@ -265,7 +260,7 @@ fn token(section: &Section<'_>) -> Option<Secret> {
 
 fn headers(section: &Section<'_>) -> Vec<(String, String)> {
     let mut headers = Vec::new();
-    for (name, value) in texts(section, "headers", &fields::CONNECTOR_HEADERS) {
+    for (name, value) in texts(section, "headers") {
         let refuse = |what: String, remedy: &str| section.reader().mistake(&name.at, what, remedy);
         let known = HeaderName::try_from(&name.value);
         let ours = [
@@ -297,8 +292,8 @@ fn headers(section: &Section<'_>) -> Vec<(String, String)> {
 }
 
 /// The texts of a table whose names the user chooses.
-fn texts(section: &Section<'_>, field: &str, fields: &'static Fields) -> Vec<(Spot<String>, String)> {
-    let own = section.section(field, fields);
+fn texts(section: &Section<'_>, field: &str) -> Vec<(Spot<String>, String)> {
+    let own = section.section(field);
     let mut found = Vec::new();
     for (name, node) in own.entries() {
         match &node.value {
@@ -315,8 +310,8 @@ fn texts(section: &Section<'_>, field: &str, fields: &'static Fields) -> Vec<(Sp
 fn mcp(section: &Section<'_>) -> Option<McpConnector> {
     let reader = section.reader();
     let trusted = section.flag("trusted").is_some_and(|flag| flag.value);
-    let tools = section.section("tools", &fields::CONNECTOR_TOOLS);
-    let tools = each_tool(&tools, &fields::CONNECTOR_MCP_TOOL, |own| Some(overrides(own)));
+    let tools = section.section("tools");
+    let tools = each_tool(&tools, "mcp", |own| Some(overrides(own)));
     let reached = match (section.has("command"), section.has("url")) {
         (true, false) => {
             for field in ["headers", "token_env", "token_file"] {
@@ -329,7 +324,7 @@ fn mcp(section: &Section<'_>) -> Option<McpConnector> {
                 let texts = section.texts(field).unwrap_or_default();
                 texts.into_iter().map(|text| text.value.to_owned()).collect::<Vec<_>>()
             };
-            let env = texts(section, "env", &fields::CONNECTOR_ENV);
+            let env = texts(section, "env");
             Some(Reached::Command {
                 args: list("args"),
                 env: env.into_iter().map(|(name, value)| (name.value, value)).collect(),

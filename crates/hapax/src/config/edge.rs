@@ -11,14 +11,13 @@ use http::HeaderName;
 
 use super::Pattern;
 use super::admin;
-use super::fields;
 use super::material;
 use super::mistakes::Place;
 use super::overlaps::OWN;
 use super::reader::Reader;
 use super::section::{Section, Spot};
 use super::url;
-use crate::limits::{self, range};
+use crate::limits;
 
 /// Where applications are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,22 +54,20 @@ impl RouteDefaults {
 /// Reads `[edge]`.
 pub(crate) fn edge(section: &Section<'_>, plain: &Rule) -> (Edge, RouteDefaults) {
     let mut edge = Edge::new(listen(section).unwrap_or_else(|| local(8080)));
-    let duration = |field, range, to: &mut Duration| {
-        if let Some(value) = section.duration(field, range) {
+    let duration = |field, to: &mut Duration| {
+        if let Some(value) = section.duration(field) {
             *to = value.value;
         }
     };
-    duration("drain_timeout", &range::DRAIN, &mut edge.drain_timeout);
-    duration("header_timeout", &range::TIMEOUT, &mut edge.header_timeout);
-    duration("idle_timeout", &range::IDLE, &mut edge.idle_timeout);
-    edge.threads = section.count("threads", &range::THREADS).unwrap_or(edge.threads);
-    edge.max_connections =
-        section.count("max_connections", &range::CONNECTIONS).unwrap_or(edge.max_connections);
+    duration("drain_timeout", &mut edge.drain_timeout);
+    duration("header_timeout", &mut edge.header_timeout);
+    duration("idle_timeout", &mut edge.idle_timeout);
+    edge.threads = section.count("threads").unwrap_or(edge.threads);
+    edge.max_connections = section.count("max_connections").unwrap_or(edge.max_connections);
     edge.max_connections_per_address = per_address(section, edge.max_connections);
-    edge.max_detached = section.count("max_detached", &range::DETACHED).unwrap_or(edge.max_detached);
-    edge.body_rate = section.size("body_rate", &range::BODY_RATE).map_or(edge.body_rate, |size| size.value);
-    edge.max_buffered =
-        section.size("max_buffered", &range::BUFFERED).map_or(edge.max_buffered, |size| size.value);
+    edge.max_detached = section.count("max_detached").unwrap_or(edge.max_detached);
+    edge.body_rate = section.size("body_rate").map_or(edge.body_rate, |size| size.value);
+    edge.max_buffered = section.size("max_buffered").map_or(edge.max_buffered, |size| size.value);
     if let Some(segment) = section.parsed("recall_segment", recall_segment) {
         edge.recall_segment = segment.value.into();
     }
@@ -81,8 +78,8 @@ pub(crate) fn edge(section: &Section<'_>, plain: &Rule) -> (Edge, RouteDefaults)
     if let Some(docs) = section.url("docs", docs) {
         edge.docs = docs.value;
     }
-    edge.tls = tls(&section.section("tls", &fields::TLS));
-    edge.cors = cors(&section.section("cors", &fields::CORS));
+    edge.tls = tls(&section.section("tls"));
+    edge.cors = cors(&section.section("cors"));
     let defaults = route_defaults(section, plain);
     fits_memory(section, defaults.max_request_body, edge.max_buffered);
     (edge, defaults)
@@ -90,7 +87,7 @@ pub(crate) fn edge(section: &Section<'_>, plain: &Rule) -> (Edge, RouteDefaults)
 
 /// How many connections one address may have: no more than there may be of all.
 fn per_address(section: &Section<'_>, max_connections: usize) -> Option<usize> {
-    let most = section.count("max_connections_per_address", &range::CONNECTIONS)?;
+    let most = section.count("max_connections_per_address")?;
     if most > max_connections {
         let what = "`max_connections_per_address` is more than `max_connections`";
         let remedy = "make it smaller, or raise `max_connections`";
@@ -119,7 +116,7 @@ fn route_defaults(section: &Section<'_>, plain: &Rule) -> RouteDefaults {
     if let Some(waits) = section.word("attach", &ATTACH) {
         defaults.waits = waits.value;
     }
-    if let Some(bound) = section.duration("attach_timeout", &range::ATTACH) {
+    if let Some(bound) = section.duration("attach_timeout") {
         defaults.attach_timeout = bound.value;
     }
     if let Some(status) = mismatch_status(section) {
@@ -133,26 +130,18 @@ pub(crate) const ATTACH: [(&str, bool); 2] = [("wait", true), ("reject", false)]
 
 /// The longest body of a request.
 pub(crate) fn max_request_body(section: &Section<'_>) -> Option<usize> {
-    section.size("max_request_body", &range::BODY).and_then(|size| usize::try_from(size.value).ok())
+    section.size("max_request_body").and_then(|size| usize::try_from(size.value).ok())
 }
 
 /// The longest answer that is kept.
 pub(crate) fn max_kept_response(section: &Section<'_>) -> Option<usize> {
-    section.size("max_kept_response", &range::KEPT_RESPONSE).and_then(|size| usize::try_from(size.value).ok())
+    section.size("max_kept_response").and_then(|size| usize::try_from(size.value).ok())
 }
 
 /// 422, or 409 for callers that expect that (H2).
 pub(crate) fn mismatch_status(section: &Section<'_>) -> Option<u16> {
-    let status = section.integer("mismatch_status", &(i64::MIN..=i64::MAX))?;
-    match status.value {
-        422 => Some(422),
-        409 => Some(409),
-        other => {
-            let what = format!("`mismatch_status` cannot be {other}");
-            section.reader().mistake(&status.at, what, "use 422, or 409 for callers that expect that");
-            None
-        }
-    }
+    let status = section.one_of("mismatch_status", "use 422, or 409 for callers that expect that")?;
+    u16::try_from(status.value).ok()
 }
 
 /// Reads `[api]`. Without it applications are served nowhere.
@@ -277,7 +266,7 @@ fn cors(section: &Section<'_>) -> Option<Cors> {
         let what = "`credentials = true` together with the origin \"*\" would open the edge to every page";
         reader.mistake(&any.at, what, "list the origins that may send credentials");
     }
-    let max_age = section.duration("max_age", &range::CORS_MAX_AGE).map(|age| age.value);
+    let max_age = section.duration("max_age").map(|age| age.value);
     let owned = |texts: Vec<Spot<&str>>| texts.into_iter().map(|text| text.value.to_owned()).collect();
     Some(Cors {
         origins: owned(origins),

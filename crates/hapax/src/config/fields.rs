@@ -1,179 +1,284 @@
-//! Every field that a configuration can have, and those that it will have later.
+//! Every field that a configuration can have: one row each.
 //!
-//! The reader refuses what is not listed here; a test holds the list against `docs/reference/configuration.md`.
+//! The reader refuses what has no row here and takes ranges and words from the rows; `hapax config show` follows their order; what
+//! a reload cannot change is marked in them; and the tables of `docs/reference/configuration.md` are made of them, as a test sees.
 
-/// The fields of one section. A name in angle brackets stands for names that the user chooses.
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// The fields of one section.
 #[derive(Debug)]
 pub(crate) struct Fields {
-    /// The section as the reference page calls it; empty for the top of the file.
+    /// The section as the reference page calls it; empty for the top of the file. A name in angle brackets stands for names that
+    /// the user chooses.
     pub(crate) section: &'static str,
-    /// Its fields.
-    pub(crate) names: &'static [&'static str],
-    /// Fields that a later release will know: refused by name.
-    pub(crate) later: &'static [&'static str],
+    /// Its fields, in the order in which they are shown.
+    pub(crate) rows: &'static [Row],
 }
 
+/// One field. Of one whose name is in angle brackets, users choose the name.
+#[derive(Debug)]
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "what only the reference page tells is read by the test that makes it")
+)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    /// What it takes.
+    pub(crate) kind: Kind,
+    /// What holds where it is not written.
+    pub(crate) usual: Usual,
+    /// What it is for, in Markdown.
+    pub(crate) meaning: &'static str,
+    /// What it applies to.
+    pub(crate) of: Of,
+    /// Whether a change takes effect only after a restart, with everything below it.
+    pub(crate) restart: bool,
+    /// How `hapax config show` tells it.
+    pub(crate) shown: Shown,
+}
+
+/// What a field takes.
+#[derive(Debug)]
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "what only the reference page tells is read by the test that makes it")
+)]
+pub(crate) enum Kind {
+    /// A string of a form of its own.
+    Text(&'static str),
+    /// A string of at most so many characters.
+    Characters(usize),
+    /// A name of at most so many small letters, digits, `-` and `_`.
+    Id(usize),
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// An array of these words.
+    WordList(&'static [&'static str]),
+    Duration(&'static RangeInclusive<Duration>),
+    /// A duration or `"forever"`, and what else it may be.
+    Retention(&'static str, &'static RangeInclusive<Duration>),
+    Size(&'static RangeInclusive<u64>),
+    Integer(&'static RangeInclusive<i64>),
+    /// One of these numbers.
+    Numbers(&'static [i64]),
+    /// A number from 0 to 1.
+    Ratio,
+    Flag,
+    /// True, false or this word.
+    FlagOr(&'static str),
+    /// An array of at most so many strings.
+    List(&'static str, usize),
+    /// One string, or an array of at most so many.
+    OneOrList(&'static str, usize),
+    Table(&'static Fields),
+    /// An array of tables.
+    Tables(&'static Fields),
+    /// One table, or an array of them.
+    TableOrTables(&'static Fields),
+}
+
+impl Kind {
+    /// The fields of the sections that it takes.
+    pub(crate) fn below(&self) -> Option<&'static Fields> {
+        match self {
+            Kind::Table(fields) | Kind::Tables(fields) | Kind::TableOrTables(fields) => Some(fields),
+            _ => None,
+        }
+    }
+}
+
+/// As many as one likes.
+const UNBOUNDED: usize = usize::MAX;
+
+/// What holds where a field is not written.
+#[derive(Debug)]
+#[cfg_attr(not(test), allow(dead_code, reason = "the reference page and a test of the defaults read it"))]
+pub(crate) enum Usual {
+    /// This string.
+    Is(&'static str),
+    /// This duration.
+    Lasts(Duration),
+    /// This number.
+    Count(i64),
+    Bool(bool),
+    /// An empty array.
+    Empty,
+    /// Nothing.
+    Absent,
+    /// It must be written.
+    Required,
+    /// What cannot be said with one value, in Markdown.
+    Told(&'static str),
+}
+
+/// What a field applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// Everything that the section is about.
+    All,
+    /// What is of this `kind`, and there is no such field otherwise.
+    Only(&'static str),
+    /// Routes that take keys.
+    Keyed,
+    /// The same where the claim is in the ledger, and not with a cluster.
+    Ledger,
+}
+
+/// How `hapax config show` tells a field.
+#[derive(Debug)]
+#[cfg_attr(not(test), allow(dead_code, reason = "why a field is not shown is for those who read its row"))]
+pub(crate) enum Shown {
+    /// By its name.
+    Plainly,
+    /// By another name, as a secret is, wherever it comes from.
+    As(&'static str),
+    /// Not at all, for this reason.
+    Never(&'static str),
+}
+
+const fn row(name: &'static str, kind: Kind, usual: Usual, meaning: &'static str) -> Row {
+    Row { name, kind, usual, meaning, of: Of::All, restart: false, shown: Shown::Plainly }
+}
+
+/// Marks of a row.
+impl Row {
+    const fn of(mut self, of: Of) -> Self {
+        self.of = of;
+        self
+    }
+
+    const fn restart(mut self) -> Self {
+        self.restart = true;
+        self
+    }
+
+    const fn shown_as(mut self, name: &'static str) -> Self {
+        self.shown = Shown::As(name);
+        self
+    }
+
+    const fn never_shown(mut self, reason: &'static str) -> Self {
+        self.shown = Shown::Never(reason);
+        self
+    }
+}
+
+/// The words of a table in which each stands for something.
+const fn words<T, const N: usize>(table: &[(&'static str, T); N]) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut at = 0;
+    while at < N {
+        words[at] = table[at].0;
+        at += 1;
+    }
+    words
+}
+
+/// `"name": kind, default, marks => meaning;`, once for each field.
 macro_rules! sections {
-    ($($(#[$doc:meta])* $id:ident = $section:literal [$($name:literal),* $(,)?] $(later [$($later:literal),* $(,)?])?;)*) => {
-        $($(#[$doc])* pub(crate) const $id: Fields = Fields {
+    ($($(#[$doc:meta])* $id:ident = $section:literal {
+        $($name:literal: $kind:expr, $usual:expr $(, $mark:ident $(($with:expr))?)* => $meaning:literal;)*
+    })*) => {
+        #[allow(unused_imports, reason = "no section has fields of every kind")]
+        use $crate::config::fields::{Kind::*, Of::*, Usual::*};
+        $($(#[$doc])* pub(crate) static $id: Fields = Fields {
             section: $section,
-            names: &[$($name),*],
-            later: &[$($($later),*)?],
+            rows: &[$(row($name, $kind, $usual, $meaning)$(.$mark($($with)?))*),*],
         };)*
-        /// All sections.
-        #[cfg(test)]
-        pub(crate) const ALL: &[&Fields] = &[$(&$id),*];
     };
 }
 
+mod agents;
+mod auth;
+mod keeping;
+mod listeners;
+mod routes;
+mod webhooks;
+
+pub(crate) use agents::*;
+pub(crate) use auth::*;
+pub(crate) use keeping::*;
+pub(crate) use listeners::*;
+pub(crate) use routes::*;
+pub(crate) use webhooks::*;
+
 sections! {
     /// The top of the file.
-    ROOT = "" [
-        "edge", "admin", "api", "store", "retention", "auth", "seal", "log", "traces", "tenants", "upstreams", "routes", "openapi",
-        "retired", "webhooks", "schedules",
-        "actions", "connectors", "trust",
-    ];
-    /// The listener and what holds for every route.
-    EDGE = "edge" [
-        "listen", "threads", "tls", "drain_timeout", "header_timeout", "body_rate", "idle_timeout", "max_connections",
-        "max_connections_per_address", "max_buffered", "max_detached", "operations_prefix", "recall_segment", "docs", "cors",
-        "max_request_body", "max_kept_response",
-        "attach", "attach_timeout", "mismatch_status",
-    ];
-    /// Certificate and key.
-    TLS = "edge.tls" ["cert", "key"];
-    /// What browsers of other origins may do.
-    CORS = "edge.cors" ["origins", "headers", "credentials", "max_age"];
-    /// The operators' listener.
-    ADMIN = "admin" [
-        "listen", "hosts", "token_env", "token_file", "tokens", "name", "label", "links", "console", "tls",
-    ];
-    /// A token of an operator.
-    ADMIN_TOKEN = "admin.tokens" ["name", "role", "env", "file"];
-    /// Another tool that knows more.
-    ADMIN_LINK = "admin.links" ["name", "url"];
-    /// Certificate and key of the operators' listener.
-    ADMIN_TLS = "admin.tls" ["cert", "key"];
-    /// The applications' listener.
-    API = "api" ["listen", "hosts"];
-    /// Where claims are kept.
-    STORE = "store" ["url", "lease", "spool"];
-    /// How long outcomes are kept.
-    RETENTION = "retention" ["default", "<class>"];
-    /// Who may come in.
-    AUTH = "auth" ["tenant", "project", "jwt", "api_keys", "trusted_headers", "verify", "schedules"];
-    /// Tokens.
-    JWT = "auth.jwt" [
-        "algorithms", "secret_env", "secret_file", "jwks_file", "jwks_url", "issuer", "audience", "leeway", "claims",
-        "subject_type",
-    ];
-    /// The names of a token's claims.
-    CLAIMS = "auth.jwt.claims" ["tenant", "project", "subject", "subject_type", "level"];
-    /// API keys of the registry.
-    API_KEYS = "auth.api_keys" ["enabled", "also_from"];
-    /// Peers whose headers are believed.
-    TRUSTED = "auth.trusted_headers" ["from", "level"];
-    /// An outside service that knows keys.
-    VERIFY = "auth.verify" ["url", "token_env", "token_file", "remember", "timeout"];
-    /// What schedules sign their requests with.
-    AUTH_SCHEDULES = "auth.schedules" ["secret_env", "secret_file", "previous_env", "previous_file"];
-    /// Keys for encryption at rest.
-    SEAL = "seal" ["key_env", "key_file"];
-    /// What the process tells.
-    LOG = "log" ["format", "level"];
-    /// Where spans of requests go.
-    TRACES = "traces" ["endpoint", "ratio", "parent", "headers_env", "headers_file"];
-    /// What one tenant may use.
-    TENANTS = "tenants" ["held", "claims_per_second", "in_doubt"];
-    /// The services behind.
-    UPSTREAMS = "upstreams" ["<name>"];
-    /// A service behind.
-    UPSTREAM = "upstreams.<name>" [
-        "kind", "url", "timeout", "give_up", "connect_timeout", "upstream_key", "digest_chars", "retry",
-        "max_connections", "idle_timeout", "reuse", "ca",
-    ];
-    /// A Restate cluster behind.
-    CLUSTER = "upstreams.<name>" [
-        "kind", "ingress", "admin", "classify", "headers", "suspend_after", "suspend_for", "timeout", "connect_timeout", "retry",
-        "max_connections", "idle_timeout", "ca",
-    ];
-    /// What is tried again.
-    RETRY = "upstreams.<name>.retry" ["max_attempts", "backoff", "on_exhausted"];
-    /// A route.
-    ROUTE = "routes" [
-        "method", "path", "operation", "was", "policy", "lenient", "public", "recall", "level", "upstream", "retention", "rerun", "quiet",
-        "reconcile", "scope", "fingerprint", "ignore", "fingerprint_headers", "timeout", "give_up", "max_run", "doubt",
-        "attach", "attach_timeout", "keep", "on_5xx", "mismatch_status", "max_request_body", "max_kept_response",
-        "key", "key_grammar", "key_from", "window", "restate", "identifier",
-    ];
-    /// The handler of a cluster.
-    HANDLER = "routes.restate" ["service", "handler", "key", "workflow", "input", "envelope"];
-    /// Where a key may stand.
-    KEY = "routes.key" ["header", "json"];
-    /// Where a sender's identifier stands.
-    ROUTE_IDENTIFIER = "routes.identifier" ["header", "json", "form"];
-    /// What becomes of a doubt that nobody resolves.
-    DOUBT = "routes.doubt" ["after", "then"];
-    /// Where deliveries of providers come in, and where they go.
-    WEBHOOKS = "webhooks" [
-        "prefix", "upstream", "path", "public_url", "retention", "rerun", "keep", "give_up", "wait", "max_request_body",
-        "max_kept_response", "enabled", "providers", "kv", "verify", "restate",
-    ];
-    /// Providers that the configuration declares.
-    WEBHOOK_PROVIDERS = "webhooks.providers" ["<name>"];
-    /// A declared provider.
-    WEBHOOK_PROVIDER = "webhooks.providers.<name>" [
-        "header", "prefix", "hash", "encoding", "signed", "timestamp_header", "identifier", "identifier_signed", "kind_header",
-        "wait", "window",
-    ];
-    /// Where the identifier of a delivery stands.
-    IDENTIFIER = "webhooks.providers.<name>.identifier" ["header", "json", "form"];
-    /// A store of secrets outside the registry.
-    WEBHOOK_KV = "webhooks.kv" ["url", "mount", "token_file", "timeout"];
-    /// What is dispatched at planned times.
-    SCHEDULE = "schedules" [
-        "id", "cron", "tz", "every", "route", "body", "content_type", "as", "overlap", "catch_up",
-    ];
-    /// Whose the ticks of a schedule are.
-    SCHEDULE_AS = "schedules.as" ["tenant", "project"];
-    /// How actions of agents are done.
-    ACTIONS = "actions" ["as", "receipts", "include_result"];
-    /// Whose actions they are where nothing else says so.
-    ACTIONS_AS = "actions.as" ["tenant", "project"];
-    /// The systems that tools are on.
-    CONNECTORS = "connectors" ["<name>"];
-    /// A service whose endpoints are tools.
-    CONNECTOR_HTTP = "connectors.<name>" [
-        "kind", "url", "headers", "token_env", "token_file", "upstream_key", "digest_chars", "tools",
-    ];
-    /// A server of tools.
-    CONNECTOR_MCP = "connectors.<name>" [
-        "kind", "command", "args", "env", "pass_env", "url", "headers", "token_env", "token_file", "trusted", "tools",
-    ];
-    /// What goes with every call.
-    CONNECTOR_HEADERS = "connectors.<name>.headers" ["<name>"];
-    /// What a server of tools finds in its environment.
-    CONNECTOR_ENV = "connectors.<name>.env" ["<name>"];
-    /// The tools of a connector.
-    CONNECTOR_TOOLS = "connectors.<name>.tools" ["<name>"];
-    /// An endpoint as a tool.
-    CONNECTOR_TOOL = "connectors.<name>.tools.<name>" [
-        "method", "path", "read_only", "rerun", "vendor_key", "destructive", "give_up",
-    ];
-    /// What is said of a server's tool.
-    CONNECTOR_MCP_TOOL = "connectors.<name>.tools.<name>" ["read_only", "rerun", "destructive", "give_up"];
-    /// What may happen.
-    TRUST = "trust" ["default", "rules"];
-    /// A rule of the gate.
-    TRUST_RULE = "trust.rules" ["name", "when", "decision"];
-    /// An OpenAPI document to read routes from.
-    OPENAPI = "openapi" ["file", "upstream", "prefix", "default_policy", "recall"];
+    ROOT = "" {
+        "retired": List("names", UNBOUNDED), Empty =>
+            "operations that have no route any more, by any of their names. Without it a reload that drops a route on which \
+             claims rest is refused, and a start tells of such claims. Their outcomes stay as long as they are kept; no caller \
+             can fetch them";
+        "edge": Table(&EDGE), Absent =>
+            "the listener, and what holds for every route";
+        "admin": Table(&ADMIN), Absent =>
+            "the operators' listener";
+        "api": Table(&API), Absent, restart =>
+            "the applications' listener; without it there is none";
+        "store": Table(&STORE), Absent =>
+            "where claims are kept";
+        "retention": Table(&RETENTION), Absent =>
+            "how long outcomes are kept";
+        "auth": Table(&AUTH), Absent =>
+            "who may come in; without it, nobody but for public routes";
+        "seal": Table(&SEAL), Absent, restart =>
+            "keys for encryption at rest; without it nothing is sealed";
+        "log": Table(&LOG), Absent =>
+            "what the process tells";
+        "traces": Table(&TRACES), Absent, restart =>
+            "where spans of requests go; without it none are recorded";
+        "tenants": Table(&TENANTS), Absent =>
+            "what one tenant may use";
+        "upstreams": Table(&UPSTREAMS), Absent =>
+            "the services behind";
+        "routes": Tables(&ROUTE), Absent =>
+            "which requests go where, and how they are protected";
+        "webhooks": Table(&WEBHOOKS), Absent =>
+            "where deliveries of providers come in, and where they go";
+        "schedules": Tables(&SCHEDULE), Absent =>
+            "what is dispatched at planned times";
+        "actions": Table(&ACTIONS), Absent =>
+            "how actions of agents are done";
+        "connectors": Table(&CONNECTORS), Absent =>
+            "the systems that tools of agents are on";
+        "trust": Table(&TRUST), Absent =>
+            "what agents may do; without it, everything";
+        "openapi": Tables(&OPENAPI), Absent, never_shown("the routes of the documents are shown") =>
+            "documents to read routes from";
+    }
 }
 
 impl Fields {
-    /// The known name that was probably meant.
-    pub(crate) fn nearest(&self, name: &str) -> Option<&'static str> {
-        nearest(name, self.names.iter().copied().filter(|known| !known.starts_with('<')))
+    /// The fields that something of this `kind` has.
+    pub(crate) fn rows_of(&self, kind: &str) -> impl Iterator<Item = &'static Row> {
+        self.rows.iter().filter(move |row| !matches!(row.of, Of::Only(only) if only != kind))
+    }
+
+    /// Their names; those that users choose are not among them.
+    pub(crate) fn names(&self, kind: &str) -> impl Iterator<Item = &'static str> {
+        self.rows_of(kind).map(|row| row.name).filter(|name| !name.starts_with('<'))
+    }
+
+    /// Whether users choose names.
+    pub(crate) fn is_free(&self) -> bool {
+        self.rows.iter().any(Row::is_free)
+    }
+}
+
+impl Row {
+    /// Whether this name in `hapax config show` is about it.
+    pub(crate) fn tells(&self, name: &str) -> bool {
+        match self.shown {
+            Shown::Plainly => self.name == name,
+            Shown::As(other) => other == name,
+            Shown::Never(_) => false,
+        }
+    }
+
+    /// Whether users choose its name.
+    pub(crate) fn is_free(&self) -> bool {
+        self.name.starts_with('<')
     }
 }
 
@@ -210,10 +315,11 @@ mod tests {
 
     #[test]
     fn a_slip_of_the_pen_is_recognised() {
-        assert_eq!(EDGE.nearest("listne"), Some("listen"));
-        assert_eq!(ROUTE.nearest("Operation"), Some("operation"));
-        assert_eq!(ROUTE.nearest("polcy"), Some("policy"));
-        assert_eq!(ROUTE.nearest("colour"), None);
-        assert_eq!(LOG.nearest("x"), None);
+        let meant = |fields: &Fields, name| nearest(name, fields.names(""));
+        assert_eq!(meant(&EDGE, "listne"), Some("listen"));
+        assert_eq!(meant(&ROUTE, "Operation"), Some("operation"));
+        assert_eq!(meant(&ROUTE, "polcy"), Some("policy"));
+        assert_eq!(meant(&ROUTE, "colour"), None);
+        assert_eq!(meant(&LOG, "x"), None);
     }
 }

@@ -7,7 +7,7 @@ use hapax_core::json::Pointer;
 use hapax_exec::Attach;
 use hapax_gateway::settings::{Classify, Handler, ObjectKey, Route};
 
-use super::fields;
+use super::fields::Of;
 use super::reader::Reader;
 use super::route::{Declared, Found};
 use super::section::Section;
@@ -18,9 +18,8 @@ use crate::limits;
 /// The name of a workflow's handler that runs once for each key of the workflow.
 const RUN: &str = "run";
 
-/// Fields that mean nothing where a cluster keeps the claim.
-const LEDGER_ONLY: [&str; 10] =
-    ["rerun", "quiet", "reconcile", "give_up", "max_run", "doubt", "keep", "on_5xx", "key_from", "window"];
+/// The words of `input`: whether a handler takes nothing.
+pub(super) const INPUTS: [(&str, bool); 2] = [("json", false), ("none", true)];
 
 /// Reads where a route to this upstream leads; `None` where the upstream is a service.
 pub(super) fn of_route(
@@ -30,7 +29,7 @@ pub(super) fn of_route(
 ) -> Option<Handler> {
     let handler = read(section, behind, segments)?;
     let reader = section.reader();
-    for field in LEDGER_ONLY.into_iter().filter(|field| section.has(field)) {
+    for field in section.written(|of| of == Of::Ledger) {
         let what = format!("`{field}` has no effect on a route to a cluster, which keeps the claim");
         reader.mistake(&section.place(field), what, "remove it");
     }
@@ -62,7 +61,7 @@ fn read(
     behind: Option<&Ready>,
     segments: impl Fn(&Section<'_>) -> Vec<String>,
 ) -> Option<Handler> {
-    let table = section.section("restate", &fields::HANDLER);
+    let table = section.section("restate");
     let (reader, is_cluster) = (section.reader(), behind?.upstream.cluster.is_some());
     match (is_cluster, table.exists()) {
         (false, true) => {
@@ -102,8 +101,7 @@ fn read(
             }
         },
     };
-    let takes_nothing =
-        table.word("input", &[("json", false), ("none", true)]).is_some_and(|input| input.value);
+    let takes_nothing = table.word("input", &INPUTS).is_some_and(|input| input.value);
     if takes_nothing && matches!(key, Some(ObjectKey::Body(_))) {
         let what = "`input = \"none\"`: without a body nothing names the object";
         reader.mistake(&table.place("input"), what, "remove it, or take the key from the path");

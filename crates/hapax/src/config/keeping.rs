@@ -119,7 +119,7 @@ fn shown_user(who: &str) -> String {
 /// Reads `[store]`; the environment's `HAPAX_STORE` goes before its `url` (B1).
 pub(crate) fn store(section: &Section<'_>) -> StoreSettings {
     let reader = section.reader();
-    let lease = section.duration("lease", &range::LEASE).map_or(limits::LEASE, |lease| lease.value);
+    let lease = section.duration("lease").map_or(limits::LEASE, |lease| lease.value);
     let written = section.text("url").map(|url| {
         if let Err(error) = Store::check(url.value) {
             let what = format!("`url` cannot be {:?}: {}", shown_url(url.value), error.message());
@@ -287,9 +287,7 @@ fn seal_key(text: &str) -> Option<SealKey> {
 
 /// Reads `[tenants]` (H12).
 pub(crate) fn tenants(section: &Section<'_>) -> TenantLimits {
-    let limit = |field| {
-        section.integer(field, &range::TENANT).and_then(|limit| u32::try_from(limit.value).ok()).unwrap_or(0)
-    };
+    let limit = |field| section.integer(field).and_then(|limit| u32::try_from(limit.value).ok()).unwrap_or(0);
     TenantLimits {
         held: limit("held"),
         claims_per_second: limit("claims_per_second"),
@@ -315,13 +313,18 @@ pub enum LogFormat {
     Text,
 }
 
+/// The words of `format`.
+pub(super) const FORMATS: [(&str, LogFormat); 2] = [("json", LogFormat::Json), ("text", LogFormat::Text)];
+/// The words of `level`.
+pub(super) const LEVELS: [(&str, &str); 5] =
+    [("error", "error"), ("warn", "warn"), ("info", "info"), ("debug", "debug"), ("trace", "trace")];
+
 /// Reads `[log]`.
 pub(crate) fn log(section: &Section<'_>) -> Log {
-    let format = section.word("format", &[("json", LogFormat::Json), ("text", LogFormat::Text)]);
-    let levels = ["error", "warn", "info", "debug", "trace"].map(|level| (level, level));
+    let format = section.word("format", &FORMATS);
     Log {
         format: format.map_or(LogFormat::Json, |format| format.value),
-        level: section.word("level", &levels).map_or("info", |level| level.value),
+        level: section.word("level", &LEVELS).map_or("info", |level| level.value),
     }
 }
 

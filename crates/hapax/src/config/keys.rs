@@ -8,7 +8,7 @@ use hapax_tower::{IdentifierPlace, KeyPlace, Keys};
 use http::HeaderName;
 
 use super::section::Section;
-use super::{fields, webhooks};
+use super::webhooks;
 use crate::limits;
 
 pub(crate) const GRAMMARS: [(&str, Grammar); 2] =
@@ -33,7 +33,7 @@ const TAKEN: [&str; 11] = [
 pub(crate) fn read(section: &Section<'_>) -> Keys {
     let grammar = section.word("key_grammar", &GRAMMARS).map_or(Grammar::Plain, |word| word.value);
     let mut places = Vec::new();
-    for place in section.one_or_more_sections("key", &fields::KEY) {
+    for place in section.one_or_more_sections("key") {
         if place.has("header") == place.has("json") {
             let what = "a place of `key` is one header or one member of a JSON body";
             let remedy = "write { header = \"X-Idempotency-Key\" } or { json = \"/idempotency_key\" }, or a list of such places";
@@ -55,7 +55,7 @@ pub(crate) fn read(section: &Section<'_>) -> Keys {
 
 /// Where the identifier of a route of the policy `REQUIRED_B` stands: it is the key there, and is nothing elsewhere (P1).
 fn identifier(section: &Section<'_>) -> Option<IdentifierPlace> {
-    let place = webhooks::identifier(&section.section("identifier", &fields::ROUTE_IDENTIFIER), identifying);
+    let place = webhooks::identifier(&section.section("identifier"), identifying);
     let policy = section.text("policy")?;
     let (without_effect, remedy) = match policy.value == Policy::RequiredB.as_str() {
         true => {

@@ -64,11 +64,6 @@ impl<'e> Reader<'e> {
         self.mistakes.borrow_mut().push(mistake);
     }
 
-    /// Tells that something belongs to a capability that comes later.
-    pub(crate) fn not_yet(&self, at: &Place, what: &str) {
-        self.mistake(at, format!("{what} is not available yet"), "remove it until a release has it");
-    }
-
     /// Tells what is allowed, but worth knowing.
     pub(crate) fn notice(&self, at: &Place, text: impl Display) {
         self.notices.borrow_mut().push(format!("{at}: {text}"));

@@ -10,7 +10,7 @@ use http::Method;
 
 use super::Pattern;
 use super::edge::RouteDefaults;
-use super::fields;
+use super::fields::{self, Of};
 use super::handler;
 use super::keeping::RetentionClasses;
 use super::mistakes::Place;
@@ -58,37 +58,8 @@ pub(crate) struct Found {
     pub(crate) meant: Option<(Route, Declared)>,
 }
 
-/// Fields that mean something only where there are keys.
-const KEYED_ONLY: [&str; 26] = [
-    "was",
-    "recall",
-    "retention",
-    "rerun",
-    "quiet",
-    "reconcile",
-    "scope",
-    "fingerprint",
-    "ignore",
-    "fingerprint_headers",
-    "timeout",
-    "give_up",
-    "max_run",
-    "doubt",
-    "attach",
-    "attach_timeout",
-    "keep",
-    "on_5xx",
-    "mismatch_status",
-    "max_request_body",
-    "max_kept_response",
-    "key",
-    "key_grammar",
-    "key_from",
-    "window",
-    "identifier",
-];
-
-const LEVELS: [(&str, Level); 3] =
+/// The words of `level`.
+pub(super) const LEVELS: [(&str, Level); 3] =
     [("project", Level::Project), ("tenant", Level::Tenant), ("platform", Level::Platform)];
 
 /// The word of a level.
@@ -163,7 +134,7 @@ pub(crate) const ANY_METHOD: &str = "*";
 /// Whether everybody comes in, with the words that fit: who shares keys with strangers must have said so (A2).
 fn public(section: &Section<'_>, level: Level, keyed: bool, fixed: &Fixed) -> bool {
     let reader = section.reader();
-    let Some(stated) = section.flag_or_word("public", SHARED_KEYS) else { return false };
+    let Some(stated) = section.flag_or_word("public") else { return false };
     let Some(shared) = stated.value else { return false };
     match (shared, keyed) {
         (false, true) => {
@@ -234,7 +205,7 @@ fn meant(
         operation: operation.clone(),
         was: found.was.as_ref().map(|names| names.iter().map(|name| name.value.clone()).collect()),
         retention_class: None,
-        stated: fields::ROUTE.names.iter().copied().filter(|field| section.has(field)).collect(),
+        stated: section.written(|_| true).collect(),
     };
     let mut reconcile = None;
     let rule = match rule {
@@ -365,7 +336,7 @@ pub(crate) fn upstream<'c>(section: &Section<'_>, context: &Context<'c>) -> Opti
 
 /// A field that does nothing would be taken for protection.
 fn without_effect(section: &Section<'_>) {
-    for field in KEYED_ONLY.into_iter().filter(|field| section.has(field)) {
+    for field in section.written(|of| matches!(of, Of::Keyed | Of::Ledger)) {
         let what = format!("`{field}` has no effect on a route that takes no keys");
         section.reader().mistake(&section.place(field), what, remedy_without_effect(field));
     }

@@ -18,7 +18,7 @@ use super::route::Context;
 use super::section::{Section, Spot};
 use super::upstream::Ready;
 use super::{fields, keys, units};
-use crate::limits::{self, range};
+use crate::limits;
 
 /// How a route is protected, but for its names.
 pub(crate) struct Protection {
@@ -35,6 +35,8 @@ pub(crate) const KEEPS: [(&str, Keep); 3] =
     [("full", Keep::Full), ("head", Keep::Head), ("fact", Keep::Fact)];
 pub(crate) const ON_5XX: [(&str, On5xx); 3] =
     [("release", On5xx::Release), ("keep", On5xx::Keep), ("doubt", On5xx::Doubt)];
+pub(crate) const FINGERPRINTS: [(&str, char); 4] =
+    [("raw", 'r'), ("json", 'j'), ("form", 'f'), ("none", 'n')];
 pub(crate) const ENDS: [(&str, DoubtThen); 2] =
     [("release", DoubtThen::Release), ("forget", DoubtThen::Forget)];
 
@@ -53,7 +55,7 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>, behind: Option<
     rule.keys = keys::read(section);
     rule.recipe = recipe(section, &rule.keys);
     rule.quiet = quiet(section, rule.rerun);
-    rule.doubt = doubt(&section.section("doubt", &fields::DOUBT));
+    rule.doubt = doubt(&section.section("doubt"));
     rule.mismatch_status = edge::mismatch_status(section).unwrap_or(context.defaults.mismatch_status);
     rule.max_request_body = edge::max_request_body(section).unwrap_or(context.defaults.max_request_body);
     edge::fits_memory(section, rule.max_request_body, context.max_buffered);
@@ -68,8 +70,7 @@ pub(crate) fn read(section: &Section<'_>, context: &Context<'_>, behind: Option<
 
 /// What makes two requests the same (K7).
 fn recipe(section: &Section<'_>, keys: &Keys) -> Recipe {
-    let words = [("raw", 'r'), ("json", 'j'), ("form", 'f'), ("none", 'n')];
-    let stated = section.word("fingerprint", &words);
+    let stated = section.word("fingerprint", &FINGERPRINTS);
     let reader = section.reader();
     if let (Some(none), Some(path)) = (stated.as_ref().filter(|word| word.value == 'n'), section.text("path"))
         && path.value.contains('{')
@@ -135,7 +136,7 @@ fn stays_at_the_edge(name: &str, keys: &Keys) -> bool {
 }
 
 fn quiet(section: &Section<'_>, rerun: Rerun) -> Duration {
-    let quiet = section.duration("quiet", &range::QUIET);
+    let quiet = section.duration("quiet");
     if let Some(quiet) = quiet.as_ref().filter(|_| rerun != Rerun::Safe) {
         let remedy = "remove it, or say `rerun = \"safe\"`";
         section.reader().mistake(&quiet.at, "`quiet` has an effect only where rerun is safe", remedy);
@@ -149,14 +150,14 @@ fn doubt(section: &Section<'_>) -> Option<DoubtEnds> {
     }
     section.require("after", "say how long a doubt lasts at most, such as \"7d\"");
     section.require("then", "say what happens then: \"release\" or \"forget\"");
-    let after = section.duration("after", &range::DOUBT);
+    let after = section.duration("after");
     let then = section.word("then", &ENDS);
     Some(DoubtEnds { after: after?.value, then: then?.value })
 }
 
 fn attach(section: &Section<'_>, context: &Context<'_>) -> Attach {
     let waits = section.word("attach", &edge::ATTACH).map_or(context.defaults.waits, |waits| waits.value);
-    let bound = section.duration("attach_timeout", &range::ATTACH);
+    let bound = section.duration("attach_timeout");
     if let Some(bound) = bound.as_ref().filter(|_| !waits) {
         let remedy = "remove it, or say `attach = \"wait\"`";
         section.reader().mistake(&bound.at, "`attach_timeout` has no effect where nobody waits", remedy);
@@ -170,9 +171,9 @@ fn attach(section: &Section<'_>, context: &Context<'_>) -> Attach {
 
 /// `timeout` ends the wait and `give_up` the call (H5); `max_run` must leave room for it (L4).
 fn times(section: &Section<'_>, behind: Option<&Ready>, rule: &mut Rule) {
-    let timeout = section.duration("timeout", &range::TIMEOUT);
-    let give_up = section.duration("give_up", &range::GIVE_UP);
-    let max_run = section.duration("max_run", &range::MAX_RUN);
+    let timeout = section.duration("timeout");
+    let give_up = section.duration("give_up");
+    let max_run = section.duration("max_run");
     let of_upstream = |upstream: &Ready| upstream.upstream.timeout;
     rule.timeout = timeout.as_ref().map_or_else(|| behind.map_or(rule.timeout, of_upstream), |own| own.value);
     let inherited = behind.and_then(|upstream| upstream.give_up);
@@ -227,7 +228,7 @@ pub(super) fn retention(section: &Section<'_>, context: &Context<'_>) -> (Retent
 /// Without a key, what is asked is the key (H9).
 fn derived(section: &Section<'_>, rule: &Rule) -> Option<Duration> {
     let from = section.word("key_from", &[("fingerprint", ())]);
-    let window = section.duration("window", &range::WINDOW);
+    let window = section.duration("window");
     let reader = section.reader();
     if !section.has("key_from") {
         if let Some(window) = window {

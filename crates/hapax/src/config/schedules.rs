@@ -16,7 +16,7 @@ use super::route::{Found, level_word};
 use super::section::{Section, Spot};
 use super::tree::{Node, Value};
 use super::{Pattern, units};
-use crate::limits::{self, range};
+use crate::limits;
 use crate::schedules::{Overlap, Schedule, Timing, UTC, When};
 
 /// The words for what becomes of a tick while an earlier one has not ended.
@@ -51,7 +51,7 @@ pub(crate) fn schedules(
     auth: &Auth,
     routes: &[Found],
 ) -> Vec<Schedule> {
-    let sections = root.sections("schedules", &fields::SCHEDULE);
+    let sections = root.sections("schedules");
     if sections.len() > limits::SCHEDULES {
         let what = format!("there are {} schedules", sections.len());
         root.reader().mistake(
@@ -97,7 +97,7 @@ fn schedule(
     let whose = whose(section, fixed);
     let (body, content_type) = body(section);
     let overlap = section.word("overlap", &OVERLAPS).map_or(Overlap::Allow, |overlap| overlap.value);
-    let catch_up = section.count("catch_up", &range::CATCH_UP).unwrap_or(0);
+    let catch_up = section.count("catch_up").unwrap_or(0);
     let route = route(section, routes);
     if let Some((route, name)) = &route {
         can_be_called(section, route, name, body.len());
@@ -148,7 +148,7 @@ fn timing(section: &Section<'_>) -> Option<Timing> {
         let what = "`tz` has no effect on an interval, which is counted from the Unix epoch";
         reader.mistake(&section.place("tz"), what, "remove it, or use `cron`");
     }
-    if let Some(every) = section.duration("every", &range::EVERY) {
+    if let Some(every) = section.duration("every") {
         return Some(Timing::Every { every_ms: u64::try_from(every.value.as_millis()).unwrap_or(u64::MAX) });
     }
     let tz = section.parsed("tz", |text| When::of(&Timing::cron("0 0 * * *", text)).map(|_| text.to_owned()));
@@ -173,7 +173,7 @@ fn timing(section: &Section<'_>) -> Option<Timing> {
 /// Whose its ticks are: as it says, or as callers are whose credential does not say.
 fn whose(section: &Section<'_>, fixed: &Fixed) -> Option<(Tenant, Project)> {
     let told = |error: hapax_core::Error| error.message().to_owned();
-    let own = section.section("as", &fields::SCHEDULE_AS);
+    let own = section.section("as");
     if own.exists() {
         own.require("tenant", "name the tenant");
         own.require("project", "name the project");

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::fields::{self, Fields};
+use super::fields::{self, Fields, Kind, Of, Row};
 use super::mistakes::Place;
 use super::reader::Reader;
 use super::tree::{Node, Table, Value};
@@ -32,21 +32,45 @@ pub(crate) struct Section<'a> {
     reader: &'a Reader<'a>,
     table: Option<&'a Table>,
     fields: &'static Fields,
+    kind: &'static str,
 }
 
 impl<'a> Section<'a> {
     /// A section whose fields are known: every other one is a mistake.
     pub(crate) fn open(reader: &'a Reader<'a>, table: Option<&'a Table>, fields: &'static Fields) -> Self {
-        let free = fields.names.iter().any(|name| name.starts_with('<'));
-        for entry in table.iter().flat_map(|table| &table.entries) {
-            let name = entry.name.as_str();
-            if fields.later.contains(&name) {
-                reader.not_yet(&entry.at, &format!("`{}`", path_of(fields, name)));
-            } else if !free && !fields.names.contains(&name) {
-                unknown(reader, fields, name, &entry.at);
+        Self::open_as(reader, table, fields, "")
+    }
+
+    /// The same of something of this `kind`, where those of another one have other fields.
+    pub(crate) fn open_as(
+        reader: &'a Reader<'a>,
+        table: Option<&'a Table>,
+        fields: &'static Fields,
+        kind: &'static str,
+    ) -> Self {
+        let section = Section { reader, table, fields, kind };
+        if !fields.is_free() {
+            let entries = table.iter().flat_map(|table| &table.entries);
+            for entry in entries.filter(|entry| section.row(&entry.name).is_none()) {
+                section.unknown(&entry.name, &entry.at);
             }
         }
-        Section { reader, table, fields }
+        section
+    }
+
+    /// What is known of a field.
+    fn row(&self, field: &str) -> Option<&'static Row> {
+        self.fields.rows_of(self.kind).find(|row| row.name == field)
+    }
+
+    /// What a field takes.
+    fn kind(&self, field: &str) -> &'static Kind {
+        self.row(field).map_or_else(|| self.misread(field), |row| &row.kind)
+    }
+
+    /// Code that reads what is not in the rows fails in every test of the section.
+    fn misread(&self, field: &str) -> ! {
+        unreachable!("{}.{field} has no row, or is of another kind", self.fields.section)
     }
 
     pub(crate) fn reader(&self) -> &'a Reader<'a> {
@@ -77,6 +101,13 @@ impl<'a> Section<'a> {
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Spot<String>, &'a Node)> + use<'a> {
         let table = self.table;
         table.into_iter().flat_map(|t| &t.entries).map(|e| (Spot::new(e.name.clone(), &e.at), &e.node))
+    }
+
+    /// The fields that are written, of those that apply to this.
+    pub(crate) fn written(&self, applies: impl Fn(Of) -> bool) -> impl Iterator<Item = &'static str> {
+        let (table, rows) = (self.table, self.fields.rows_of(self.kind));
+        let is_written = move |name: &str| table.is_some_and(|table| table.get(name).is_some());
+        rows.filter(move |row| applies(row.of) && is_written(row.name)).map(|row| row.name)
     }
 
     /// Tells that a field is not there, unless it is.
@@ -142,6 +173,11 @@ impl<'a> Section<'a> {
 
     /// One of several words.
     pub(crate) fn word<T: Copy>(&self, field: &str, words: &[(&str, T)]) -> Option<Spot<T>> {
+        debug_assert!(
+            matches!(self.kind(field), Kind::Words(known) if known.iter().eq(words.iter().map(|(word, _)| word))),
+            "{}.{field} takes other words in its row",
+            self.fields.section
+        );
         self.parsed(field, |text| {
             let known = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
             known.ok_or_else(|| {
@@ -154,13 +190,15 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// A duration within bounds.
-    pub(crate) fn duration(&self, field: &str, range: &RangeInclusive<Duration>) -> Option<Spot<Duration>> {
+    /// A duration within the bounds of its row.
+    pub(crate) fn duration(&self, field: &str) -> Option<Spot<Duration>> {
+        let Kind::Duration(range) = self.kind(field) else { self.misread(field) };
         self.parsed(field, |text| duration_within(text, range))
     }
 
-    /// A size within bounds.
-    pub(crate) fn size(&self, field: &str, range: &RangeInclusive<u64>) -> Option<Spot<u64>> {
+    /// A size within the bounds of its row.
+    pub(crate) fn size(&self, field: &str) -> Option<Spot<u64>> {
+        let Kind::Size(range) = self.kind(field) else { self.misread(field) };
         self.parsed(field, |text| match units::size(text) {
             Some(size) if range.contains(&size) => Ok(size),
             Some(_) => {
@@ -170,12 +208,23 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// An integer within bounds.
-    pub(crate) fn integer(&self, field: &str, range: &RangeInclusive<i64>) -> Option<Spot<i64>> {
+    /// An integer within the bounds of its row.
+    pub(crate) fn integer(&self, field: &str) -> Option<Spot<i64>> {
+        let Kind::Integer(range) = self.kind(field) else { self.misread(field) };
+        let remedy = format!("use {} to {}", range.start(), range.end());
+        self.number(field, |number| range.contains(&number), &remedy)
+    }
+
+    /// One of the numbers of its row; the remedy says which.
+    pub(crate) fn one_of(&self, field: &str, remedy: &str) -> Option<Spot<i64>> {
+        let Kind::Numbers(known) = self.kind(field) else { self.misread(field) };
+        self.number(field, |number| known.contains(&number), remedy)
+    }
+
+    fn number(&self, field: &str, fits: impl FnOnce(i64) -> bool, remedy: &str) -> Option<Spot<i64>> {
         let node = self.node(field)?;
         let Value::Integer(number) = node.value else { return self.wrong(field, node, "an integer") };
-        if !range.contains(&number) {
-            let remedy = format!("use {} to {}", range.start(), range.end());
+        if !fits(number) {
             self.reader.mistake(&node.at, format!("`{field}` cannot be {number}"), remedy);
             return None;
         }
@@ -183,12 +232,13 @@ impl<'a> Section<'a> {
     }
 
     /// An integer as a count; bounds keep it within 32 bits.
-    pub(crate) fn count(&self, field: &str, range: &RangeInclusive<i64>) -> Option<usize> {
-        self.integer(field, range).and_then(|number| usize::try_from(number.value).ok())
+    pub(crate) fn count(&self, field: &str) -> Option<usize> {
+        self.integer(field).and_then(|number| usize::try_from(number.value).ok())
     }
 
     /// True or false.
     pub(crate) fn flag(&self, field: &str) -> Option<Spot<bool>> {
+        debug_assert!(matches!(self.kind(field), Kind::Flag), "{}.{field}", self.fields.section);
         let node = self.node(field)?;
         let Value::Flag(flag) = node.value else { return self.wrong(field, node, "true or false") };
         Some(Spot::new(flag, &node.at))
@@ -196,6 +246,7 @@ impl<'a> Section<'a> {
 
     /// A share: a number from 0 to 1.
     pub(crate) fn ratio(&self, field: &str) -> Option<Spot<f64>> {
+        debug_assert!(matches!(self.kind(field), Kind::Ratio), "{}.{field}", self.fields.section);
         let node = self.node(field)?;
         let ratio = match node.value {
             Value::Float(ratio) => ratio,
@@ -208,8 +259,9 @@ impl<'a> Section<'a> {
         Some(Spot::new(ratio, &node.at))
     }
 
-    /// True, false or one word: `None` for false, otherwise whether it is the word.
-    pub(crate) fn flag_or_word(&self, field: &str, word: &str) -> Option<Spot<Option<bool>>> {
+    /// True, false or the word of its row: `None` for false, otherwise whether it is the word.
+    pub(crate) fn flag_or_word(&self, field: &str) -> Option<Spot<Option<bool>>> {
+        let Kind::FlagOr(word) = self.kind(field) else { self.misread(field) };
         let node = self.node(field)?;
         let value = match &node.value {
             Value::Flag(true) => Some(false),
@@ -222,6 +274,11 @@ impl<'a> Section<'a> {
 
     /// An array of strings.
     pub(crate) fn texts(&self, field: &str) -> Option<Vec<Spot<&'a str>>> {
+        debug_assert!(
+            matches!(self.kind(field), Kind::List(..) | Kind::WordList(_) | Kind::OneOrList(..)),
+            "{}.{field}",
+            self.fields.section
+        );
         let node = self.node(field)?;
         let Value::List(items) = &node.value else { return self.wrong(field, node, "an array of strings") };
         let mut texts = Vec::with_capacity(items.len());
@@ -243,22 +300,23 @@ impl<'a> Section<'a> {
     }
 
     /// A section within this one; absent where it is not there.
-    pub(crate) fn section(&self, field: &str, fields: &'static Fields) -> Section<'a> {
+    pub(crate) fn section(&self, field: &str) -> Section<'a> {
         let table = self.node(field).and_then(|node| match &node.value {
             Value::Table(table) => Some(table),
             _ => self.wrong(field, node, "a table"),
         });
-        Section::open(self.reader, table, fields)
+        Section::open(self.reader, table, self.fields_of(field))
     }
 
     /// An array of sections.
-    pub(crate) fn sections(&self, field: &str, fields: &'static Fields) -> Vec<Section<'a>> {
+    pub(crate) fn sections(&self, field: &str) -> Vec<Section<'a>> {
         let Some(node) = self.node(field) else { return Vec::new() };
         let Value::List(items) = &node.value else {
             let wanted = format!("an array of tables, written as [[{field}]]");
             self.wrong::<()>(field, node, &wanted);
             return Vec::new();
         };
+        let fields = self.fields_of(field);
         let mut sections = Vec::with_capacity(items.len());
         for item in items {
             match &item.value {
@@ -269,18 +327,39 @@ impl<'a> Section<'a> {
         sections
     }
 
+    /// A section whose name the user chose, of something of this `kind`.
+    pub(crate) fn named(&self, table: &'a Table, kind: &'static str) -> Section<'a> {
+        let free = self.fields.rows.iter().find(|row| row.is_free());
+        Section::open_as(self.reader, Some(table), self.fields_of(free.map_or("", |row| row.name)), kind)
+    }
+
     /// One section or an array of them.
-    pub(crate) fn one_or_more_sections(&self, field: &str, fields: &'static Fields) -> Vec<Section<'a>> {
+    pub(crate) fn one_or_more_sections(&self, field: &str) -> Vec<Section<'a>> {
         match self.node(field).map(|node| &node.value) {
-            Some(Value::List(_)) => self.sections(field, fields),
-            Some(_) => Some(self.section(field, fields)).into_iter().filter(Section::exists).collect(),
+            Some(Value::List(_)) => self.sections(field),
+            Some(_) => Some(self.section(field)).into_iter().filter(Section::exists).collect(),
             None => Vec::new(),
         }
     }
 
     fn node(&self, field: &str) -> Option<&'a Node> {
-        debug_assert!(self.fields.names.contains(&field), "{field} is not listed in fields.rs");
+        debug_assert!(self.row(field).is_some(), "{}.{field} has no row", self.fields.section);
         self.table?.get(field).map(|entry| &entry.node)
+    }
+
+    /// The fields of the sections that a field takes.
+    fn fields_of(&self, field: &str) -> &'static Fields {
+        self.kind(field).below().unwrap_or_else(|| self.misread(field))
+    }
+
+    fn unknown(&self, name: &str, at: &Place) {
+        let section = if self.fields.section.is_empty() { "a configuration" } else { self.fields.section };
+        let known = || self.fields.names(self.kind);
+        let remedy = match fields::nearest(name, known()) {
+            Some(known) => format!("did you mean `{known}`?"),
+            None => format!("remove it; known here: {}", known().collect::<Vec<_>>().join(", ")),
+        };
+        self.reader.mistake(at, format!("`{name}` is no field of {section}"), remedy);
     }
 
     fn wrong<T>(&self, field: &str, node: &Node, wanted: &str) -> Option<T> {
@@ -301,17 +380,4 @@ pub(crate) fn duration_within(text: &str, range: &RangeInclusive<Duration>) -> R
         )),
         None => Err("write a duration such as \"250ms\", \"30s\", \"24h\" or \"7d\"".into()),
     }
-}
-
-fn path_of(fields: &Fields, name: &str) -> String {
-    if fields.section.is_empty() { name.to_owned() } else { format!("{}.{name}", fields.section) }
-}
-
-fn unknown(reader: &Reader<'_>, fields: &Fields, name: &str, at: &Place) {
-    let section = if fields.section.is_empty() { "a configuration" } else { fields.section };
-    let remedy = match fields.nearest(name) {
-        Some(known) => format!("did you mean `{known}`?"),
-        None => format!("remove it; known here: {}", fields.names.join(", ")),
-    };
-    reader.mistake(at, format!("`{name}` is no field of {section}"), remedy);
 }

@@ -4,6 +4,7 @@ mod actions;
 mod admin;
 mod schedules;
 
+use std::fmt;
 use std::time::Duration;
 
 use hapax_core::fingerprint::BodyRecipe;
@@ -19,6 +20,7 @@ use serde_json::{Map, Value as Json};
 
 use super::auth::ALGORITHMS;
 use super::cluster::CLASSIFY;
+use super::fields::{self, Fields, Row};
 use super::keys::GRAMMARS;
 use super::route::{SHARED_KEYS, level_word};
 use super::rule::{ENDS, KEEPS, ON_5XX, RERUNS};
@@ -29,9 +31,9 @@ use super::{Config, Declared, LogFormat};
 /// What stands for a secret.
 const SET: &str = "(set)";
 
-/// A value that is shown.
-#[derive(Clone, Debug)]
-enum Shown {
+/// A value that is shown. It can hold a secret, so it has no `Debug`.
+#[derive(PartialEq)]
+pub(super) enum Shown {
     Text(String),
     Number(u64),
     Ratio(f64),
@@ -39,11 +41,25 @@ enum Shown {
     Texts(Vec<String>),
     Table(Entries),
     Tables(Vec<Entries>),
+    Instead(Instead),
 }
 
-type Entries = Vec<(String, Shown)>;
+/// What is shown in place of a value that must not be shown, or of one that was not written.
+pub(super) struct Instead {
+    shown: Box<Shown>,
+    value: String,
+}
 
-/// Collects entries in the order they are shown in.
+/// What is shown does not count: behind two secrets that are shown alike are two values.
+impl PartialEq for Instead {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+pub(super) type Entries = Vec<(String, Shown)>;
+
+/// Collects entries.
 #[derive(Default)]
 struct Section(Entries);
 
@@ -81,6 +97,10 @@ impl Section {
         self.put(name, Shown::Table(section.0))
     }
 
+    fn instead(&mut self, name: &str, shown: Shown, value: impl fmt::Debug) -> &mut Self {
+        self.put(name, Shown::Instead(Instead { shown: Box::new(shown), value: format!("{value:?}") }))
+    }
+
     fn maybe<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) -> &mut Self {
         if let Some(value) = value {
             put(self, value);
@@ -102,7 +122,17 @@ impl Config {
         json(&Shown::Table(self.shown()))
     }
 
+    /// All sections and fields, in the order of the rows.
     fn shown(&self) -> Entries {
+        let mut entries = self.shown_but_routes();
+        let routes = self.settings.routes.iter().zip(&self.declared);
+        let routes = routes.map(|(route, declared)| shown_route(route, declared).0);
+        entries.push(("routes".to_owned(), Shown::Tables(routes.collect())));
+        ordered(&fields::ROOT, entries)
+    }
+
+    /// What there are few of.
+    pub(super) fn shown_but_routes(&self) -> Entries {
         let mut root = Section::default();
         if !self.retired.is_empty() {
             root.texts("retired", &self.retired);
@@ -110,8 +140,9 @@ impl Config {
         root.table("edge", self.shown_edge());
         let admin = admin::shown(&self.admin);
         let mut store = Section::default();
-        store.text("url", self.store.shown_url()).duration("lease", self.store.lease);
-        store.text("spool", self.store.spool(&self.file).display().to_string());
+        store.instead("url", Shown::Text(self.store.shown_url()), &self.store.url);
+        let spool = self.store.spool(&self.file).display().to_string();
+        store.duration("lease", self.store.lease).instead("spool", Shown::Text(spool), &self.store.spool);
         root.table("admin", admin);
         root.maybe(self.api.as_ref(), |root, api| {
             let mut shown = Section::default();
@@ -127,7 +158,8 @@ impl Config {
         root.table("retention", retention).table("auth", shown_auth(&self.settings.auth));
         if !self.seal.is_empty() {
             let mut seal = Section::default();
-            seal.texts("key", self.seal.iter().map(|_| SET));
+            let shown = Shown::Texts(self.seal.iter().map(|_| SET.to_owned()).collect());
+            seal.instead("key", shown, self.seal.iter().map(|key| key.0).collect::<Vec<_>>());
             root.table("seal", seal);
         }
         let mut log = Section::default();
@@ -138,7 +170,8 @@ impl Config {
             traces.text("endpoint", &told.endpoint).put("ratio", Shown::Ratio(told.sampling.ratio));
             traces.flag("parent", told.sampling.by_parent);
             if !told.headers.is_empty() {
-                traces.text("headers", SET);
+                let headers = told.headers.iter().map(|(name, value)| (name, value.as_bytes()));
+                traces.instead("headers", Shown::Text(SET.into()), headers.collect::<Vec<_>>());
             }
         }
         let tenants = &self.settings.tenants;
@@ -155,7 +188,6 @@ impl Config {
             upstreams.table(name, shown_upstream(upstream));
         }
         root.table("upstreams", upstreams);
-        let routes = self.settings.routes.iter().zip(&self.declared);
         root.maybe(self.settings.webhooks.as_ref(), |root, webhooks| {
             _ = root.table("webhooks", self.shown_webhooks(webhooks));
         });
@@ -170,10 +202,6 @@ impl Config {
             root.table("connectors", actions::connectors(&self.connectors));
         }
         root.table("trust", actions::trust(&self.trust));
-        root.put(
-            "routes",
-            Shown::Tables(routes.map(|(route, declared)| shown_route(route, declared).0).collect()),
-        );
         root.0
     }
 
@@ -223,7 +251,9 @@ impl Config {
         section.duration("drain_timeout", edge.drain_timeout).duration("header_timeout", edge.header_timeout);
         section.size("body_rate", edge.body_rate).duration("idle_timeout", edge.idle_timeout);
         section.number("max_connections", edge.max_connections);
-        section.number("max_connections_per_address", edge.listener().per_address());
+        let per_address = u64::try_from(edge.listener().per_address()).unwrap_or(u64::MAX);
+        let stated = edge.max_connections_per_address;
+        section.instead("max_connections_per_address", Shown::Number(per_address), stated);
         section.size("max_buffered", edge.max_buffered);
         section.number("max_detached", edge.max_detached);
         section.text("operations_prefix", &*edge.operations_prefix);
@@ -502,6 +532,26 @@ pub(crate) fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'st
     words.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
 }
 
+/// The same entries in the order of their rows.
+fn ordered(fields: &Fields, entries: Entries) -> Entries {
+    let place = |name: &str| {
+        let rows = || fields.rows.iter();
+        let place = rows().position(|row| row.tells(name)).or_else(|| rows().position(Row::is_free));
+        debug_assert!(place.is_some(), "[{}] has no row for `{name}`", fields.section);
+        place.unwrap_or(fields.rows.len())
+    };
+    let mut placed: Vec<_> = entries.into_iter().map(|(name, value)| (place(&name), name, value)).collect();
+    placed.sort_by_key(|(place, ..)| *place);
+    let below = |place: usize, value| match (fields.rows.get(place).and_then(|row| row.kind.below()), value) {
+        (Some(below), Shown::Table(entries)) => Shown::Table(ordered(below, entries)),
+        (Some(below), Shown::Tables(tables)) => {
+            Shown::Tables(tables.into_iter().map(|entries| ordered(below, entries)).collect())
+        }
+        (_, value) => value,
+    };
+    placed.into_iter().map(|(place, name, value)| (name, below(place, value))).collect()
+}
+
 fn json(shown: &Shown) -> Json {
     let object = |entries: &Entries| -> Json {
         Json::Object(entries.iter().map(|(name, value)| (name.clone(), json(value))).collect::<Map<_, _>>())
@@ -514,6 +564,7 @@ fn json(shown: &Shown) -> Json {
         Shown::Texts(texts) => texts.clone().into(),
         Shown::Table(entries) => object(entries),
         Shown::Tables(tables) => tables.iter().map(object).collect(),
+        Shown::Instead(instead) => json(&instead.shown),
     }
 }
 
@@ -574,6 +625,7 @@ fn toml_value(shown: &Shown) -> String {
         Shown::Tables(tables) => {
             format!("[{}]", tables.iter().map(toml_table).collect::<Vec<_>>().join(", "))
         }
+        Shown::Instead(instead) => toml_value(&instead.shown),
     }
 }
 

@@ -10,13 +10,14 @@ use hapax_gateway::settings::{JwtAlgorithm, JwtKeys, Level, OnExhausted, Upstrea
 use hapax_tower::{IdentifierPlace, KeyPlace, Keys};
 use http::HeaderName;
 
-use super::fields::{self, Fields};
+use super::fields::{self, Fields, Of};
 use super::*;
 
 mod actions;
 mod cluster;
 mod mistakes;
 mod page;
+mod rows;
 mod schedules;
 mod webhooks;
 
@@ -27,6 +28,8 @@ fn environment(name: &str) -> Option<String> {
         "SHORT" => "short",
         "SEAL" => "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
         "OLD_SEAL" => "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHi8=",
+        "HEADERS" => "a=1",
+        "OTHER_HEADERS" => "a=2",
         "EMPTY" => "",
         "BROKEN" => "one\ntwo",
         "HAPAX_JWT_SECRET" | "HAPAX_ADMIN_TOKEN" => "given",
@@ -416,9 +419,19 @@ fn an_identifier_is_the_key_of_a_route_that_is_required_b_p1() {
 
 #[test]
 fn every_known_field_is_read() {
-    for section in fields::ALL {
-        for field in section.names.iter().filter(|name| !name.starts_with('<')) {
-            let text = document_with(section, field);
+    let mut sections = Vec::new();
+    page::all(&fields::ROOT, &mut sections);
+    for section in sections {
+        // Of two kinds, each has fields that the other one has not.
+        let mut kinds: Vec<_> = section.rows.iter().filter_map(|row| only(row.of)).collect();
+        kinds.extend(kinds.is_empty().then_some(""));
+        if section.section == "connectors.<name>.tools.<name>" {
+            kinds.push("mcp");
+        }
+        for (kind, field) in
+            kinds.iter().flat_map(|kind| section.names(kind).map(move |field| (*kind, field)))
+        {
+            let text = document_with(section, kind, field);
             let mistakes = Folder::new(&[]).load_as_is(&text).expect_err(&text);
             let told = mistakes.iter().any(|mistake| {
                 mistake.what.contains(&format!("`{field}`")) && mistake.what.contains("a date or time")
@@ -428,8 +441,15 @@ fn every_known_field_is_read() {
     }
 }
 
-/// A configuration in which one field has a value that none can have.
-fn document_with(section: &Fields, field: &str) -> String {
+fn only(of: Of) -> Option<&'static str> {
+    match of {
+        Of::Only(kind) => Some(kind),
+        _ => None,
+    }
+}
+
+/// A configuration in which one field of something of this kind has a value that none can have.
+fn document_with(section: &Fields, kind: &str, field: &str) -> String {
     let value = "1979-05-27";
     let (parent, name) = section.section.rsplit_once('.').unwrap_or(("", section.section));
     match section.section {
@@ -445,15 +465,13 @@ fn document_with(section: &Fields, field: &str) -> String {
             "[upstreams.a]\nkind = \"restate\"\ningress = \"http://h\"\nadmin = \"http://h\"\n\
              [[routes]]\npolicy = \"ACCEPTED\"\nupstream = \"a\"\nrestate = {{ {field} = {value} }}\n"
         ),
-        "upstreams.<name>" if section.names.contains(&"ingress") && field != "kind" => {
+        "upstreams.<name>" if kind == "restate" && field != "kind" => {
             format!("[upstreams.a]\nkind = \"restate\"\n{field} = {value}\n")
         }
-        // Each of both kinds of connector has fields that the other one has not.
-        "connectors.<name>" if section.names.contains(&"command") && field != "kind" => {
+        "connectors.<name>" if kind == "mcp" && field != "kind" => {
             format!("[connectors.a]\nkind = \"mcp\"\n{}{field} = {value}\n", mcp_beside(field))
         }
         "connectors.<name>.tools.<name>" => {
-            let kind = if section.names.contains(&"method") { "http" } else { "mcp" };
             format!(
                 "[connectors.a]\nkind = \"{kind}\"\nurl = \"http://h\"\n[connectors.a.tools.a]\n{field} = {value}\n"
             )

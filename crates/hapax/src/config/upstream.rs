@@ -7,14 +7,12 @@ use std::time::Duration;
 use hapax_gateway::settings::{OnExhausted, Retrying, Upstream, UpstreamKey};
 
 use super::cluster;
-use super::fields;
 use super::material;
-use super::reader::Reader;
 use super::rule;
 use super::section::{Section, Spot};
 use super::tree::{Node, Value};
 use super::url;
-use crate::limits::{self, range};
+use crate::limits;
 
 /// An upstream as a route finds it.
 #[derive(Clone, Debug)]
@@ -32,12 +30,22 @@ pub(crate) struct Ready {
     pub(crate) give_up: Option<Duration>,
 }
 
+/// The words of `kind`.
+pub(super) const KINDS: [(&str, ()); 2] = [("http", ()), ("restate", ())];
+/// The words of `upstream_key`.
+pub(super) const SENT: [(&str, char); 4] =
+    [("namespaced", 'n'), ("raw", 'r'), ("digest", 'd'), ("none", '0')];
+/// The words of `on_exhausted`.
+pub(super) const EXHAUSTED: [(&str, OnExhausted); 2] =
+    [("kill", OnExhausted::Kill), ("pause", OnExhausted::Pause)];
+
 /// Reads all upstreams.
 pub(crate) fn upstreams(section: &Section<'_>) -> BTreeMap<String, Behind> {
-    section.entries().map(|(name, node)| (name.value.clone(), one(section.reader(), &name, node))).collect()
+    section.entries().map(|(name, node)| (name.value.clone(), one(section, &name, node))).collect()
 }
 
-fn one(reader: &Reader<'_>, name: &Spot<String>, node: &Node) -> Behind {
+fn one<'a>(section: &Section<'a>, name: &Spot<String>, node: &'a Node) -> Behind {
+    let reader = section.reader();
     let Value::Table(table) = &node.value else {
         let what = format!("`{}` cannot be {}", name.value, node.value.kind());
         reader.mistake(&node.at, what, format!("write [upstreams.{}] and its fields below", name.value));
@@ -51,8 +59,8 @@ fn one(reader: &Reader<'_>, name: &Spot<String>, node: &Node) -> Behind {
         reader.mistake(&name.at, format!("{:?} is no name of an upstream", name.value), name_remedy());
     }
     let read = match is_cluster {
-        true => cluster::read(&Section::open(reader, Some(table), &fields::CLUSTER), &name.value),
-        false => read(&Section::open(reader, Some(table), &fields::UPSTREAM), &name.value),
+        true => cluster::read(&section.named(table, "restate"), &name.value),
+        false => read(&section.named(table, "http"), &name.value),
     };
     match read {
         Some(ready) if named_well => Behind::Ready(ready),
@@ -73,26 +81,26 @@ pub(crate) fn name_remedy() -> String {
 }
 
 fn read(section: &Section<'_>, name: &str) -> Option<Ready> {
-    section.word("kind", &[("http", ()), ("restate", ())]);
+    section.word("kind", &KINDS);
     section.require("url", "say where the service is, such as \"http://127.0.0.1:9000\"");
     let url = section.url("url", url::Url::parse);
     let mut upstream = Upstream::new(name, "", 0);
-    for (field, range, to) in [
-        ("timeout", &range::TIMEOUT, &mut upstream.timeout),
-        ("connect_timeout", &range::TIMEOUT, &mut upstream.connect_timeout),
-        ("idle_timeout", &range::IDLE, &mut upstream.idle_timeout),
+    for (field, to) in [
+        ("timeout", &mut upstream.timeout),
+        ("connect_timeout", &mut upstream.connect_timeout),
+        ("idle_timeout", &mut upstream.idle_timeout),
     ] {
-        if let Some(duration) = section.duration(field, range) {
+        if let Some(duration) = section.duration(field) {
             *to = duration.value;
         }
     }
-    let most = section.count("max_connections", &range::CONNECTIONS);
+    let most = section.count("max_connections");
     upstream.max_connections = most.unwrap_or(upstream.max_connections);
     upstream.reuse = reuse(section);
     upstream.key = key(section);
-    upstream.retry = retry(&section.section("retry", &fields::RETRY));
+    upstream.retry = retry(&section.section("retry"));
     let ca = section.reader().readable(section, "ca");
-    let give_up = section.duration("give_up", &range::GIVE_UP);
+    let give_up = section.duration("give_up");
     rule::upstream_times(section, &upstream, give_up.as_ref());
     let url = url?.value;
     if !url.https && section.has("ca") {
@@ -121,29 +129,25 @@ fn reuse(section: &Section<'_>) -> bool {
 
 /// What goes upstream as the key (K4).
 fn key(section: &Section<'_>) -> UpstreamKey {
-    let words = [("namespaced", 'n'), ("raw", 'r'), ("digest", 'd'), ("none", '0')];
-    let word = section.word("upstream_key", &words).map_or('n', |word| word.value);
-    let chars = section.integer("digest_chars", &(i64::MIN..=i64::MAX));
-    let reader = section.reader();
-    if let Some(chars) = chars.as_ref().filter(|_| word != 'd') {
+    let word = section.word("upstream_key", &SENT).map_or('n', |word| word.value);
+    let chars = digest_chars(section);
+    if word != 'd' && section.has("digest_chars") {
         let remedy = "remove it, or say `upstream_key = \"digest\"`";
-        reader.mistake(&chars.at, "`digest_chars` has an effect only on digests", remedy);
+        let at = section.place("digest_chars");
+        section.reader().mistake(&at, "`digest_chars` has an effect only on digests", remedy);
     }
-    match (word, chars) {
-        ('r', _) => UpstreamKey::Raw,
-        ('0', _) => UpstreamKey::None,
-        ('d', Some(chars)) => match chars.value {
-            32 => UpstreamKey::Digest(32),
-            40 => UpstreamKey::Digest(40),
-            64 => UpstreamKey::Digest(64),
-            other => {
-                reader.mistake(&chars.at, format!("`digest_chars` cannot be {other}"), "use 32, 40 or 64");
-                UpstreamKey::Digest(64)
-            }
-        },
-        ('d', None) => UpstreamKey::Digest(64),
+    match word {
+        'r' => UpstreamKey::Raw,
+        '0' => UpstreamKey::None,
+        'd' => UpstreamKey::Digest(chars),
         _ => UpstreamKey::Namespaced,
     }
+}
+
+/// How much of a digest is sent.
+pub(super) fn digest_chars(section: &Section<'_>) -> usize {
+    let chars = section.one_of("digest_chars", "use 32, 40 or 64");
+    chars.and_then(|chars| usize::try_from(chars.value).ok()).unwrap_or(64)
 }
 
 /// What is tried again (P6).
@@ -152,14 +156,13 @@ pub(super) fn retry(section: &Section<'_>) -> Retrying {
     if section.exists() {
         section.require("max_attempts", "say how many attempts there are in all, such as 3");
     }
-    if let Some(most) = section.integer("max_attempts", &range::ATTEMPTS) {
+    if let Some(most) = section.integer("max_attempts") {
         retry.max_attempts = u32::try_from(most.value).unwrap_or(retry.max_attempts);
     }
-    if let Some(backoff) = section.duration("backoff", &range::BACKOFF) {
+    if let Some(backoff) = section.duration("backoff") {
         retry.backoff = backoff.value;
     }
-    let words = [("kill", OnExhausted::Kill), ("pause", OnExhausted::Pause)];
-    if let Some(end) = section.word("on_exhausted", &words) {
+    if let Some(end) = section.word("on_exhausted", &EXHAUSTED) {
         retry.on_exhausted = end.value;
     }
     retry

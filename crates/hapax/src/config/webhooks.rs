@@ -14,7 +14,7 @@ use http::{HeaderName, Method};
 
 use super::Pattern;
 use super::edge::{self, fixed_path};
-use super::fields;
+use super::fields::Of;
 use super::handler;
 use super::route::{self, Context};
 use super::rule::{self, KEEPS, RERUNS};
@@ -23,7 +23,7 @@ use super::tree::Value;
 use super::units;
 use super::upstream::{Ready, is_name, name_remedy};
 use super::url::Url;
-use crate::limits::{self, range};
+use crate::limits;
 
 /// `[webhooks]`, and the class that its outcomes are kept by.
 pub(crate) struct Found {
@@ -48,19 +48,17 @@ pub(crate) fn webhooks(section: &Section<'_>, context: &Context<'_>) -> Option<F
         section
             .require("path", "say where a verified delivery goes, such as \"/internal/webhooks/{provider}\"");
     }
-    for field in
-        ["path", "rerun", "keep", "give_up"].into_iter().filter(|field| is_cluster && section.has(field))
-    {
+    for field in section.written(|of| is_cluster && of == Of::Ledger) {
         let what = format!("`{field}` has no effect on deliveries to a handler");
         section.reader().mistake(&section.place(field), what, "remove it");
     }
-    let providers = providers(&section.section("providers", &fields::WEBHOOK_PROVIDERS));
+    let providers = providers(&section.section("providers"));
     let enabled = enabled(section, &providers);
     let (rule, retention_class) = protection(section, context, behind);
     keeps_long_enough(section, &rule, &enabled, &providers);
-    let kv = kv(&section.section("kv", &fields::WEBHOOK_KV));
+    let kv = kv(&section.section("kv"));
     let verify = section.flag("verify").is_some_and(|verify| verify.value);
-    let wait = section.duration("wait", &range::TIMEOUT).map(|wait| wait.value);
+    let wait = section.duration("wait").map(|wait| wait.value);
     if let Some(wait) = wait.filter(|wait| *wait > rule.give_up) {
         let what =
             format!("senders wait for {}, and the call is given up before", units::show_duration(wait));
@@ -145,7 +143,7 @@ fn protection(
     rule.max_request_body = edge::max_request_body(section).unwrap_or(context.defaults.max_request_body);
     edge::fits_memory(section, rule.max_request_body, context.max_buffered);
     rule.max_kept_response = edge::max_kept_response(section).unwrap_or(context.defaults.max_kept_response);
-    let stated = section.duration("give_up", &range::GIVE_UP).map(|give_up| give_up.value);
+    let stated = section.duration("give_up").map(|give_up| give_up.value);
     let inherited = behind.and_then(|upstream| upstream.give_up);
     rule.give_up = stated.or(inherited).unwrap_or(rule.give_up);
     rule.max_run = rule.max_run.max(rule.give_up);
@@ -214,8 +212,7 @@ fn providers(section: &Section<'_>) -> BTreeMap<String, Generic> {
         } else if !is_name(&name.value) || name.value.len() > limits::PROVIDER_NAME_BYTES {
             reader.mistake(&name.at, format!("{:?} is no name of a provider", name.value), name_remedy());
         } else if let Value::Table(table) = &node.value {
-            let own = Section::open(reader, Some(table), &fields::WEBHOOK_PROVIDER);
-            if let Some(generic) = generic(&own) {
+            if let Some(generic) = generic(&section.named(table, "")) {
                 providers.insert(name.value, generic);
             }
         } else {
@@ -238,7 +235,7 @@ fn generic(section: &Section<'_>) -> Option<Generic> {
         "say where a delivery's identifier is, such as { header = \"X-Delivery-Id\" }",
     );
     let header = section.parsed("header", header);
-    let identifier = identifier(&section.section("identifier", &fields::IDENTIFIER), self::header);
+    let identifier = identifier(&section.section("identifier"), self::header);
     let named = |field| section.parsed(field, self::header).map(|name| name.value);
     let generic = Generic {
         prefix: section.text("prefix").map_or(usual.prefix, |prefix| prefix.value.to_owned()),
@@ -248,8 +245,8 @@ fn generic(section: &Section<'_>) -> Option<Generic> {
         timestamp_header: named("timestamp_header"),
         identifier_signed: section.flag("identifier_signed").is_some_and(|signed| signed.value),
         kind_header: named("kind_header"),
-        wait: section.duration("wait", &range::TIMEOUT).map_or(usual.wait, |wait| wait.value),
-        window: section.duration("window", &range::RETENTION).map_or(usual.window, |window| window.value),
+        wait: section.duration("wait").map_or(usual.wait, |wait| wait.value),
+        window: section.duration("window").map_or(usual.window, |window| window.value),
         header: header?.value,
         identifier: identifier?,
     };
@@ -298,7 +295,7 @@ fn kv(section: &Section<'_>) -> Option<KvStore> {
         false => Err("write the path where the store is mounted, such as \"secret\"".into()),
     });
     let token_file = section.text("token_file").map(|file| section.reader().path(file.value));
-    let timeout = section.duration("timeout", &range::TIMEOUT);
+    let timeout = section.duration("timeout");
     Some(KvStore {
         url: url?.value,
         mount: mount.map_or_else(|| "secret".into(), |mount| mount.value),
