@@ -16,7 +16,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use hapax_core::{LeafKey, Project, Recipe, Scope, Subject, SubjectKind, Tenant};
 use hapax_exec::{Executor, Settings};
-use hapax_store::embedded::Embedded;
+use hapax_sqlite::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 use hapax_tower::{IdempotencyLayer, Protect, Rule};
 

@@ -23,7 +23,7 @@ use axum::routing::post;
 use hapax_core::{Identity, Key, Ledger, Operation, Project, Recipe, RequestParts, Scope, Source};
 use hapax_core::{Subject, Tenant, Width};
 use hapax_exec::{Call, Executor, Failure, How, Reason};
-use hapax_store::embedded::Embedded;
+use hapax_sqlite::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 
 #[tokio::main]

@@ -10,8 +10,8 @@ use hapax_agent::actions::{
 };
 use hapax_core::{Journal, Lanes, Ledger, Project, Registry, Tenant};
 use hapax_exec::{Call, Ended, Executor};
-use hapax_store::embedded::Embedded;
-use hapax_store::postgres::Postgres;
+use hapax_postgres::Postgres;
+use hapax_sqlite::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 use serde_json::json;
 use serde_json::value::RawValue;

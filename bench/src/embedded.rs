@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hapax_core::Ledger as _;
-use hapax_store::embedded::Embedded;
+use hapax_sqlite::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 
 use crate::load::{self, Rate, median};

@@ -12,8 +12,8 @@ use hapax_agent::durable::{
 use hapax_core::journal::{Append, Author, NewEvent, Stream};
 use hapax_core::{Journal, Ledger, Scope};
 use hapax_exec::{Call, Ended, Executor};
-use hapax_store::embedded::Embedded;
-use hapax_store::postgres::Postgres;
+use hapax_postgres::Postgres;
+use hapax_sqlite::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};

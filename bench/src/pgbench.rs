@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use hapax_store::postgres::Postgres;
+use hapax_postgres::Postgres;
 
 use crate::Failure;
 use crate::postgres::OUTCOME;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hapax_core::{Ledger as _, Outcome, Report as Said, Retention, Verdict, View, Watch as _};
-use hapax_store::postgres::Postgres;
+use hapax_postgres::Postgres;
 use hapax_store::{Lifecycle as _, Options};
 use tokio_postgres::NoTls;
 

@@ -15,10 +15,11 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use hapax::Store;
 use hapax_agent::durable::{Choice, Decision, DurableLoop, ExecutionId, Executions, Resume, Stop, verify};
 use hapax_core::Scope;
 use hapax_exec::Executor;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::upstream::CountingFile;
 use rustix::process::Signal;
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use hapax_core::{Kind, Outcome, Retention};
 use hapax_exec::{Attempt, Ended};
-use hapax_store::postgres::guard;
+use hapax_postgres::guard;
 use hapax_testkit::upstream::Effect;
 use tokio_postgres::{Client, NoTls, Transaction};
 

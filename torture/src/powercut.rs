@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use hapax_core::{Ledger as _, Outcome, Rerun, View};
-use hapax_store::embedded::Embedded;
+use hapax_sqlite::Embedded;
 use hapax_store::{Lifecycle as _, Options};
 
 use self::disk::{Believes, Disk, Harshness};

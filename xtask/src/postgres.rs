@@ -29,7 +29,7 @@ pub(crate) const BIN_DIR_VAR: &str = "HAPAX_TEST_PG_BIN";
 /// deleted at the end. PostgreSQL is installed when it is missing (apt-get, as root or with `sudo -n`).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  cargo xtask postgres -- cargo test -p hapax-store --all-features postgres
+  cargo xtask postgres -- cargo test -p hapax-postgres postgres
   cargo xtask postgres -- psql -c 'select version()'")]
 pub(crate) struct Args {
     /// The command and its arguments, after `--`

@@ -7,6 +7,7 @@ mod claim;
 mod console;
 mod direction;
 mod documents;
+mod rules;
 mod sha256;
 mod source;
 mod tree;
@@ -21,7 +22,8 @@ use tree::Tree;
 /// Check the project's own rules over all tracked files.
 ///
 /// Every source file opens with what it is for; nothing unfinished is left in the source; the crates depend on each
-/// other only as the architecture allows; only `once` claims; no path of one machine; the console is small and makes no markup of text; ADRs, README, links and the files that maps name.
+/// other only as the architecture allows; only `once` claims; no path of one machine; the console is small and makes no markup of text; ADRs, README, links, the
+/// files that maps name, and rules with their tests.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
@@ -41,6 +43,7 @@ const CHECKS: &[Check] = &[
     Check { name: "README names the commands", run: documents::readme_names_commands },
     Check { name: "links resolve", run: documents::links_resolve },
     Check { name: "maps name files that are there", run: documents::maps_name_files },
+    Check { name: "rules and tests name each other", run: rules::rules_and_tests_agree },
     Check { name: "measurements are short", run: documents::measurements_are_short },
     Check { name: "the console's text stays text", run: console::text_stays_text },
     Check { name: "the console's files are short", run: console::is_short_and_says_what_it_is_for },
@@ -108,6 +111,7 @@ mod tests {
         readme_names_the_commands: "README names the commands",
         links_resolve: "links resolve",
         maps_name_files_that_are_there: "maps name files that are there",
+        rules_and_tests_name_each_other: "rules and tests name each other",
         measurements_are_short: "measurements are short",
         the_consoles_text_stays_text: "the console's text stays text",
         the_consoles_files_are_short: "the console's files are short",

@@ -8,12 +8,13 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use hapax::Store;
 use hapax_core::{LeafKey, Policy, Project, Subject, Tenant, Timestamp};
 use hapax_exec::Executor;
 use hapax_gateway::Gateway;
 use hapax_gateway::auth::api_key::{self, NewApiKey};
 use hapax_gateway::settings::{Auth, Edge, Level, Route, Settings, TenantLimits, Upstream};
-use hapax_store::{Options, Store};
+use hapax_store::Options;
 use hapax_tower::{Protect, Rule};
 use http::Method;
 

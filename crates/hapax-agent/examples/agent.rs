@@ -10,13 +10,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hapax::Store;
 use hapax_agent::durable::{
     Agent, AgentId, Choice, Creation, Decision, Declaration, DurableLoop, Error, ExecutionId, Executions,
     Observation, Plan, PlannedCall, Resume, Run, Stop, Tools, Waiting,
 };
 use hapax_core::Scope;
 use hapax_exec::Executor;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::upstream::CountingFile;
 use serde_json::{Value, json};
 

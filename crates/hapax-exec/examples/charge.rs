@@ -2,7 +2,8 @@
 //! `cargo run -p hapax-exec --example charge -- order-42`
 
 use hapax_exec::{Call, Executor, Failure};
-use hapax_store::{Lifecycle as _, Options, embedded::Embedded};
+use hapax_sqlite::Embedded;
+use hapax_store::{Lifecycle as _, Options};
 
 #[tokio::main]
 #[allow(clippy::print_stdout, reason = "it is a program for people")]

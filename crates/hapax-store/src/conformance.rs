@@ -5,6 +5,7 @@
 //! store answers can be compared with [`hapax_core::step`] to the microsecond. At the heart is [`differential`]: random
 //! commands from concurrent clients, state and verdict equal to `step` after each (L1).
 
+pub mod busy;
 pub mod differential;
 pub mod inspecting;
 pub mod journals;
@@ -13,14 +14,16 @@ pub mod lanes;
 pub mod linearizable;
 pub mod random;
 pub mod sessions;
+pub mod tampering;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_core::claim::Terms;
 use hapax_core::{
-    ClaimRequest, Fingerprint, Grant, Identity, Inspect, Journal, Key, Lanes, Leases, Ledger, Operation,
-    Outcome, Registry, Retention, Scope, Source, Verdict, Width,
+    ClaimRequest, Clock, Fingerprint, Grant, Identity, Inspect, Journal, Key, Lanes, Leases, Ledger,
+    Operation, Outcome, Registry, Retention, Scope, Source, Verdict, Width,
 };
 
 use crate::{Lifecycle, Options};
@@ -49,6 +52,14 @@ pub trait Harness: Send + Sync + 'static {
 
     /// The clock.
     fn now(&self) -> hapax_core::Timestamp;
+}
+
+/// What [`Harness::options`] can be on this clock.
+pub fn frozen(clock: impl Clock) -> Options {
+    // A short validity, because nobody's heartbeat acknowledges anything: whoever purges waits for it to run out.
+    let table_validity = Duration::from_millis(50);
+    let clock = Some(Arc::new(clock) as _);
+    Options { heartbeat: false, sweeper: false, table_validity, clock, ..Options::default() }
 }
 
 /// An identity in the suite's own scope.

@@ -1,35 +1,24 @@
-//! The ports of hapax implemented: [`memory`], [`embedded`] (SQLite) and [`postgres`].
+//! What the stores of hapax share, and the one that needs nothing else: [`memory`]. The others are crates of their own, `hapax-sqlite`
+//! and `hapax-postgres`.
 //!
 //! A store never decides: it reads a claim, lets [`hapax_core::step`] decide, and keeps what that returned. The suite in
-//! `conformance` shows that all of them agree, and is there for other people's stores too.
+//! `conformance` shows that all of them agree, and is there for other people's stores too. Such a store may be built from the same
+//! parts: the [`table`] in front of it, the [`hub`] of those who wait, and what is in [`parts`].
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "only the `clock` module reads the time"))]
 
-mod any;
-mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(feature = "embedded")]
-pub mod embedded;
-mod filter;
 pub mod hub;
-#[cfg(any(feature = "embedded", feature = "postgres"))]
-mod lane_bytes;
-mod lane_mark;
 pub mod limits;
 pub mod memory;
 mod options;
-mod plan;
-#[cfg(feature = "postgres")]
-pub mod postgres;
-#[cfg(any(feature = "embedded", feature = "postgres"))]
-mod setting;
+pub mod parts;
 pub mod table;
 mod tally;
 
-pub use any::{STORE_VARIABLE, Store};
-pub use clock::SystemClock;
 pub use options::Options;
+pub use parts::clock::SystemClock;
 pub use tally::Tally;
 
 use std::future::Future;

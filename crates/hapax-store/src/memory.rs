@@ -23,9 +23,10 @@ use hapax_core::{
     Timestamp, Verdict, View, step,
 };
 
-use crate::clock::SystemClock;
 use crate::hub::{Hub, Watch};
 use crate::options::Options;
+use crate::parts::clock::SystemClock;
+use crate::parts::confused;
 use crate::tally::Tally;
 use crate::{Lifecycle, limits};
 use sweeper::Sweeper;
@@ -105,11 +106,6 @@ impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Memory").field("session", &self.session).finish_non_exhaustive()
     }
-}
-
-/// The store answered a command with the answer to another one, which only a defect can bring about.
-pub(crate) fn confused() -> Error {
-    Error::internal("the rules answered another command than was asked")
 }
 
 impl Ledger for Memory {

@@ -32,7 +32,7 @@ pub struct Options {
     /// How long a command of unknown fate is sent again before the store reports that it is unavailable (L13).
     pub patience: Duration,
     /// Bytes of the largest outcome that anybody is going to report: an embedded store grants a claim only while there is
-    /// room for it on disk (B5). [`Store::reckon_with`](crate::Store::reckon_with) raises it later; where larger ones come, they are kept while they fit, and reckoned with from then on.
+    /// room for it on disk (B5). `Embedded::reckon_with` raises it later; where larger ones come, they are kept while they fit, and reckoned with from then on.
     pub largest_outcome: usize,
     /// The clock to use instead of the store's own. Production leaves it empty (L12).
     pub clock: Option<Arc<dyn Clock>>,

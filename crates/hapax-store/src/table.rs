@@ -15,8 +15,8 @@ use hapax_core::{
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use crate::clock::boot_time;
 use crate::options::Options;
+use crate::parts::clock::boot_time;
 
 /// Settled claims in memory.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::clock;
+use crate::parts::clock;
 
 /// What one handle on a store has noted. A store that is opened several times notes each by itself.
 #[derive(Debug)]
@@ -30,12 +30,13 @@ impl Tally {
         self.swept.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
-    pub(crate) fn appended(&self, appends: usize) {
+    /// So many appends were written.
+    pub fn appended(&self, appends: usize) {
         self.appends.fetch_add(appends as u64, Ordering::Relaxed);
     }
 
     /// The sweeper has nothing more to do for now.
-    pub(crate) fn swept(&self) {
+    pub fn swept(&self) {
         *self.swept.lock().unwrap_or_else(PoisonError::into_inner) = clock::now();
     }
 }

@@ -11,7 +11,7 @@
 //! bob:   claim key=k1 body=pay-10     -> granted
 //! ```
 //!
-//! The same file drives the rules alone ([`rules::RulesDriver`]), every store, and what stands above them:
+//! The same file drives the rules alone ([`rules::RulesDriver`]), every store ([`store::play_all`]), and what stands above them:
 //! whatever implements [`Driver`].
 //!
 //! # The language
@@ -50,6 +50,7 @@ mod driver;
 mod parse;
 pub mod rules;
 mod run;
+pub mod store;
 mod text;
 
 use std::fmt;

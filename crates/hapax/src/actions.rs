@@ -7,9 +7,9 @@ use hapax_agent::actions::connect::{Mcp, McpProcess, McpTool};
 use hapax_agent::actions::{ActionResult, Actions, Connectors, Http, HttpTool, Origin, PlannedAction, Rules};
 use hapax_core::Error;
 use hapax_exec::{Executor, Seal};
-use hapax_store::Store;
 use tokio::sync::Semaphore;
 
+use crate::Store;
 use crate::config::{Config, Connector, HttpConnector, McpConnector, Reached, ToolOverride};
 use crate::limits;
 

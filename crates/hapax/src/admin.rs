@@ -35,8 +35,8 @@ use hapax_gateway::Gateway;
 use hapax_gateway::settings::Tls;
 use hapax_gateway::tls::Certificates;
 use hapax_gateway::webhooks::record::Desk;
-use hapax_store::Store;
 
+use crate::Store;
 use crate::listen::host::Hosts;
 use crate::listen::mount::Mount;
 use crate::node::{Health, Keeping, KeptAnswers, Rings};

@@ -21,8 +21,8 @@ use hapax_api::{APPLICATION_DOCUMENT, Health, HealthStatus, Markdown, Written};
 use hapax_core::Error;
 use hapax_exec::{Executor, Seal};
 use hapax_gateway::Gateway;
-use hapax_store::Store;
 
+use crate::Store;
 use crate::actions::Plans;
 use crate::listen::host::Hosts;
 use crate::listen::mount::{Asked, Mount};

@@ -16,11 +16,12 @@ use hapax_agent::actions::{Connectors, Decision, Gate, Rules};
 use hapax_core::{Error, Policy, Project, Recipe, Subject, Tenant};
 use hapax_gateway::auth::api_key::{self, NewApiKey};
 use hapax_gateway::settings::{Auth, Edge, Level, Route, Settings, TenantLimits, Upstream};
-use hapax_store::{Options, Store};
+use hapax_store::Options;
 use hapax_tower::Rule;
 use http::Method;
 use tokio::net::TcpListener;
 
+use crate::Store;
 use crate::admin::{self, AdminTokens, Role, create_key, revoke_key};
 use crate::cli::{Failed, store};
 use crate::node::{Classes, Node, Parts};

@@ -4,6 +4,7 @@
 
 mod actions;
 pub mod admin;
+mod any;
 mod application;
 mod backup;
 pub mod cli;
@@ -20,3 +21,5 @@ pub mod schedules;
 mod signals;
 mod traces;
 pub mod when;
+
+pub use any::{STORE_VARIABLE, Store};

@@ -3,6 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+/// Longest URL of a store.
+pub(crate) const MAX_URL_BYTES: usize = 4_096;
+
 // Listeners that serve an API.
 
 /// Connections at a time; further ones wait to be accepted.
@@ -405,7 +408,7 @@ const _: () = assert!(
     "between two renewals that came in time, work can start without another one"
 );
 const _: () = assert!(
-    hapax_store::limits::SPACE_RESERVE + hapax_store::limits::BALLAST_BYTES < DISK_WANTED,
+    hapax_sqlite::limits::SPACE_RESERVE + hapax_sqlite::limits::BALLAST_BYTES < DISK_WANTED,
     "a disk is told to be short before the store refuses claims"
 );
 const _: () = assert!(FILES_NEEDED < FILES_WANTED, "a warning comes before a failure");
@@ -429,7 +432,7 @@ const _: () = assert!(
     "the program's lease is the store's"
 );
 const _: () = assert!(
-    range::LEASE.end().as_millis() < hapax_store::limits::SESSION_KEPT.as_millis(),
+    range::LEASE.end().as_millis() < hapax_postgres::limits::SESSION_KEPT.as_millis(),
     "the row of a session outlives the longest lease"
 );
 const _: () = assert!(

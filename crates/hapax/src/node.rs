@@ -21,10 +21,11 @@ use hapax_gateway::Gateway;
 use hapax_gateway::settings::Settings;
 use hapax_gateway::tls::Certificates;
 use hapax_gateway::webhooks::record::Desk;
-use hapax_store::{Lifecycle as _, Store};
+use hapax_store::Lifecycle as _;
 use hapax_tower::Protect;
 use tokio::net::TcpListener;
 
+use crate::Store;
 use crate::actions::Plans;
 use crate::admin::{self, AdminState, AdminTokens};
 use crate::application::{self, ApplicationState};

@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use hapax::Store;
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
     ActionResult, Actions, Connectors, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Rules, Tool,
 };
 use hapax_core::{Project, Tenant};
 use hapax_exec::Executor;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::upstream::CountingFile;
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};

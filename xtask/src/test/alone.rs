@@ -67,8 +67,8 @@ mod tests {
     #[test]
     fn every_feature_is_checked_alone() {
         let commands: Vec<String> = commands().unwrap().iter().map(|command| command.join(" ")).collect();
-        let store = |with: &str| format!("check --quiet --package hapax-store --no-default-features{with}");
-        for command in ["check --quiet --package hapax-core", &store(""), &store(" --features embedded")] {
+        let store = |with: &str| format!("check --quiet --package hapax-sqlite --no-default-features{with}");
+        for command in ["check --quiet --package hapax-core", &store(""), &store(" --features failpoints")] {
             assert!(commands.iter().any(|known| known == command), "{command}: {commands:#?}");
         }
         assert!(commands.iter().all(|command| !command.ends_with("--features default")));

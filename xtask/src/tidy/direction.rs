@@ -12,11 +12,24 @@ use super::tree::Tree;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("hapax-libfuzzer", &["hapax-fuzz"]),
     ("hapax-fuzz", &["hapax"]),
-    ("hapax", &["hapax-gateway", "hapax-agent", "hapax-store", "hapax-api", "hapax-client", "hapax-probe"]),
+    (
+        "hapax",
+        &[
+            "hapax-gateway",
+            "hapax-agent",
+            "hapax-sqlite",
+            "hapax-postgres",
+            "hapax-api",
+            "hapax-client",
+            "hapax-probe",
+        ],
+    ),
     ("hapax-gateway", &["hapax-tower", "hapax-http"]),
     ("hapax-tower", &["hapax-exec"]),
     ("hapax-agent", &["hapax-exec"]),
     ("hapax-exec", &["hapax-core"]),
+    ("hapax-sqlite", &["hapax-store"]),
+    ("hapax-postgres", &["hapax-store"]),
     ("hapax-store", &["hapax-core"]),
     ("hapax-api", &["hapax-core"]),
     ("hapax-client", &["hapax-core"]),
@@ -30,9 +43,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Who else may be used by tests.
 const TESTS_MAY_USE: &[(&str, &str)] = &[
     ("hapax-exec", "hapax-store"),
+    ("hapax-exec", "hapax-sqlite"),
+    ("hapax-exec", "hapax-postgres"),
     ("hapax-agent", "hapax-store"),
+    ("hapax-agent", "hapax-sqlite"),
+    // For its store by URL.
+    ("hapax-agent", "hapax"),
     ("hapax-tower", "hapax-store"),
+    ("hapax-tower", "hapax-sqlite"),
     ("hapax-gateway", "hapax-store"),
+    ("hapax-gateway", "hapax-sqlite"),
 ];
 /// Every crate's tests may use this one.
 const TEST_SUPPORT: &str = "hapax-testkit";

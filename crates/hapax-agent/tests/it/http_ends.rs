@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hapax::Store;
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
     ActionResult, Actions, Connectors, Disposition, Gate, Http, HttpTool, KeyDialect, Origin, PlannedAction,
@@ -12,8 +13,8 @@ use hapax_agent::actions::{
 };
 use hapax_core::{Project, Tenant};
 use hapax_exec::Executor;
+use hapax_store::Options;
 use hapax_store::memory::Memory;
-use hapax_store::{Options, Store};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -8,10 +8,11 @@ mod agent;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use hapax::Store;
 use hapax_agent::durable::{ExecutionId, Executions, Stop, verify};
 use hapax_core::Scope;
 use hapax_exec::Executor;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::upstream::CountingFile;
 use serde_json::json;
 

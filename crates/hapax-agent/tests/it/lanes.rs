@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hapax::Store;
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
     Actions, Connectors, Disposition, Gate, Invoked, Local, Origin, PlannedAction, Rules, Tool,
 };
 use hapax_core::{Project, Tenant};
 use hapax_exec::Executor;
+use hapax_store::Options;
 use hapax_store::memory::Memory;
-use hapax_store::{Options, Store};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::Instant;

@@ -10,6 +10,7 @@ mod web;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hapax::Store;
 use hapax_agent::actions::connect::{Mcp, McpProcess, McpTool};
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
@@ -17,8 +18,8 @@ use hapax_agent::actions::{
 };
 use hapax_core::{Project, Tenant};
 use hapax_exec::Executor;
+use hapax_store::Options;
 use hapax_store::memory::Memory;
-use hapax_store::{Options, Store};
 use hapax_testkit::upstream::CountingFile;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -3,11 +3,12 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use hapax::Store;
 use hapax_agent::durable::{Error, Executions, Resume, lapsed, verify};
 use hapax_core::journal::Status;
 use hapax_core::{Leases as _, Scope};
 use hapax_exec::Executor;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::upstream::CountingFile;
 use serde_json::json;
 

@@ -174,12 +174,12 @@ fn what_runs_an_execution_can_be_spawned() {
     fn of<T>() -> T {
         unreachable!("it is compiled, and never called")
     }
-    type Of = Executions<hapax_store::Store>;
+    type Of = Executions<hapax::Store>;
     spawned(|| async {
-        of::<DurableLoop<Script>>().run(&of::<hapax_agent::durable::Run<hapax_store::Store>>()).await
+        of::<DurableLoop<Script>>().run(&of::<hapax_agent::durable::Run<hapax::Store>>()).await
     });
     spawned(|| async {
-        of::<hapax_agent::durable::Run<hapax_store::Store>>()
+        of::<hapax_agent::durable::Run<hapax::Store>>()
             .step(of(), of::<std::sync::Arc<dyn hapax_agent::durable::Tool>>().as_ref())
             .await
     });
@@ -189,10 +189,8 @@ fn what_runs_an_execution_can_be_spawned() {
     spawned(|| async { of::<Of>().waiting(&id("e")).await });
     spawned(|| async { of::<Of>().archive(&id("e"), "", "").await });
     spawned(|| async { of::<Of>().import(&mut std::io::Cursor::new(Vec::<u8>::new())).await });
-    spawned(|| async {
-        of::<hapax_agent::durable::Run<hapax_store::Store>>().begin_step(of(), of(), of()).await
-    });
-    spawned(|| async { verify(&of::<hapax_store::Store>(), &of()).await });
+    spawned(|| async { of::<hapax_agent::durable::Run<hapax::Store>>().begin_step(of(), of(), of()).await });
+    spawned(|| async { verify(&of::<hapax::Store>(), &of()).await });
 }
 
 /// An execution whose intent is written, and whose process is gone; and how its claim stands.

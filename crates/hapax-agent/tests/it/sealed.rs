@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use hapax::Store;
 use hapax_agent::durable::{Error, Executions, Resume, Stop, verify};
 use hapax_core::Scope;
 use hapax_exec::{Executor, Seal};
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use serde_json::json;
 
 use crate::world::{World, creation, id};

@@ -6,7 +6,7 @@ use hapax_agent::durable::{Error, Executions, Resume, verify};
 use hapax_core::Scope;
 use hapax_core::journal::Stream;
 use hapax_exec::Executor;
-use hapax_store::embedded::{Embedded, EmbeddedReader};
+use hapax_sqlite::{Embedded, EmbeddedReader};
 use hapax_store::{Lifecycle as _, Options};
 use rusqlite::Connection;
 use serde_json::json;

@@ -2,19 +2,20 @@
 
 use std::io::Cursor;
 
+use hapax::Store;
 use hapax_agent::durable::{Choice, Creation, Decision, Error, Executions, Resume, Stop, ToolError, verify};
 use hapax_core::journal::Chain;
 use hapax_core::{Project, Scope};
 use hapax_exec::Executor;
-use hapax_store::{Options, Store};
+use hapax_store::Options;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::world::{World, creation, id, kinds, on_each_store};
 
 on_each_store! {
-    an_execution_goes_on_in_another_store_and_its_open_steps_wait_for_a_person_j5,
-    an_export_that_was_changed_is_refused_at_its_place_and_nothing_is_written_j3,
+    an_execution_goes_on_in_another_store_and_its_open_steps_wait_for_a_person_j5_j7,
+    an_export_that_was_changed_is_refused_at_its_place_and_nothing_is_written_j3_j7,
     an_export_of_the_source_is_kept_to_the_byte_j3,
 }
 
@@ -39,7 +40,7 @@ async fn import(executions: &Executions<Store>, text: &str) -> Result<(), Error>
     executions.import(&mut Cursor::new(text.as_bytes())).await.map(|_| ())
 }
 
-async fn an_execution_goes_on_in_another_store_and_its_open_steps_wait_for_a_person_j5(world: World) {
+async fn an_execution_goes_on_in_another_store_and_its_open_steps_wait_for_a_person_j5_j7(world: World) {
     for chain in [Chain::V1, Chain::V2] {
         let name = format!("e-{}", chain.version());
         let executions = world.executions();
@@ -94,7 +95,7 @@ async fn an_execution_goes_on_in_another_store_and_its_open_steps_wait_for_a_per
     }
 }
 
-async fn an_export_that_was_changed_is_refused_at_its_place_and_nothing_is_written_j3(world: World) {
+async fn an_export_that_was_changed_is_refused_at_its_place_and_nothing_is_written_j3_j7(world: World) {
     for chain in [Chain::V1, Chain::V2] {
         let name = format!("e-{}", chain.version());
         let executions = world.executions();

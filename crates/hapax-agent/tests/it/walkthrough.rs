@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hapax::Store;
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
     Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Rules, Tool,
@@ -13,7 +14,7 @@ use hapax_core::claim::Verb;
 use hapax_core::{Inspect as _, Journal as _, Project, Tenant};
 use hapax_exec::Executor;
 use hapax_store::memory::Memory;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -110,7 +111,7 @@ async fn two_runs_that_propose_one_hold_place_one_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plan_with_an_action_twice_is_told_as_the_source_tells_it() {
+async fn a_plan_with_an_action_twice_is_told_as_the_source_tells_it_x5() {
     on_each(async |store| {
         let results = Orders::default().actions(&store).run(&origin(), vec![hold(), hold()]).await;
         let action = json!({
@@ -133,7 +134,7 @@ async fn a_plan_with_an_action_twice_is_told_as_the_source_tells_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_key_with_other_args_or_another_tool_is_refused() {
+async fn the_same_key_with_other_args_or_another_tool_is_refused_x4() {
     on_each(async |store| {
         let orders = Orders::default();
         let actions = orders.actions(&store);

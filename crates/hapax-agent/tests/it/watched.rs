@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hapax::Store;
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
     Actions, Connectors, Disposition, Gate, Invoked, Local, Origin, PlannedAction, Rule, Rules, Tool, alerts,
@@ -10,7 +11,7 @@ use hapax_agent::actions::{
 use hapax_core::{Project, Tenant};
 use hapax_exec::{Executor, Seal};
 use hapax_store::memory::Memory;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 

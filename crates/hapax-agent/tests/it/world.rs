@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use hapax::Store;
 use hapax_agent::durable::{
     Agent, AgentId, Coordinates, Creation, Declaration, DurableLoop, ExecutionId, Executions, Observation,
     Plan, PlannedCall, Run, Step, ToolContext, ToolError, Tools,
 };
 use hapax_core::Scope;
 use hapax_exec::Executor;
-use hapax_store::{Options, Store};
+use hapax_store::Options;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hapax_core::{Executed, Ledger, Outcome, Rerun, Retention, Retry};
 use hapax_exec::{Attach, Ended, Executor, How, OnRelease};
+use hapax_sqlite::Embedded;
 use hapax_store::Options;
-use hapax_store::embedded::Embedded;
 use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
 use tokio::task::JoinSet;

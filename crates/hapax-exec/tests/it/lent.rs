@@ -7,8 +7,8 @@ use hapax_core::{
     Source, Subject, Tenant, View, Width,
 };
 use hapax_exec::{Attach, Call, Ended, Entered, Error, Executor, How, Lent, Reason, Settings};
+use hapax_sqlite::Embedded;
 use hapax_store::Options;
-use hapax_store::embedded::Embedded;
 use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
 

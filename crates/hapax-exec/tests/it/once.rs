@@ -35,7 +35,7 @@ async fn without_a_key_the_work_just_runs() {
 }
 
 #[tokio::test]
-async fn a_terminal_failure_is_kept_and_a_retryable_one_gives_the_key_back() {
+async fn a_terminal_failure_is_kept_and_a_retryable_one_gives_the_key_back_e3() {
     let (executor, _) = executor();
     let refused =
         executor.run(call("t"), |_| async { Err::<(), _>(Failure::Terminal("no such card".into())) }).await;
@@ -134,7 +134,7 @@ async fn an_unknown_failure_is_in_doubt_unless_running_again_is_safe() {
 }
 
 #[tokio::test]
-async fn a_panic_is_dealt_with_at_once() {
+async fn a_panic_is_dealt_with_at_once_e3() {
     let ((executor, _), effects) = (executor(), Effects::default());
     let error = executor.once(call("p"), |_| async { boom() }).await.unwrap_err();
     assert_eq!(error.code(), "outcome-unknown");
@@ -313,7 +313,7 @@ async fn whoever_found_out_that_nothing_ran_can_give_the_claim_back() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_sink_sees_a_refusal_and_cannot_change_it() {
+async fn a_dead_letter_sink_sees_a_refusal_and_cannot_change_it_e5() {
     #[derive(Default)]
     struct Sink(Mutex<Vec<(String, Outcome)>>);
     impl DeadLetter for Sink {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hapax_exec::{Ended, Executor, How, Settings};
+use hapax_postgres::Postgres;
 use hapax_store::Options;
-use hapax_store::postgres::Postgres;
 use hapax_testkit::faulty::Faulty;
 use hapax_testkit::lines::Lines;
 use tokio::sync::Notify;

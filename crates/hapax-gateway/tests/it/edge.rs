@@ -8,7 +8,8 @@ use hapax_core::{
 };
 use hapax_exec::Executor;
 use hapax_gateway::settings::UpstreamKey;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::memory::Memory;
+use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::faulty::Faulty;
 use hapax_testkit::raw::PATIENCE;
 
@@ -205,7 +206,7 @@ async fn absent_foreign_and_expired_outcomes_are_the_same_404_h7() {
 
 #[tokio::test]
 async fn absent_foreign_and_expired_outcomes_cost_the_same_reads_h7() {
-    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let store = Memory::open(Options::default());
     let ledger = Faulty::new(store.clone());
     let service = Service::start().await;
     let world = World::run(service, store, Executor::new(ledger.clone()), |settings| {
@@ -374,7 +375,7 @@ async fn a_drain_finishes_what_is_running_and_takes_nothing_new() {
 #[tokio::test]
 async fn a_drain_tells_the_ledger_what_is_owed_before_the_session_ends_l13() {
     // Nothing was run: the claim must be free, and in no doubt, when this process is gone.
-    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let store = Memory::open(Options::default());
     let ledger = Faulty::new(store.clone());
     let executor = Executor::new(ledger.clone());
     let world = World::run(Service::start().await, store, executor, |_| {}).await;

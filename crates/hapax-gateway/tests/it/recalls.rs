@@ -6,7 +6,8 @@ use bytes::Bytes;
 use hapax_core::{Policy, Recipe, Width};
 use hapax_exec::Executor;
 use hapax_gateway::settings::{Level, Route, Settings};
-use hapax_store::{Options, Store};
+use hapax_store::Options;
+use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
 use hapax_tower::Rule;
 use http::{Method, Request};
@@ -240,7 +241,7 @@ async fn what_is_under_way_beside_a_doubt_is_waited_for_h7() {
 /// What was asked of one order is not there under another one: the same answer as for a key that was never used, after as many reads.
 #[tokio::test]
 async fn a_key_is_recalled_only_under_the_path_and_query_that_it_was_used_with_h7() {
-    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let store = Memory::open(Options::default());
     let ledger = Faulty::new(store.clone());
     let change = |settings: &mut Settings| change_rule(settings, "note", |rule| rule.recipe = Recipe::none());
     let world = World::run(Service::start().await, store, Executor::new(ledger.clone()), change).await;
@@ -355,7 +356,7 @@ async fn a_key_may_stand_in_a_path_with_escapes_h7() {
 
 #[tokio::test]
 async fn an_operation_of_another_level_is_as_absent_as_none_a6_h7() {
-    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let store = Memory::open(Options::default());
     let ledger = Faulty::new(store.clone());
     let change = |settings: &mut Settings| {
         let platform = Route {
@@ -412,7 +413,7 @@ async fn an_operation_of_another_level_is_as_absent_as_none_a6_h7() {
 
 #[tokio::test]
 async fn who_cannot_be_asked_for_an_outcome_does_not_say_that_nothing_was_done_h1_h7() {
-    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let store = Memory::open(Options::default());
     let ledger = Faulty::new(store.clone());
     let world = World::run(Service::start().await, store, Executor::new(ledger.clone()), |_| {}).await;
     let id = "op_00000000000000000000000000000000";

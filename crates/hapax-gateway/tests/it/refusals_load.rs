@@ -8,7 +8,9 @@ use futures_util::stream::FuturesUnordered;
 use hapax_core::Tenant;
 use hapax_exec::{Executor, Settings as Executing};
 use hapax_gateway::settings::Upstream;
-use hapax_store::{Options, Store};
+use hapax_sqlite::Embedded;
+use hapax_store::Options;
+use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
 use hapax_testkit::port::Port;
 use hapax_testkit::raw::{self, PATIENCE, until};
@@ -142,10 +144,10 @@ async fn a_retry_is_answered_whatever_limit_its_tenant_has_reached_h12() {
 #[tokio::test]
 async fn many_with_one_new_key_are_one_claim_and_none_is_refused_h12() {
     let folder = tempfile::tempdir().unwrap();
-    let store =
-        Store::open(&format!("embedded:{}", folder.path().display()), Options::default()).await.unwrap();
+    let keys = Memory::open(Options::default());
     // A disk takes a while to take a claim: until then nobody can see it there.
-    let world = World::on(store, |settings| {
+    let claims = Executor::new(Embedded::open(folder.path(), Options::default()).unwrap());
+    let world = World::run(Service::start().await, keys, claims, |settings| {
         (settings.tenants.held, settings.tenants.claims_per_second) = (1, 1000);
     })
     .await;
@@ -424,8 +426,8 @@ async fn a_routes_time_out_ends_the_wait_without_a_key_too_h5() {
 pub(crate) async fn faulty(
     change: impl Fn(&mut hapax_gateway::settings::Settings),
     spool: bool,
-) -> (World<Faulty<Store>>, Faulty<Store>, tempfile::TempDir) {
-    let store = Store::open("memory:", Options::default()).await.unwrap();
+) -> (World<Faulty<Memory>>, Faulty<Memory>, tempfile::TempDir) {
+    let store = Memory::open(Options::default());
     let ledger = Faulty::new(store.clone());
     let folder = tempfile::tempdir().unwrap();
     let settings = Executing { spool: spool.then(|| folder.path().join("spool")), ..Executing::default() };

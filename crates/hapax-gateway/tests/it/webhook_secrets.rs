@@ -12,7 +12,8 @@ use hapax_exec::Executor;
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::{KvStore, Settings, VerifyService};
 use hapax_gateway::webhooks::record::Secrets;
-use hapax_store::{Options, Store};
+use hapax_store::Options;
+use hapax_store::memory::Memory;
 use hapax_testkit::kv::Kv;
 use hapax_testkit::port::Port;
 use hapax_testkit::raw::PATIENCE;
@@ -163,7 +164,7 @@ async fn a_kv_store_that_is_away_sealed_or_says_no_lets_no_delivery_in_and_its_t
 /// A registry that counts how often it is read.
 #[derive(Clone)]
 struct Counted {
-    store: Store,
+    store: Memory,
     reads: Arc<AtomicUsize>,
 }
 
@@ -195,7 +196,7 @@ impl Registry for Counted {
 async fn what_is_told_of_a_webhook_that_nobody_has_costs_the_same_whatever_the_reason_is_w1() {
     let (vault, knower) = (Vault::start().await, Outside::start().await);
     knower.say(200, json!({ "valid": false }));
-    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let store = Memory::open(Options::default());
     let (service, reads) = (Service::start().await, Arc::new(AtomicUsize::new(0)));
     let mut settings = settings(&service);
     with_kv(&mut settings, vault.settings());
@@ -232,7 +233,7 @@ async fn what_is_told_of_a_webhook_that_nobody_has_costs_the_same_whatever_the_r
 
 #[tokio::test]
 async fn a_webhook_is_looked_up_once_for_many_deliveries_w1() {
-    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let store = Memory::open(Options::default());
     let (service, reads) = (Service::start().await, Arc::new(AtomicUsize::new(0)));
     let mut settings = settings(&service);
     take(&mut settings);

@@ -11,7 +11,7 @@ use hapax_core::{
 use hapax_gateway::settings::{Level, Route, Settings, Webhooks};
 use hapax_gateway::webhooks::provider::Secret;
 use hapax_gateway::webhooks::record::{Dedupe, Desk, Record, Secrets};
-use hapax_store::Store;
+use hapax_store::memory::Memory;
 use hapax_tower::Rule;
 use http::Method;
 
@@ -55,10 +55,10 @@ pub(crate) fn take(settings: &mut Settings) {
 }
 
 /// A webhook of acme/web, changed by the test.
-pub(crate) async fn webhook(store: &Store, provider: &str, change: impl FnOnce(&mut Record)) -> String {
+pub(crate) async fn webhook(store: &Memory, provider: &str, change: impl FnOnce(&mut Record)) -> String {
     let desk = Desk::new(store.clone(), None);
     let mut record = Record {
-        id: Desk::<Store>::fresh_id().unwrap(),
+        id: Desk::<Memory>::fresh_id().unwrap(),
         tenant: Tenant::new("acme").unwrap(),
         project: Project::new("web").unwrap(),
         provider: provider.into(),

@@ -4,7 +4,8 @@
 use hapax_core::{Ledger, Operation, Width};
 use hapax_exec::Executor;
 use hapax_gateway::settings::Level;
-use hapax_store::{Options, Store};
+use hapax_store::Options;
+use hapax_store::memory::Memory;
 use hapax_testkit::faulty::Faulty;
 
 use crate::world::{Got, Service, World, change_rule, key_of_level, settings};
@@ -120,7 +121,7 @@ async fn a_route_that_was_narrowed_does_not_hand_out_what_was_shared_before_k8()
 
 #[tokio::test]
 async fn what_a_narrowed_route_hides_costs_as_many_reads_as_what_is_not_there_h7_k8() {
-    let store = Store::open("memory:", Options::default()).await.unwrap();
+    let store = Memory::open(Options::default());
     let ledger = Faulty::new(store.clone());
     let world = World::run(Service::start().await, store, Executor::new(ledger.clone()), |settings| {
         change_rule(settings, "charge", |rule| rule.width = Width::Project);
@@ -161,7 +162,7 @@ async fn a_route_that_was_widened_does_not_hand_out_what_was_kept_for_one_k8() {
 #[tokio::test]
 async fn under_another_name_an_operation_has_the_claims_that_it_had_k6_h7() {
     for width in [Width::Subject, Width::Tenant] {
-        let store = Store::open("memory:", Options::default()).await.unwrap();
+        let store = Memory::open(Options::default());
         let ledger = Faulty::new(store.clone());
         let world = World::run(Service::start().await, store, Executor::new(ledger.clone()), |settings| {
             change_rule(settings, "charge", |rule| rule.width = width);

@@ -12,7 +12,8 @@ use hapax_exec::Executor;
 use hapax_gateway::Gateway;
 use hapax_gateway::auth::api_key::{self, NewApiKey};
 use hapax_gateway::settings::{Auth, Edge, Level, Route, Settings, TenantLimits, Upstream};
-use hapax_store::{Options, Store};
+use hapax_store::Options;
+use hapax_store::memory::Memory;
 use hapax_tower::{Protect, Rule};
 use http::Method;
 
@@ -20,10 +21,10 @@ pub(crate) use client::Got;
 pub(crate) use service::Service;
 
 /// A running edge with everything around it.
-pub(crate) struct World<L = Store> {
-    pub(crate) gateway: Gateway<L, Store>,
+pub(crate) struct World<L = Memory> {
+    pub(crate) gateway: Gateway<L, Memory>,
     pub(crate) service: Service,
-    pub(crate) store: Store,
+    pub(crate) store: Memory,
     /// Alice of acme/web.
     pub(crate) alice: String,
     /// Bob of acme/web.
@@ -44,18 +45,18 @@ impl World {
 
     /// On the memory store, with settings changed by the test.
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
-        let store = Store::open("memory:", Options::default()).await.unwrap();
+        let store = Memory::open(Options::default());
         Self::on(store, change).await
     }
 
     /// On a store of the test's choice.
-    pub(crate) async fn on(store: Store, change: impl FnOnce(&mut Settings)) -> Self {
+    pub(crate) async fn on(store: Memory, change: impl FnOnce(&mut Settings)) -> Self {
         let service = Service::start().await;
         Self::before(service, store, change).await
     }
 
     /// Before a service that is there already.
-    pub(crate) async fn before(service: Service, store: Store, change: impl FnOnce(&mut Settings)) -> Self {
+    pub(crate) async fn before(service: Service, store: Memory, change: impl FnOnce(&mut Settings)) -> Self {
         let executor = Executor::new(store.clone());
         Self::run(service, store, executor, change).await
     }
@@ -65,7 +66,7 @@ impl<L: Ledger> World<L> {
     /// With claims and API keys in places of the test's choice.
     pub(crate) async fn run(
         service: Service,
-        store: Store,
+        store: Memory,
         executor: Executor<L>,
         change: impl FnOnce(&mut Settings),
     ) -> Self {
@@ -139,14 +140,14 @@ pub(crate) fn change_rule(settings: &mut Settings, operation: &str, change: impl
     }
 }
 
-async fn key(store: &Store, tenant: &str, project: &str, subject: &str) -> String {
+async fn key(store: &Memory, tenant: &str, project: &str, subject: &str) -> String {
     let level = if project.is_empty() { Level::Tenant } else { Level::Project };
     key_of_level(store, tenant, project, subject, level).await
 }
 
 /// An API key of the test's choice.
 pub(crate) async fn key_of_level(
-    store: &Store,
+    store: &Memory,
     tenant: &str,
     project: &str,
     subject: &str,

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use super::random::Random;
 use super::{AllPorts, Harness, request};
-use crate::filter;
+use crate::parts::filter;
 
 /// Commands in all; the contract asks for 10⁵ at least.
 const COMMANDS: usize = 100_000;

@@ -10,7 +10,7 @@ use hapax_core::{AppendId, Error, Page, Timestamp, limits as core_limits};
 
 use super::world::World;
 use crate::limits;
-use crate::plan::{Planned, page_start};
+use crate::parts::plan::{Planned, page_start};
 
 /// One stream.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use std::time::Duration;
 use hapax_core::Clock;
 
 use super::world::World;
-use crate::clock;
 use crate::hub::Hub;
 use crate::limits;
+use crate::parts::clock;
 use crate::tally::Tally;
 
 /// What the thread has of a store.

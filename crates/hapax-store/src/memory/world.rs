@@ -16,11 +16,10 @@ use hapax_core::{
 };
 
 use super::journals::Journaled;
-use crate::filter;
-use crate::lane_mark;
 use crate::limits;
 use crate::options::Options;
-use crate::plan::{Plan, Planned, tells_of_before, written_without};
+use crate::parts::plan::{Plan, Planned, tells_of_before, written_without};
+use crate::parts::{confused, filter, lane_mark};
 
 #[derive(Debug)]
 struct Entry {
@@ -472,7 +471,7 @@ impl World {
                 Answer::Swept(Swept::Forgotten) => report.forgotten += 1,
                 Answer::Swept(Swept::Released) => report.released += 1,
                 Answer::Swept(Swept::InDoubt) => report.in_doubt += 1,
-                _ => return Err(super::confused()),
+                _ => return Err(confused()),
             }
             changed.push(id);
         }

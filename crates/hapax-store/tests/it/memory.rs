@@ -7,6 +7,7 @@ use hapax_core::{Counts, Doubt, Filter, Inspect as _, Ledger as _, Report, Reten
 use hapax_store::conformance::{granted, ok, request};
 use hapax_store::memory::Memory;
 use hapax_store::{Options, conformance_tests, conformance_tests_of_sharing};
+use hapax_testkit::scenario::store::play_all;
 
 use crate::harness::InMemory;
 
@@ -14,8 +15,8 @@ conformance_tests!(conformance, InMemory::default());
 conformance_tests_of_sharing!(sharing, InMemory::default());
 
 #[tokio::test]
-async fn scenarios_play_as_they_say() {
-    crate::scenarios::play_all(InMemory::default).await;
+async fn scenarios_play_as_they_say_b2() {
+    play_all(InMemory::default).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,6 @@ use hapax_core::{
     Record as Claim, Scope, Source, State, StateName, Subject, Timestamp, Verb, Width,
 };
 use hapax_gateway::webhooks::record::Record;
-use hapax_store::Store;
 use tokio::task::JoinSet;
 
 use super::access::Operator;
@@ -20,6 +19,7 @@ use super::claims::{count, page_size};
 use super::decide::{actor, reason};
 use super::webhooks::{configured, shown};
 use super::{AdminState, view};
+use crate::Store;
 use crate::config::retention_text;
 use crate::limits;
 use crate::listen::mount::Asked;

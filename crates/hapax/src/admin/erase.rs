@@ -11,12 +11,12 @@ use hapax_core::{
     Verb,
 };
 use hapax_exec::Executor;
-use hapax_store::Store;
 use tokio::task::JoinSet;
 
 use super::access::Operator;
 use super::decide::{actor, reason};
 use super::{AdminState, view};
+use crate::Store;
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;

@@ -17,13 +17,13 @@ use hapax_core::journal::Status;
 use hapax_core::registry::DocumentId;
 use hapax_core::{Error, Inspect as _, Kind, Project, Registry as _, Scope, Subject, Tenant};
 use hapax_exec::Executor;
-use hapax_store::Store;
 use serde_json::value::RawValue;
 
 use super::AdminState;
 use super::access::Operator;
 use super::claims::{before, page_size};
 use super::decide::{actor, reason};
+use crate::Store;
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;

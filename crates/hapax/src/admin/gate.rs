@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use hapax_api::Role;
 use hapax_core::claim::audit::{About, Note};
 use hapax_core::{Inspect as _, OperationId};
-use hapax_store::Store;
 use http::request::Parts;
 
 use super::access::{AdminTokens, Operator, bearer, sha256, unauthenticated};
+use crate::Store;
 use crate::listen::connections::Caller;
 use crate::listen::mount::{Authenticator, Of};
 use crate::listen::refusal::{ListenerCode, Refusal};

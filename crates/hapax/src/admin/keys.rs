@@ -6,11 +6,11 @@ use hapax_api::{Key, KeyMade, Keys, KeysQuery, Level, NewKey, Revoked, operation
 use hapax_core::{Error, Kind, Project, Subject, Tenant, Timestamp};
 use hapax_gateway::auth::api_key::{self, ApiKey, NewApiKey};
 use hapax_gateway::settings;
-use hapax_store::Store;
 
 use super::access::Operator;
 use super::claims::page_size;
 use super::{AdminState, view};
+use crate::Store;
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;

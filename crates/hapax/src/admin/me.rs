@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use hapax_api::{Link, Me, Server, StoreBrief, StoreKind, operations as op};
 use hapax_core::Timestamp;
-use hapax_store::Store;
 
 use super::access::Operator;
 use super::{AdminState, Console, Setup, view};
+use crate::Store;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
 use crate::when::now;

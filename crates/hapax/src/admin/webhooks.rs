@@ -13,12 +13,12 @@ use hapax_core::{Error, Inspect as _, Kind, Project, Tenant};
 use hapax_gateway::settings;
 use hapax_gateway::webhooks::provider::{Secret, Traits};
 use hapax_gateway::webhooks::record::{self, Desk, Record, Secrets};
-use hapax_store::Store;
 
 use super::access::Operator;
 use super::claims::page_size;
 use super::decide::{actor, reason};
 use super::{AdminState, view};
+use crate::Store;
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;

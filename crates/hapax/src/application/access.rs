@@ -5,10 +5,10 @@ use std::sync::Arc;
 use hapax_api::application::Credentials;
 use hapax_core::Scope;
 use hapax_gateway::Gateway;
-use hapax_store::Store;
 use hapax_tower::{Code, Problem};
 use http::request::Parts;
 
+use crate::Store;
 use crate::listen::connections::Caller;
 use crate::listen::mount::{Authenticator, Of};
 use crate::listen::refusal::Refusal;

@@ -13,11 +13,11 @@ use hapax_api::application::{
 use hapax_api::{BrokenChain, ExecutionStatus, Raw, RunnerId, Time};
 use hapax_core::journal::{Chain, Status};
 use hapax_core::{AppendId, Leases as _, Scope};
-use hapax_store::Store;
 use serde_json::Value;
 
 use super::told::of_execution;
 use super::{ApplicationState, read, steps, told};
+use crate::Store;
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;

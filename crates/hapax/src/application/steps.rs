@@ -7,12 +7,12 @@ use hapax_api::application::{self as op, RecordedPlan, StepFinished, StepState};
 use hapax_api::{Repeatable, Standing};
 use hapax_core::{Leases as _, Scope};
 use hapax_exec::Reason;
-use hapax_store::Store;
 use serde_json::Value;
 
 use super::executions::{self, outcome, recorded, run};
 use super::told::{of_execution, stands};
 use super::{ApplicationState, read, told};
+use crate::Store;
 use crate::admin::view::moment;
 use crate::limits;
 use crate::listen::mount::Asked;

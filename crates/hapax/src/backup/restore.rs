@@ -10,7 +10,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path};
 
 use hapax_core::Error;
-use hapax_store::embedded::{Restored, Restoring};
+use hapax_sqlite::{Restored, Restoring};
 
 use super::manifest::{Manifest, Packed};
 use super::pack::{Envelope, new_file};

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use hapax_core::Error;
-use hapax_store::embedded::StoreCopy;
+use hapax_sqlite::StoreCopy;
 use rustix::fs::{FlockOperation, flock};
 
 use super::manifest::{Manifest, Packed, Sum};

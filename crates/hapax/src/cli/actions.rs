@@ -13,10 +13,11 @@ use hapax_agent::actions::{ActionResult, Actions, Disposition, Origin, PlannedAc
 use hapax_agent::limits as agent_limits;
 use hapax_core::{Project, Tenant};
 use hapax_exec::{Executor, Seal};
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use serde_json::json;
 
 use super::{Failed, say, store};
+use crate::Store;
 use crate::config::{self, Config, Secrets};
 use crate::{actions, limits};
 

@@ -3,10 +3,11 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args as ClapArgs, Subcommand};
 use hapax_api::{Keys, KeysQuery, Level, NewKey, Nothing, Revoked, operations as op};
-use hapax_store::{Lifecycle as _, Store};
+use hapax_store::Lifecycle as _;
 
 use super::remote::{Remote, Server};
 use super::{Failed, say, store};
+use crate::Store;
 use crate::admin;
 use crate::limits;
 
@@ -261,8 +262,8 @@ impl Revoke {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use hapax_sqlite::Embedded;
     use hapax_store::Options;
-    use hapax_store::embedded::Embedded;
 
     use super::*;
 

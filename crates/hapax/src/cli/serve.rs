@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use hapax_exec::Seal;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 
+use crate::Store;
 use crate::actions;
 use crate::admin::{Console, Setup};
 use crate::cli::{Failed, say, store};

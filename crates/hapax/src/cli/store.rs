@@ -4,13 +4,14 @@
 //! password as much as a server that is away. Who only looks, or acts on what is there, makes no store and changes no schema.
 
 use hapax_core::Error;
-use hapax_store::embedded::{Embedded, EmbeddedReader};
-use hapax_store::postgres::Postgres;
-use hapax_store::{Options, Store};
+use hapax_postgres::Postgres;
+use hapax_sqlite::{Embedded, EmbeddedReader};
+use hapax_store::Options;
 use rustix::fs::Mode;
 use rustix::process::umask;
 
 use super::Failed;
+use crate::Store;
 
 /// Opens the store of a server.
 pub(crate) async fn open(url: &str, options: Options) -> Result<Store, Failed> {

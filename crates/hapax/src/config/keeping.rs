@@ -6,11 +6,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::{STORE_VARIABLE, Store};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use hapax_core::Retention;
 use hapax_gateway::settings::TenantLimits;
-use hapax_store::{STORE_VARIABLE, Store};
 
 use super::reader::Reader;
 use super::section::{Section, Spot, duration_within};
@@ -21,7 +21,7 @@ use crate::limits::{self, range};
 /// Where claims are kept.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// The store's URL, for `hapax_store::Store::open`. It may hold a password.
+    /// The store's URL, for `Store::open`. It may hold a password.
     pub url: String,
     /// How long one renewal of this process's session lasts (L4).
     pub lease: Duration,

@@ -13,10 +13,10 @@ use hapax_core::registry::{Document, DocumentId};
 use hapax_core::{Error, Identity, Inspect as _, Kind, Registry as _, Retention, Timestamp};
 use hapax_gateway::Gateway;
 use hapax_gateway::settings::{Settings, Upstream};
-use hapax_store::Store;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 
+use crate::Store;
 use crate::admin::view;
 use crate::config::webhooks::longest_window;
 use crate::config::{Config, parse_retention, retention_text};

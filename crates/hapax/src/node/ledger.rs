@@ -130,7 +130,7 @@ impl Health {
 mod tests {
     use hapax_core::registry::Document;
     use hapax_core::{Filter, Inspect as _};
-    use hapax_store::embedded::{Embedded, Quota};
+    use hapax_sqlite::{Embedded, Quota};
     use hapax_store::limits::PATIENCE;
     use hapax_store::memory::Memory;
     use hapax_store::{Lifecycle as _, Options};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use hapax_core::Timestamp;
 use hapax_gateway::Gateway;
 use hapax_gateway::metrics::{LatencyCounts, Metrics, Traffic};
-use hapax_store::Store;
 
+use crate::Store;
 use crate::{limits, when};
 
 /// How an answer counts in a sample.

@@ -8,10 +8,10 @@ use hapax_core::{Filter, Inspect as _, StateName, Tenant};
 use hapax_gateway::Gateway;
 use hapax_gateway::restate::marks_kept_answers;
 use hapax_gateway::settings::{Settings, Upstream};
-use hapax_store::Store;
 use tokio::sync::watch;
 
 use super::ledger::{self, Health};
+use crate::Store;
 use crate::{clock, limits, when};
 
 /// Asks the ledger every few seconds whether it takes claims, and how many are in doubt: for `/readyz`, for the gauges, and for

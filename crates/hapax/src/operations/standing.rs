@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hapax_core::registry::recipe_of;
 use hapax_core::{Error, Operation, Recipe, RecipeId};
 use hapax_exec::Installation;
-use hapax_store::Store;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{Moment, Operations, agree};
+use crate::Store;
 
 /// What a process serves, and the store that it is agreed on with others.
 pub(crate) struct Standing {

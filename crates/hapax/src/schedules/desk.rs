@@ -3,9 +3,10 @@
 use hapax_core::claim::audit::Setting;
 use hapax_core::registry::DocumentId;
 use hapax_core::{Error, Inspect as _, Kind, Registry as _};
-use hapax_store::{Lifecycle as _, Store};
+use hapax_store::Lifecycle as _;
 
 use super::state::State;
+use crate::Store;
 use crate::limits;
 
 /// The kind of the registry's documents, one for each schedule.

@@ -14,7 +14,6 @@ use hapax_core::{Error, Ledger as _, View};
 use hapax_gateway::Gateway;
 use hapax_gateway::metrics::Tick;
 use hapax_gateway::settings::{Route, Settings};
-use hapax_store::Store;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -25,6 +24,7 @@ use super::place::{Place, claim_id, hex, oldest, place};
 use super::sender::{Request, Sender};
 use super::state::{Increase, Missed, Open, State, Step, Why, may_be_sent, next_send};
 use super::when::When;
+use crate::Store;
 use crate::limits;
 
 /// A schedule of this process, ready to be walked.

@@ -9,8 +9,8 @@ use hapax_core::{
     ClaimRequest, Fingerprint, Identity, Key, Ledger as _, Operation, Outcome, Retention, Scope, Source,
     Width,
 };
+use hapax_sqlite::Embedded;
 use hapax_store::Options;
-use hapax_store::embedded::Embedded;
 use serde_json::{Value, json};
 
 use crate::claims_cli::{Told, told};

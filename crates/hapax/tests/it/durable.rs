@@ -1,11 +1,11 @@
 //! Executions as operators meet them among claims: decisions about steps, and erasing what is kept of a subject (J5, B9).
 
+use hapax::Store;
 use hapax_agent::durable::{
     AgentId, Creation, Declaration, Error, ExecutionId, Executions, PlannedCall, Run, Step, StepEnd,
     ToolError, Tools, verify,
 };
 use hapax_core::{Inspect as _, Project, Scope, Subject, Tenant};
-use hapax_store::Store;
 use serde_json::{Value, json};
 
 use crate::office::{Office, carried_out, each};

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
+use hapax::Store;
 use hapax_agent::durable::{
     Coordinates, Declaration, ExecutionId, Executions, PlannedCall, Resume, Run, Step, StepEnd, StepResult,
     ToolError, Tools,
 };
 use hapax_core::{Project, Scope, Subject, Tenant};
 use hapax_exec::Executor;
-use hapax_store::{Lifecycle as _, Options, Store};
+use hapax_store::{Lifecycle as _, Options};
 use serde_json::{Value, json};
 
 use crate::claims_cli::Told;

@@ -33,6 +33,7 @@ mod log;
 mod npm_restate;
 mod observed;
 mod office;
+mod opening;
 mod operators;
 mod pages;
 mod postgres;

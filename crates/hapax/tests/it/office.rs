@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hapax::Store;
 use hapax::admin::{AdminTokens, Role, Setup};
 use hapax::cli::Failed;
 use hapax::config;
@@ -12,9 +13,9 @@ use hapax_core::{
     Identity, Inspect as _, Key, Operation, OperationId, Project, Scope, Source, Subject, Tenant, Width,
 };
 use hapax_exec::{Attach, Call, Done, Ended, Executor};
-use hapax_store::embedded::Embedded;
+use hapax_sqlite::Embedded;
+use hapax_store::Options;
 use hapax_store::memory::Memory;
-use hapax_store::{Options, Store};
 use http::StatusCode;
 use serde_json::Value;
 use tempfile::TempDir;

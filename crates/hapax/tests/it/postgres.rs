@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use hapax_exec::{Ended, Executor};
-use hapax_store::postgres::{Postgres, SCHEMA_VERSION};
+use hapax_postgres::{Postgres, SCHEMA_VERSION};
 use hapax_store::{Lifecycle as _, Options};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -85,7 +85,7 @@ async fn a_server_that_died_is_started_again_and_one_that_does_not_stay_is_left_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hints_count_only_where_the_server_is_trusted() {
+async fn hints_count_only_where_the_server_is_trusted_x7() {
     let wary = setting(|server| server);
     let told = wary.act("reads", "e", None).await;
     assert_eq!((told.decision, told.code), (Disposition::Block, Some("key-missing")));

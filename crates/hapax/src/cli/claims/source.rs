@@ -2,9 +2,9 @@
 
 use hapax_api::{Claim, ClaimQuery, Claims, ClaimsQuery, Counts, CountsQuery, Nothing, operations as op};
 use hapax_core::OperationId;
+use hapax_postgres::Postgres;
+use hapax_sqlite::EmbeddedReader;
 use hapax_store::Lifecycle as _;
-use hapax_store::embedded::EmbeddedReader;
-use hapax_store::postgres::Postgres;
 
 use crate::admin;
 use crate::cli::remote::{Remote, Server};

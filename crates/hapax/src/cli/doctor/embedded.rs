@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hapax_core::{Filter, Inspect as _, Kind};
-use hapax_store::embedded::{Embedded, EmbeddedReader, room_needed};
+use hapax_sqlite::{Embedded, EmbeddedReader, room_needed};
 
 use super::{Check, doubts, machine};
 

@@ -7,8 +7,8 @@
 use std::time::{Duration, SystemTime};
 
 use hapax_core::{AttemptId, Filter, Inspect as _};
+use hapax_postgres::{Postgres, SCHEMA_VERSION};
 use hapax_store::Lifecycle as _;
-use hapax_store::postgres::{Postgres, SCHEMA_VERSION};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row};

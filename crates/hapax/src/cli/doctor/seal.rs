@@ -5,9 +5,9 @@ use std::path::Path;
 use hapax_core::registry::Document;
 use hapax_core::{Error, Registry as _};
 use hapax_exec::Seal;
+use hapax_postgres::Postgres;
+use hapax_sqlite::Embedded;
 use hapax_store::Lifecycle as _;
-use hapax_store::embedded::Embedded;
-use hapax_store::postgres::Postgres;
 use tokio::time::timeout;
 
 use super::Check;
