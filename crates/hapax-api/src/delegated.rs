@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    CLAIMS_PROJECT, CLAIMS_SUBJECT, CONFIGURED, NAME_LENGTH, PAGE_RECORDS, PRINTABLE, REASON_LENGTH, SAID,
-    SLUG,
+    CLAIMS_PROJECT, CLAIMS_SUBJECT, CONFIGURED, INVOCATION, NAME_LENGTH, PAGE_RECORDS, PRINTABLE,
+    REASON_LENGTH, SAID, SLUG,
 };
 use crate::words::CallStatus;
 
@@ -32,6 +32,7 @@ pub struct DelegatedQuery {
     #[schemars(range(min = 1, max = PAGE_RECORDS))]
     pub limit: Option<usize>,
     /// Where the page starts: `next` of the page before.
+    #[schemars(regex(pattern = INVOCATION))]
     pub after: Option<String>,
 }
 
@@ -132,7 +133,7 @@ pub struct DecideDelegated {
 pub struct DelegatedDecided {
     /// The call as it was.
     pub call: DelegatedCall,
-    /// What was done: `purge`, or `kill`, which purges too.
+    /// What was done: `purge`, or `kill`, which purges what it has killed.
     pub done: String,
 }
 

@@ -53,6 +53,8 @@ pub(crate) const SPAN_OR_UTC: &str =
     "^([0-9]{1,10}(ms|s|m|h|d)|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,6})?Z)$";
 /// The name of something that is configured: an upstream, a provider, a class.
 pub(crate) const CONFIGURED: &str = "^[a-z][a-z0-9_-]{0,62}$";
+/// What a cluster calls a call.
+pub(crate) const INVOCATION: &str = "^inv_[A-Za-z0-9]{1,64}$";
 /// What tells one run of a schedule from others.
 pub(crate) const RUN_ID: &str = "^[A-Za-z0-9_-]{1,64}$";
 /// A text that is not blank, without control characters.

@@ -76,6 +76,10 @@ const NO_ALERT: Refusal = problem(404, "There is no such alert, or somebody has 
 const ONLY_OPERATE: Refusal = problem(403, "What is kept is told to the role operate only.");
 const CLUSTER: Refusal = problem(503, "The cluster or the store cannot be asked; try again.");
 const NOT_NOW: Refusal = problem(409, "Not carried out: the call has not come to its end.");
+const NOT_KILLED: Refusal = problem(
+    409,
+    "`call-ended`: it has come to its end by itself and is kept. `in-progress`: it was told to end and has not yet.",
+);
 const STORE: Refusal = problem(503, "The store cannot be asked; try again.");
 const CONFLICT: Refusal = Refusal::with::<Conflict>(
     409,
@@ -277,9 +281,9 @@ operations! {
         answers: (200, "Done; the call as it was."), refuses: [BAD_BODY, NO_CALL, NOT_NOW, CLUSTER],
     }
     KillDelegated Post "/v1/delegated/{invocation_id}/kill" "killDelegated" {
-        "End a call where it is, and forget it, so that its key is free. Nothing is undone.",
+        "End a call that is under way where it is, and forget it, so that its key is free. Nothing is undone.",
         needs: OPERATE, query: Nothing, body: DecideDelegated, answer: DelegatedDecided,
-        answers: (200, "Done; the call as it was."), refuses: [BAD_BODY, NO_CALL, NOT_NOW, CLUSTER],
+        answers: (200, "Done; the call as it was."), refuses: [BAD_BODY, NO_CALL, NOT_KILLED, CLUSTER],
     }
     ListExecutions Get "/v1/executions" "listExecutions" {
         "List durable executions.", needs: READ, query: ExecutionsQuery, body: Nothing, answer: ExecutionPage,

@@ -359,7 +359,7 @@ impl Scope {
     }
 
     /// Reads back three rendered parts, any of the last two of which may be `_any`.
-    pub(crate) fn from_rendered(tenant: &str, project: &str, subject: &str) -> Result<Scope, Error> {
+    pub fn from_rendered(tenant: &str, project: &str, subject: &str) -> Result<Scope, Error> {
         let known = |text: &str| text != ANY;
         if !known(project) && known(subject) {
             return Err(Error::invalid("a subject is named without its project"));

@@ -152,15 +152,15 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     }
 
     /// What a cluster calls the call that callers of this scope know by this id; `None` where it is no such id.
-    pub fn invocation_of(&self, scope: &Scope, id: &str) -> Option<String> {
+    pub fn invocation_of(&self, scope: &Scope, id: &str) -> Option<(Width, String)> {
         let id = OpaqueId::new(id).ok()?;
         let plan = self.shared.plan.load_full();
         let seal = plan.seal.as_ref()?;
         let widths = [Width::Subject, Width::Project, Width::Tenant];
-        widths
-            .iter()
-            .find_map(|width| seal.open(&scope.narrowed(*width), &id))
-            .map(|(_, invocation)| invocation)
+        widths.into_iter().find_map(|width| {
+            let (_, invocation) = seal.open(&scope.narrowed(width), &id)?;
+            Some((width, invocation))
+        })
     }
 
     /// Which deliveries to this webhook were refused, as far as this process knows; `None` where it knows of none.

@@ -147,6 +147,8 @@ pub(crate) const STATUS_FIRST: Duration = Duration::from_secs(2);
 pub(crate) const STATUS_AGAIN: Duration = Duration::from_secs(10);
 /// The longest wait for an admin API, at one node.
 pub(crate) const ADMIN_WAIT: Duration = Duration::from_secs(3);
+/// A wait for an admin API that says nothing about it, because it was shorter.
+pub(crate) const ADMIN_LEAST: Duration = Duration::from_millis(100);
 /// The longest answer of an admin API.
 pub(crate) const ADMIN_ANSWER: usize = 16 << 20;
 /// How much of the first entry of a journal is read: the edge's own headers stand at its beginning.

@@ -3,14 +3,15 @@
 //! What a request under a key becomes there is decided in `outlet/delegate`; what operators may do, by `hapax`.
 
 mod admin;
+pub(crate) mod circuit;
 mod marker;
 pub(crate) mod nodes;
 mod wire;
 
-pub(crate) use admin::Accepted;
+pub(crate) use admin::{Accepted, Within};
 pub use admin::{Admin, Away, Invocation, Registered, RegisteredHandler, RetryPolicy, Settled};
 pub use marker::marks_kept_answers;
-pub(crate) use wire::{Address, Answered, ErrorBody, Sent, by_id, expires_at};
+pub(crate) use wire::{Address, Answered, ErrorBody, Sent, by_id, expires_at, knows_no_handler};
 pub use wire::{is_invocation_id, span};
 
 use http::HeaderName;

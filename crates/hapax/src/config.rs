@@ -171,11 +171,11 @@ fn read_config(reader: &Reader<'_>, table: &Table, path: &Path) -> Option<Config
     };
     let (found, documents) = routes(&root, &context);
     overlaps::check(reader, &found, &edge);
-    handler::check(reader, &found);
     auth::lets_in(&auth_section, &auth, &found);
     let schedules = schedules::schedules(&root, &auth_section, &auth, &found);
     let webhooks_section = root.section("webhooks");
     let webhooks = webhooks::webhooks(&webhooks_section, &context);
+    handler::check(&webhooks_section, &found, webhooks.as_ref());
     if webhooks_section.exists() {
         webhooks::can_verify(&webhooks_section, webhooks.as_ref(), &auth);
         overlaps::webhooks(&webhooks_section, webhooks.as_ref(), &found, &edge.operations_prefix);

@@ -282,6 +282,10 @@ pub(crate) const MISTAKES: usize = 1_000;
 pub(crate) const ROUTES: usize = 15_000;
 /// Longest name of an upstream or a retention class, in bytes.
 pub(crate) const UPSTREAM_NAME_BYTES: usize = 63;
+/// The pause before a cluster is looked at again that had nothing to look at; doubled each time, up to the longest.
+pub(crate) const CLUSTER_LOOK: Duration = Duration::from_secs(1);
+/// The longest of these pauses.
+pub(crate) const CLUSTER_LOOK_LONGEST: Duration = Duration::from_secs(60);
 /// Looks whether a call that was killed has come to its end, and the pause between them.
 pub(crate) const KILL_LOOKS: u32 = 50;
 /// The pause between two of them.

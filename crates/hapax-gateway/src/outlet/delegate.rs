@@ -7,11 +7,11 @@
 mod answer;
 mod ask;
 mod call;
-mod circuit;
 mod compare;
 mod flights;
 pub(crate) mod pass;
 pub(crate) mod recall;
+mod watch;
 
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ use crate::admit::Admitted;
 use crate::auth::remembered::Remembered;
 use crate::limits;
 use crate::record::Seen;
+use crate::restate::circuit::Circuits;
 use crate::restate::nodes::Nodes;
 use crate::restate::{Address, Admin};
 use crate::sealed::SealedTarget;
@@ -36,7 +37,7 @@ use call::Call;
 
 /// What all threads know of clusters.
 pub(crate) struct Delegation {
-    circuits: circuit::Circuits,
+    circuits: Circuits,
     flights: flights::Flights,
     /// What is known for sure to have been accepted under a key.
     confirmed: Remembered<Confirmed>,
@@ -45,7 +46,7 @@ pub(crate) struct Delegation {
 impl Default for Delegation {
     fn default() -> Self {
         Delegation {
-            circuits: circuit::Circuits::default(),
+            circuits: Circuits::default(),
             flights: flights::Flights::default(),
             confirmed: Remembered::new(limits::CONFIRMED),
         }

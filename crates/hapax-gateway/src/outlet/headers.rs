@@ -33,15 +33,17 @@ pub(super) fn outgoing(from: &HeaderMap, hop: &Hop, scope: &Scope) -> HeaderMap 
         }
     }
     named_by_connection(from).for_each(|name| drop(headers.remove(name)));
-    let parts = scope.narrowed(Width::Subject);
-    for (name, text) in [(TENANT, parts.tenant()), (PROJECT, parts.project()), (SUBJECT, parts.subject())] {
-        if let Ok(value) = HeaderValue::from_str(text) {
-            headers.insert(name, value);
-        }
-    }
+    headers.extend(who_asks(scope));
     join_cookies(&mut headers);
     say_where_from(&mut headers, hop);
     headers
+}
+
+/// What says who asks, as hapax has made it out.
+pub(super) fn who_asks(scope: &Scope) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let parts = scope.narrowed(Width::Subject);
+    let fields = [(TENANT, parts.tenant()), (PROJECT, parts.project()), (SUBJECT, parts.subject())];
+    fields.into_iter().filter_map(|(name, text)| Some((name, HeaderValue::from_str(text).ok()?)))
 }
 
 /// How many fields are written by hapax, for the size of the map.

@@ -46,8 +46,8 @@ pub(crate) async fn pass(
         let PlainBody::Read(body, _room) = body else {
             return Err(Problem::new(Code::Internal).owing_to("the body for a handler was not read"));
         };
-        let path = head.uri.path();
-        let passing = delegate::pass::pass(delegation, &route, handler, path, &head.headers, body, pools);
+        let asked = (head.uri.path(), &head.headers, &scope);
+        let passing = delegate::pass::pass(delegation, &route, handler, asked, body, pools);
         return Box::pin(passing).await;
     }
     let pool = pools.of(&route.upstream).map_err(|error| {

@@ -9,11 +9,14 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use tokio::time::Instant;
 
+use super::circuit::{Circuits, Standing};
 use super::nodes::{Nodes, Question, exchange};
 use super::{ATTEMPT, FINGERPRINT, is_invocation_id};
+use crate::clock;
 use crate::limits;
-use crate::settings::Cluster;
+use crate::settings::{Cluster, Node};
 
 /// The admin API of one cluster, over connections of one runtime.
 #[derive(Debug)]
@@ -32,6 +35,41 @@ impl std::fmt::Display for Away {
 }
 
 impl std::error::Error for Away {}
+
+/// What bounds a question that is asked for a caller of the edge.
+#[derive(Clone, Copy)]
+pub(crate) struct Within<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) circuits: &'a Circuits,
+    /// When the caller's time is over.
+    pub(crate) until: Instant,
+}
+
+impl Within<'_> {
+    /// How long this node is waited for, so that each of those that are left gets its share of the caller's time.
+    fn patience(&self, node: &Node, left: usize) -> Result<Duration, String> {
+        let now = clock::now();
+        let share =
+            self.until.saturating_duration_since(now) / u32::try_from(left.max(1)).unwrap_or(u32::MAX);
+        if share.is_zero() {
+            return Err(format!("{node}: the caller's time is over"));
+        }
+        match self.circuits.standing(node, self.cluster, now) {
+            Standing::Suspended(left) => Err(format!("{node}: suspended for another {left:?}")),
+            // Nothing is executed by a question: this one looks whether the node is back.
+            Standing::Well | Standing::Probe => Ok(share.min(limits::ADMIN_WAIT)),
+        }
+    }
+
+    /// Takes down what came of a question to a node. Too short a wait says nothing about it.
+    fn note(&self, node: &Node, has_answered: bool, patience: Duration) {
+        match has_answered {
+            true => self.circuits.answered(node),
+            false if patience < limits::ADMIN_LEAST => {}
+            false => self.circuits.failed(node, self.cluster, clock::now()),
+        }
+    }
+}
 
 /// What the cluster accepted: the head of the first entry of a call's journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,7 +172,7 @@ struct Entry {
 }
 
 #[derive(Deserialize)]
-struct Standing {
+struct Status {
     status: String,
 }
 
@@ -163,13 +201,17 @@ impl Admin {
     }
 
     /// What the cluster accepted under this id; `None` where its journal is not there.
-    pub(crate) async fn accepted(&self, invocation: &str) -> Result<Option<Accepted>, Away> {
+    pub(crate) async fn accepted(
+        &self,
+        invocation: &str,
+        within: Within<'_>,
+    ) -> Result<Option<Accepted>, Away> {
         let id = known_id(invocation)?;
         let most = limits::JOURNAL_HEAD;
         let query = format!(
             "SELECT substr(entry_json, 1, {most}) AS head FROM sys_journal WHERE id = '{id}' AND index = 0"
         );
-        let rows: Vec<Entry> = self.query(&query).await?;
+        let rows: Vec<Entry> = self.query(&query, Some(within)).await?;
         let Some(entry) = rows.into_iter().next() else { return Ok(None) };
         let head = entry.head.ok_or_else(|| Away("the first entry of a journal cannot be read".into()))?;
         let of = |name: &http::HeaderName| header_in(&head, name.as_str());
@@ -177,10 +219,10 @@ impl Admin {
     }
 
     /// How a call stands; `None` where there is none.
-    pub(crate) async fn status(&self, invocation: &str) -> Result<Option<String>, Away> {
+    pub(crate) async fn status(&self, invocation: &str, within: Within<'_>) -> Result<Option<String>, Away> {
         let id = known_id(invocation)?;
-        let rows: Vec<Standing> =
-            self.query(&format!("SELECT status FROM sys_invocation WHERE id = '{id}'")).await?;
+        let query = format!("SELECT status FROM sys_invocation WHERE id = '{id}'");
+        let rows: Vec<Status> = self.query(&query, Some(within)).await?;
         Ok(rows.into_iter().next().map(|row| row.status))
     }
 
@@ -188,13 +230,13 @@ impl Admin {
     pub async fn invocation(&self, invocation: &str) -> Result<Option<Invocation>, Away> {
         let id = known_id(invocation)?;
         let query = format!("SELECT {COLUMNS} FROM sys_invocation WHERE id = '{id}'");
-        Ok(self.query::<Invocation>(&query).await?.into_iter().next())
+        Ok(self.query::<Invocation>(&query, None).await?.into_iter().next())
     }
 
     /// Some call whose outcome is kept under a key.
     pub(crate) async fn any_kept(&self) -> Result<Option<String>, Away> {
         let query = "SELECT id FROM sys_invocation WHERE status = 'completed' AND idempotency_key IS NOT NULL LIMIT 1";
-        let rows: Vec<Id> = self.query(query).await?;
+        let rows: Vec<Id> = self.query(query, None).await?;
         Ok(rows.into_iter().next().map(|row| row.id).filter(|id| is_invocation_id(id)))
     }
 
@@ -217,7 +259,7 @@ impl Admin {
             query.push_str(&format!(" AND id > '{}'", known_id(after)?));
         }
         query.push_str(&format!(" ORDER BY id LIMIT {most}"));
-        self.query(&query).await
+        self.query(&query, None).await
     }
 
     /// Ends a call where it is. What it came to is kept until it is purged.
@@ -273,33 +315,54 @@ impl Admin {
         read::<Version>(status, &body).map(|found| found.version)
     }
 
-    async fn query<T: DeserializeOwned>(&self, query: &str) -> Result<Vec<T>, Away> {
+    async fn query<T: DeserializeOwned>(
+        &self,
+        query: &str,
+        within: Option<Within<'_>>,
+    ) -> Result<Vec<T>, Away> {
         let body = json!({ "query": query }).to_string();
-        let (status, body) = self.ask(Method::POST, "/query".into(), body.into()).await?;
+        let question = Question::posted("/query", body);
+        let (status, body) = self.ask_within(&question, within).await?;
         read::<Rows<T>>(status, &body).map(|found| found.rows)
     }
 
-    /// Asks one node after the other, each for a while.
     async fn ask(&self, method: Method, path: String, body: Bytes) -> Result<(StatusCode, Bytes), Away> {
         let question = Question { method, ..Question::posted(path, body) };
+        self.ask_within(&question, None).await
+    }
+
+    /// Asks one node after the other, each for a while; for a caller, none that has failed too often.
+    async fn ask_within(
+        &self,
+        question: &Question,
+        within: Option<Within<'_>>,
+    ) -> Result<(StatusCode, Bytes), Away> {
         let mut cause = String::from("there is no admin address");
-        for node in self.nodes.in_turn() {
-            let asked = exchange(node, &question, limits::ADMIN_ANSWER);
-            let reply = match tokio::time::timeout(limits::ADMIN_WAIT, asked).await {
-                Ok(Ok(reply)) => reply,
-                Ok(Err(failed)) => {
-                    cause = format!("{}: {failed}", node.0);
-                    continue;
-                }
-                Err(_) => {
-                    cause = format!("{}: no answer within {:?}", node.0, limits::ADMIN_WAIT);
+        for (number, node) in self.nodes.in_turn().enumerate() {
+            let patience = within.map(|within| within.patience(&node.0, self.nodes.count() - number));
+            let patience = match patience.unwrap_or(Ok(limits::ADMIN_WAIT)) {
+                Ok(patience) => patience,
+                Err(why) => {
+                    cause = why;
                     continue;
                 }
             };
-            match reply.whole() {
-                Some(body) if !reply.status.is_server_error() => return Ok((reply.status, body.clone())),
-                Some(body) => cause = format!("{}: {}", node.0, refused(reply.status, body)),
-                None => cause = format!("{}: its answer is too long", node.0),
+            let asked = exchange(node, question, limits::ADMIN_ANSWER);
+            let answered = match tokio::time::timeout(patience, asked).await {
+                Ok(Ok(reply)) => match reply.whole() {
+                    Some(body) if !reply.status.is_server_error() => Ok((reply.status, body.clone())),
+                    Some(body) => Err(refused(reply.status, body).to_string()),
+                    None => Err("its answer is too long".into()),
+                },
+                Ok(Err(failed)) => Err(failed.to_string()),
+                Err(_) => Err(format!("no answer within {patience:?}")),
+            };
+            if let Some(within) = within {
+                within.note(&node.0, answered.is_ok(), patience);
+            }
+            match answered {
+                Ok(answer) => return Ok(answer),
+                Err(why) => cause = format!("{}: {why}", node.0),
             }
         }
         Err(Away(cause))

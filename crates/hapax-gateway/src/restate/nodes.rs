@@ -79,6 +79,11 @@ impl Nodes {
         Ok(Nodes { nodes, next: AtomicUsize::new(0) })
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// All of them, beginning with another one each time.
     pub(crate) fn in_turn(&self) -> impl Iterator<Item = &(Node, Pool)> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);

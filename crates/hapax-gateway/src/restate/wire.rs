@@ -96,6 +96,14 @@ impl ErrorBody {
     }
 }
 
+/// Whether the ingress itself says that it has no such service or handler, so that nothing was done.
+pub(crate) fn knows_no_handler(reply: &Reply) -> bool {
+    reply.status == StatusCode::NOT_FOUND && reply.header(ERROR_SOURCE) == Some("ingress")
+}
+
+/// Who says an error.
+const ERROR_SOURCE: &str = "x-restate-error-source";
+
 /// What an answer of an ingress is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answered {
@@ -116,9 +124,10 @@ pub(crate) enum Answered {
 impl Answered {
     pub(crate) fn of(reply: &Reply) -> Self {
         // Since the server says it (1.7.4); what has no such line is of the ingress, or of something in front of it.
-        let is_handlers = reply.header("x-restate-error-source") == Some("invocation");
+        let is_handlers = reply.header(ERROR_SOURCE) == Some("invocation");
         match reply.status.as_u16() {
-            200..300 => Answered::Success,
+            // What has no id is of no call: a page of something in front of the cluster.
+            200..300 if reply.headers.contains_key("x-restate-id") => Answered::Success,
             470 => Answered::UnderWay,
             400.. if is_handlers => Answered::Failure,
             404 if ErrorBody::read(reply).message == "invocation not found" => Answered::Absent,

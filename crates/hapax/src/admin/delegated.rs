@@ -12,8 +12,8 @@ use hapax_api::{
 use hapax_core::claim::audit::Setting;
 use hapax_core::registry::DocumentId;
 use hapax_core::scope::parse_namespaced;
-use hapax_core::{Error, Inspect as _, Kind, Project, Registry as _, Scope, Subject, Tenant, Width};
-use hapax_gateway::restate::{Admin, Away, Invocation, Settled};
+use hapax_core::{Error, Inspect as _, Kind, Registry as _, Scope, Tenant, Width};
+use hapax_gateway::restate::{Admin, Away, Invocation, Settled, is_invocation_id};
 use hapax_gateway::settings::Upstream;
 use hapax_tower::{Code, Problem};
 
@@ -24,7 +24,7 @@ use super::decide::{actor, reason};
 use crate::config::{is_name, name_remedy};
 use crate::limits;
 use crate::listen::mount::Asked;
-use crate::listen::refusal::Refusal;
+use crate::listen::refusal::{ListenerCode, Refusal};
 
 /// The kind of the registry's documents about what operators did to calls.
 const KIND: &str = "delegated";
@@ -83,11 +83,18 @@ impl Meant {
         })
     }
 
-    /// The scope, where all of it is named.
+    /// The scope, in which what is not named does not count.
     fn scope(&self) -> Option<Scope> {
-        let project = Project::new(self.project.as_deref()?).ok()?;
-        let subject = Subject::parse(self.subject.as_deref()?).ok()?;
-        Some(Scope::new(self.tenant.clone(), project, subject))
+        let named = |part: &Option<String>| part.clone().unwrap_or_else(|| "_any".into());
+        let (project, subject) = (named(&self.project), named(&self.subject));
+        Scope::from_rendered(self.tenant.as_str(), &project, &subject).ok()
+    }
+
+    /// The same of a call whose id opens for this scope and counts what this width does.
+    fn narrowed(&self, scope: &Scope, width: Width) -> Meant {
+        let parts = scope.narrowed(width);
+        let (project, subject) = (parts.project().to_owned(), parts.subject().to_owned());
+        Meant { tenant: self.tenant.clone(), project: Some(project), subject: Some(subject) }
     }
 }
 
@@ -134,22 +141,32 @@ async fn find(
     meant: &Meant,
     id: &str,
 ) -> Result<DelegatedCall, Refusal> {
-    let known;
-    let id = match id.starts_with("op_") {
-        false => id,
-        true => {
-            let scope = meant.scope().ok_or_else(|| {
-                Refusal::malformed("an id that callers know is read with `tenant`, `project` and `subject`")
-            })?;
-            known = state.gateway.invocation_of(&scope, id).ok_or_else(absent)?;
-            &known
-        }
-    };
-    if !hapax_gateway::restate::is_invocation_id(id) {
-        return Err(absent());
+    if !id.starts_with("op_") {
+        return look(upstream, admin, meant, id).await?.ok_or_else(absent);
     }
-    let call = admin.invocation(id).await.map_err(away)?.ok_or_else(absent)?;
-    meant.shown(&upstream.name, call).ok_or_else(absent)
+    // Whose it is stands in the id, with what does not count on its route left out.
+    let scope = meant.scope().ok_or_else(absent)?;
+    let Some((width, id)) = state.gateway.invocation_of(&scope, id) else {
+        return Err(match (&meant.project, &meant.subject) {
+            (Some(_), Some(_)) => absent(),
+            _ => Refusal::malformed("an id that callers know is read with `tenant`, `project` and `subject`"),
+        });
+    };
+    look(upstream, admin, &meant.narrowed(&scope, width), &id).await?.ok_or_else(absent)
+}
+
+/// The call that the cluster knows by this id, if it is one of those that are meant.
+async fn look(
+    upstream: &Upstream,
+    admin: &Admin,
+    meant: &Meant,
+    id: &str,
+) -> Result<Option<DelegatedCall>, Refusal> {
+    if !is_invocation_id(id) {
+        return Ok(None);
+    }
+    let call = admin.invocation(id).await.map_err(away)?;
+    Ok(call.and_then(|call| meant.shown(&upstream.name, call)))
 }
 
 pub(super) async fn get_list(
@@ -159,6 +176,9 @@ pub(super) async fn get_list(
 ) -> Result<Delegated, Refusal> {
     let DelegatedQuery { tenant, project, subject, status, upstream, limit, after } = asked.query;
     let meant = Meant::of(tenant.as_deref(), project.as_deref(), subject.as_deref())?;
+    if after.as_deref().is_some_and(|after| !is_invocation_id(after)) {
+        return Err(Refusal::malformed("`after` is no id of a call: take `next` of the page before"));
+    }
     let upstream = cluster(&state, upstream.as_deref())?;
     let most = page_size(limit)?;
     let admin = admin_of(&upstream)?;
@@ -213,17 +233,22 @@ async fn decide(
     let upstream = cluster(state, upstream.as_deref())?;
     let admin = admin_of(&upstream)?;
     let call = find(state, &upstream, &admin, &meant, id).await?;
-    let not_now = |detail: &str| -> Refusal { Problem::new(Code::InProgress).detail(detail).into() };
-    let has_ended = call.status == "completed";
-    if verb == "purge" && !has_ended {
-        return Err(not_now("the call has not come to its end: wait, or kill it"));
+    let stands = Stands::of(&call);
+    match (verb, stands) {
+        ("purge", Stands::UnderWay) => {
+            return Err(not_now("the call has not come to its end: wait, or kill it"));
+        }
+        ("kill", Stands::Ended) => return Err(ended()),
+        _ => {}
     }
     write_down(state, &call, verb, by, why).await?;
-    if !has_ended {
-        // Killed, it has come to its end, which is kept for the whole retention: that is why a kill alone frees nothing.
-        match admin.kill(&call.invocation_id).await.map_err(away)? {
-            Settled::Done | Settled::NotNow => {}
-            Settled::Absent => return Err(absent()),
+    if stands == Stands::UnderWay {
+        let id = &call.invocation_id;
+        if admin.kill(id).await.map_err(away)? == Settled::Absent {
+            return Err(absent());
+        }
+        if !has_been_killed(&admin, id).await? {
+            return Err(ended());
         }
     }
     for _ in 0..limits::KILL_LOOKS {
@@ -232,7 +257,59 @@ async fn decide(
             Settled::NotNow => tokio::time::sleep(limits::KILL_PAUSE).await,
         }
     }
-    Err(not_now("the call was told to end and has not yet: send it again"))
+    Err(told_to_end())
+}
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stands {
+    UnderWay,
+    /// It was killed, which is kept as any outcome is.
+    Killed,
+    /// It has ended by itself: its effect is there.
+    Ended,
+}
+
+impl Stands {
+    fn of(call: &DelegatedCall) -> Self {
+        Self::from(&call.status, call.failure.as_deref())
+    }
+
+    fn from(status: &str, failure: Option<&str>) -> Self {
+        match (status, failure) {
+            ("completed", Some("[409] killed")) => Stands::Killed,
+            ("completed", _) => Stands::Ended,
+            _ => Stands::UnderWay,
+        }
+    }
+}
+
+/// Waits until a call that was killed has ended, and says whether it was the kill that ended it: what had come to its own end in the
+/// meantime is not forgotten, or its work would be done twice.
+async fn has_been_killed(admin: &Admin, id: &str) -> Result<bool, Refusal> {
+    for _ in 0..limits::KILL_LOOKS {
+        let call = admin.invocation(id).await.map_err(away)?;
+        match call.map(|call| Stands::from(&call.status, call.completion_failure.as_deref())) {
+            Some(Stands::UnderWay) => tokio::time::sleep(limits::KILL_PAUSE).await,
+            Some(Stands::Ended) => return Ok(false),
+            // Not there any more: an outcome that is not kept, or another operator's purge.
+            Some(Stands::Killed) | None => return Ok(true),
+        }
+    }
+    Err(told_to_end())
+}
+
+fn not_now(detail: &str) -> Refusal {
+    Problem::new(Code::InProgress).detail(detail).into()
+}
+
+fn told_to_end() -> Refusal {
+    not_now("the call was told to end and has not yet: send it again")
+}
+
+fn ended() -> Refusal {
+    let detail = "the call has come to its end by itself, and nothing was killed: look at it, and purge it if its work is to be done again";
+    Refusal::listener(ListenerCode::CallEnded, detail, None)
 }
 
 async fn write_down(

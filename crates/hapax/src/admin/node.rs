@@ -77,6 +77,8 @@ fn shown(route: &settings::Route, class: Option<String>) -> Route {
         Keep::Fact => "fact",
     };
     let kept = |rule: &Rule| RouteRetention { class: class.clone(), kept: retention_text(rule.retention) };
+    // What only the ledger does has no meaning where a cluster keeps the claim.
+    let here = rule.filter(|_| route.handler.is_none());
     let ends = |rule: &Rule| (!rule.give_up.is_zero()).then(|| show_duration(rule.give_up));
     Route {
         method: route.method.as_str().to_owned(),
@@ -86,13 +88,13 @@ fn shown(route: &settings::Route, class: Option<String>) -> Route {
         operation: rule.map(|rule| rule.name().as_str().to_owned()),
         first_name: rule.map(|rule| rule.operation.as_str().to_owned()),
         scope: rule.map(|rule| rule.width.as_str().to_owned()),
-        rerun: rule.map(|rule| hapax_api::Rerun::from(rule.rerun).to_string()),
+        rerun: here.map(|rule| hapax_api::Rerun::from(rule.rerun).to_string()),
         retention: rule.map(kept),
         fingerprint: rule.map(fingerprint),
         attach: rule.map(attach),
         timeout: show_duration(route.timeout()),
-        give_up: rule.and_then(ends),
-        keep: rule.map(|rule| keep(rule).to_owned()),
+        give_up: here.and_then(ends),
+        keep: here.map(|rule| keep(rule).to_owned()),
         mismatch_status: rule.map(|rule| rule.mismatch_status),
         says: says(route, rule.map(attach)),
     }
@@ -129,10 +131,12 @@ fn says(route: &settings::Route, attach: Option<String>) -> String {
         Width::Tenant => "any caller of the same tenant",
     };
     let kept = match rule.retention {
+        _ if route.handler.is_some() => "as long as the cluster keeps it".to_owned(),
         Retention::Forever => "for ever".to_owned(),
         retention => format!("for {}", retention_text(retention)),
     };
     let doubt = match rule.rerun {
+        _ if route.handler.is_some() => "A cluster keeps the claim.",
         Rerun::Safe => "If it is not known whether it ran, it runs again.",
         Rerun::Ask => "If it is not known whether it ran, the service is asked.",
         Rerun::Unsafe => "If it is not known whether it ran, it waits for a person.",

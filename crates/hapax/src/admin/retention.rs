@@ -110,3 +110,43 @@ fn found(class: &str, now: Option<RetentionClass>) -> Result<RetentionClass, Ref
         ))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_service_keeps_otherwise_than_it_was_told_is_told_p5() {
+        let asked = json!({
+            "name": "S", "ty": "Service", "idempotency_retention": "3d", "journal_retention": "72h",
+            "handlers": [{"name": "h"}],
+        });
+        let told = |service: serde_json::Value| {
+            let registered: Registered = serde_json::from_value(service).unwrap();
+            differs(&registered, Duration::from_secs(3 * 86_400)).unwrap_or_default()
+        };
+        assert_eq!(told(asked.clone()), "", "another text of the same span");
+        for (place, value, tells) in [
+            ("/idempotency_retention", json!("2d"), "it keeps outcomes for another span"),
+            ("/idempotency_retention", json!(null), "it keeps outcomes for another span"),
+            ("/journal_retention", json!("1d"), "it keeps journals for another span"),
+            (
+                "/handlers/0/idempotency_retention",
+                json!("3d"),
+                "its handler h has a retention of its own, which wins",
+            ),
+            (
+                "/handlers/0/journal_retention",
+                json!("1h"),
+                "its handler h has a retention of its own, which wins",
+            ),
+        ] {
+            let mut service = asked.clone();
+            let (parent, member) = place.rsplit_once('/').unwrap();
+            service.pointer_mut(parent).unwrap()[member] = value;
+            assert_eq!(told(service), tells, "{place}");
+        }
+    }
+}

@@ -19,7 +19,7 @@ pub(crate) enum Command {
     Show(Show),
     /// Forget a call that has come to its end: the next request with its key runs.
     Purge(Decide),
-    /// End a call where it is, and forget it: the next request with its key runs. Nothing that it did is undone, and no compensation runs.
+    /// End a call that is under way where it is, and forget it: the next request with its key runs. Nothing that it did is undone, and no compensation runs.
     Kill(Decide),
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use hapax_gateway::auth::trusted::{PROJECT, SUBJECT, TENANT};
 use hapax_gateway::settings::{Classify, Cluster, Node, Upstream};
 use http::HeaderName;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST};
@@ -103,7 +104,7 @@ fn nodes(section: &Section<'_>, field: &str) -> Option<Vec<Node>> {
     Some(nodes)
 }
 
-/// Headers of callers that handlers get to see: the journal keeps them.
+/// Headers that handlers get to see: the journal keeps them.
 fn headers(section: &Section<'_>, names: &[Spot<&str>]) -> Vec<HeaderName> {
     let mut headers = Vec::with_capacity(names.len());
     for name in names {
@@ -114,6 +115,11 @@ fn headers(section: &Section<'_>, names: &[Spot<&str>]) -> Vec<HeaderName> {
             refuse("is no header name", "write the name of a header");
             continue;
         };
+        // Who asks is said by hapax itself, and only where the name stands here.
+        if [TENANT, PROJECT, SUBJECT].contains(&header) {
+            headers.push(header);
+            continue;
+        }
         let is_secret = header == AUTHORIZATION || header == COOKIE || header.as_str() == "x-api-key";
         let is_ours = keys::is_for_hapax(&header)
             || ["x-restate-", "x-hapax-"].iter().any(|prefix| header.as_str().starts_with(prefix))

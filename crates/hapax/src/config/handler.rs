@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use hapax_core::Policy;
 use hapax_core::json::Pointer;
+use hapax_core::{Policy, Retention};
 use hapax_exec::Attach;
 use hapax_gateway::settings::{Classify, Handler, ObjectKey, Route};
 
 use super::fields::Of;
+use super::mistakes::Place;
 use super::reader::Reader;
 use super::route::{Declared, Found};
 use super::section::Section;
 use super::show::retention_text;
 use super::upstream::Ready;
+use super::webhooks;
 use crate::limits;
 
 /// The name of a workflow's handler that runs once for each key of the workflow.
@@ -144,16 +146,17 @@ fn object_key(text: &str, segments: &[String]) -> Result<ObjectKey, String> {
     Ok(ObjectKey::Segment { number, name: name.to_owned() })
 }
 
-/// What routes to clusters may not say together: keys of two operations on one handler would meet, and a service keeps everything equally
-/// long.
-pub(super) fn check(reader: &Reader<'_>, found: &[Found]) {
+/// What routes and deliveries to clusters may not say together: keys of two operations on one handler would meet, and a service keeps
+/// everything equally long.
+pub(super) fn check(section: &Section<'_>, found: &[Found], webhooks: Option<&webhooks::Found>) {
+    let reader = section.reader();
     let mut handlers: BTreeMap<(String, String, String), &Declared> = BTreeMap::new();
-    let mut kept: BTreeMap<(String, String), (String, &Declared)> = BTreeMap::new();
+    let mut services = Services::new();
     for (route, declared) in found.iter().filter_map(|found| found.meant.as_ref()) {
         let (Some(handler), Some(rule)) = (&route.handler, &route.rule) else { continue };
         rejects(reader, route, declared);
         let upstream = route.upstream.name.clone();
-        let place = (upstream.clone(), handler.service.clone(), handler.name.clone());
+        let place = (upstream, handler.service.clone(), handler.name.clone());
         if let Some(other) = handlers.insert(place, declared) {
             let name = other.operation.as_ref().map_or("another one", |operation| operation.as_str());
             let what = format!(
@@ -162,21 +165,43 @@ pub(super) fn check(reader: &Reader<'_>, found: &[Found]) {
             );
             reader.mistake(&declared.place, what, "let one route with a key lead to each handler");
         }
-        let class = declared.retention_class.clone().unwrap_or_else(|| retention_text(rule.retention));
-        let service = (upstream, handler.service.clone());
-        match kept.get(&service) {
-            Some((other, _)) if *other != class => {
-                let what = format!(
-                    "the service {} is kept as {other:?} by another route, and as {class:?} here",
-                    handler.service
-                );
-                let remedy =
-                    "name one retention for all routes to a service: the cluster keeps it for the service";
-                reader.mistake(&declared.place, what, remedy);
-            }
-            Some(_) => {}
-            None => _ = kept.insert(service, (class, declared)),
-        }
+        let kept = (rule.retention, declared.retention_class.as_deref());
+        keeps(reader, &mut services, route, kept, &declared.place);
+    }
+    if let Some(found) = webhooks {
+        let kept = (found.webhooks.rule.retention, found.retention_class.as_deref());
+        keeps(reader, &mut services, &found.webhooks.route, kept, &section.place("retention"));
+    }
+}
+
+/// How long the outcomes of each service of a cluster are kept, as it is written down: a class, or a span.
+type Services = BTreeMap<(String, String), String>;
+
+/// Whether a service can keep what a route or a delivery to it says.
+fn keeps(
+    reader: &Reader<'_>,
+    services: &mut Services,
+    route: &Route,
+    (retention, class): (Retention, Option<&str>),
+    place: &Place,
+) {
+    let Some(handler) = &route.handler else { return };
+    if retention == Retention::Forever {
+        let what =
+            format!("a cluster keeps nothing for ever, and {} is one of its services", handler.service);
+        reader.mistake(place, what, "say a span, such as `retention = \"30d\"`, or a class that is one");
+    }
+    let kept = class.map_or_else(|| retention_text(retention), str::to_owned);
+    let service = (route.upstream.name.clone(), handler.service.clone());
+    let other = services.entry(service).or_insert_with(|| kept.clone());
+    if *other != kept {
+        let what = format!(
+            "the service {} is kept as {other:?} by another route or by deliveries, and as {kept:?} here",
+            handler.service
+        );
+        let remedy =
+            "name one retention for all that leads to a service: the cluster keeps it for the service";
+        reader.mistake(place, what, remedy);
     }
 }
 

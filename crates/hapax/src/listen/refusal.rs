@@ -38,10 +38,13 @@ pub(crate) enum ListenerCode {
     Misdirected,
     /// Too many wrong tokens came from this address.
     TooManyGuesses,
+    /// A call that was to be killed has come to its end by itself.
+    CallEnded,
 }
 
 impl ListenerCode {
-    const ALL: [ListenerCode; 2] = [ListenerCode::Misdirected, ListenerCode::TooManyGuesses];
+    const ALL: [ListenerCode; 3] =
+        [ListenerCode::Misdirected, ListenerCode::TooManyGuesses, ListenerCode::CallEnded];
 
     /// Its status, word, title and page.
     fn row(self) -> (u16, &'static str, &'static str, &'static str) {
@@ -57,6 +60,12 @@ impl ListenerCode {
                 "too-many-guesses",
                 "Too many wrong tokens came from this address",
                 include_str!("../../../../docs/errors/too-many-guesses.md"),
+            ),
+            ListenerCode::CallEnded => (
+                409,
+                "call-ended",
+                "The call has come to its end",
+                include_str!("../../../../docs/errors/call-ended.md"),
             ),
         }
     }

@@ -78,19 +78,35 @@ async fn by_tenant(store: &Store) -> Option<HashMap<Tenant, u64>> {
     Some(counted)
 }
 
-/// Looks once whether each cluster marks the answers that it kept: nothing documents it, and what replays are rests on it (D3).
+/// Looks whether each cluster marks the answers that it kept: nothing documents it, and what replays are rests on it (D3). A cluster
+/// that has kept nothing yet, or is away, is looked at again.
 pub(super) async fn look_at_clusters(upstreams: impl Iterator<Item = Arc<Upstream>>) {
-    for upstream in upstreams {
-        match marks_kept_answers(&upstream).await {
-            Ok(Some(false)) => tracing::error!(
-                upstream = upstream.name,
-                "kept answers of this cluster do not say until when: replays are taken for executions"
-            ),
-            Ok(_) => {}
-            // Each request says so, too, and a cluster that is away is no fault of a start (P5).
-            Err(away) => {
-                tracing::warn!(upstream = upstream.name, cause = %away, "this cluster cannot be looked at")
+    let mut left: Vec<_> = upstreams.filter(|upstream| upstream.cluster.is_some()).collect();
+    let (mut pause, mut is_first) = (limits::CLUSTER_LOOK, true);
+    loop {
+        let mut again = Vec::new();
+        for upstream in left {
+            match marks_kept_answers(&upstream).await {
+                Ok(Some(true)) => {}
+                Ok(Some(false)) => tracing::error!(
+                    upstream = upstream.name,
+                    "kept answers of this cluster do not say until when: replays are taken for executions"
+                ),
+                Ok(None) => again.push(upstream),
+                Err(away) => {
+                    // Each request says so, too, and a cluster that is away is no fault of a start (P5).
+                    if is_first {
+                        tracing::warn!(upstream = upstream.name, cause = %away, "this cluster cannot be looked at");
+                    }
+                    again.push(upstream);
+                }
             }
         }
+        if again.is_empty() {
+            return;
+        }
+        (left, is_first) = (again, false);
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(limits::CLUSTER_LOOK_LONGEST);
     }
 }

@@ -15,6 +15,7 @@ mod client;
 mod config;
 mod console;
 mod crowd;
+mod delegation;
 mod demo;
 mod deploy;
 mod described;

@@ -4,6 +4,7 @@ mod bad_input;
 mod calls;
 mod cluster;
 mod errors;
+mod features;
 mod ingresses;
 mod operators;
 mod postgres_ids;
@@ -34,13 +35,16 @@ struct Ground {
     upstream: String,
     /// What every instance says beyond the usual.
     sections: String,
+    /// What the route of an operation says beyond the usual.
+    said: Vec<(&'static str, &'static str)>,
 }
 
 impl Ground {
     async fn new(nodes: usize, more: &'static str) -> Ground {
         let restate = tokio::task::spawn_blocking(move || Restate::start(nodes, more)).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        Ground { restate, folder, store: "memory:".into(), upstream: String::new(), sections: String::new() }
+        let (store, upstream, sections) = ("memory:".into(), String::new(), String::new());
+        Ground { restate, folder, store, upstream, sections, said: Vec::new() }
     }
 
     fn with(mut self, upstream: &str) -> Ground {
@@ -99,9 +103,12 @@ headers = ["traceparent", "x-shown"]
             ),
             ("/gone", "gone", "", "service = \"Nowhere\", handler = \"nothing\""),
         ] {
+            let said: Vec<_> =
+                self.said.iter().filter(|(of, _)| *of == operation).map(|(_, said)| *said).collect();
+            let said = said.join("\n");
             text.push_str(&format!(
                 "[[routes]]\nmethod = \"POST\"\npath = \"{path}\"\noperation = \"{operation}\"\npolicy = \"REQUIRED_A\"\n\
-                 upstream = \"engine\"\n{more}\nrestate = {{ {handler} }}\n"
+                 upstream = \"engine\"\n{more}\n{said}\nrestate = {{ {handler} }}\n"
             ));
         }
         text.push_str(

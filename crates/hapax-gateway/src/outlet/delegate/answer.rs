@@ -17,10 +17,19 @@ use crate::restate::{Answered, ErrorBody, expires_at};
 use crate::stack::Answer;
 use crate::upstream::Incoming;
 
-/// An answer of a handler, as its callers get it.
+/// What a call has come to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// What its handler answered.
+    Answer(Response<Body<Incoming>>),
+    /// It was ended before its handler answered, which is kept as any outcome is.
+    Ended(Problem),
+}
+
+/// An outcome, as its callers get it.
 #[derive(Debug)]
 pub(super) struct FromHandler {
-    pub(super) response: Response<Body<Incoming>>,
+    pub(super) outcome: Outcome,
     /// What an envelope says that the handler was called with.
     pub(super) fingerprint: Option<String>,
 }
@@ -29,8 +38,8 @@ pub(super) struct FromHandler {
 pub(super) fn from_handler(reply: Reply, envelope: bool) -> Result<FromHandler, Problem> {
     match Answered::of(&reply) {
         Answered::Success if envelope => opened(&reply),
-        Answered::Success => Ok(FromHandler { response: plain(reply), fingerprint: None }),
-        Answered::Failure => failure(&reply).map(|response| FromHandler { response, fingerprint: None }),
+        Answered::Success => Ok(FromHandler { outcome: Outcome::Answer(plain(reply)), fingerprint: None }),
+        Answered::Failure => Ok(FromHandler { outcome: failure(&reply), fingerprint: None }),
         other => Err(not_the_handlers(&reply, other)),
     }
 }
@@ -67,19 +76,18 @@ fn plain(reply: Reply) -> Response<Body<Incoming>> {
 }
 
 /// What a handler has failed with for good: its status and its message. A stack trace stays here, and so does who says it.
-fn failure(reply: &Reply) -> Result<Response<Body<Incoming>>, Problem> {
+fn failure(reply: &Reply) -> Outcome {
     let ErrorBody { message } = ErrorBody::read(reply);
-    match (reply.status, message.as_str()) {
-        (StatusCode::CONFLICT, "killed") => {
-            return Err(Problem::new(Code::OperationKilled).with("executed", "unknown"));
-        }
-        (StatusCode::CONFLICT, "cancelled") => {
-            return Err(Problem::new(Code::OperationCancelled).with("executed", "unknown"));
-        }
-        _ => {}
+    let ended = match (reply.status, message.as_str()) {
+        (StatusCode::CONFLICT, "killed") => Some(Code::OperationKilled),
+        (StatusCode::CONFLICT, "cancelled") => Some(Code::OperationCancelled),
+        _ => None,
+    };
+    if let Some(code) = ended {
+        return Outcome::Ended(Problem::new(code).with("executed", "unknown"));
     }
     let body = json!({ "code": reply.status.as_u16(), "message": message }).to_string();
-    Ok(whole(reply.status, HeaderMap::new(), body.into()))
+    Outcome::Answer(whole(reply.status, HeaderMap::new(), body.into()))
 }
 
 fn whole(status: StatusCode, mut headers: HeaderMap, body: Bytes) -> Response<Body<Incoming>> {
@@ -133,7 +141,7 @@ fn opened(reply: &Reply) -> Result<FromHandler, Problem> {
         Value::String(text) if is_text => whole(status, headers, text.clone().into()),
         value => whole(status, headers, value.to_string().into()),
     };
-    Ok(FromHandler { response, fingerprint })
+    Ok(FromHandler { outcome: Outcome::Answer(response), fingerprint })
 }
 
 /// The headers of an envelope, without what concerns a connection and what only hapax may say.
@@ -172,25 +180,33 @@ pub(super) fn may_be_absent(reply: &Reply) -> bool {
     reply.status == StatusCode::NOT_FOUND && !is_kept(reply) && ErrorBody::read(reply).message == "not found"
 }
 
-/// The receipt (H3, H8).
-pub(super) fn stamped(
-    mut response: Response<Body<Incoming>>,
-    expires: Option<&str>,
-    how: How,
-    id: Option<PublicId>,
-) -> Answer {
-    let headers = response.headers_mut();
-    if how != How::Executed {
-        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+impl FromHandler {
+    /// The answer with its receipt (H3, H8).
+    pub(super) fn stamped(self, expires: Option<&str>, how: How, id: Option<PublicId>, docs: &str) -> Answer {
+        let (mut response, event) = match self.outcome {
+            Outcome::Answer(response) => (response, Event::Outcome(how)),
+            Outcome::Ended(problem) => {
+                // Whoever asked first meets a problem; to all others it is what was kept.
+                let event = match how {
+                    How::Executed => Event::Problem(problem.code()),
+                    _ => Event::Outcome(how),
+                };
+                (problem.about(id.clone()).response(docs).map(Body::whole), event)
+            }
+        };
+        let headers = response.headers_mut();
+        if how != How::Executed {
+            headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        }
+        if let Some(Ok(id)) = id.as_ref().map(|id| HeaderValue::from_str(&id.to_string())) {
+            headers.insert(OPERATION_ID, id);
+        }
+        let until = expires.and_then(expires_at).map(|until| HttpDate::from(until).to_string());
+        if let Some(Ok(until)) = until.map(HeaderValue::try_from) {
+            headers.insert(EXPIRES, until);
+        }
+        Told { response, event, operation_id: id, cause: None }
     }
-    if let Some(Ok(id)) = id.as_ref().map(|id| HeaderValue::from_str(&id.to_string())) {
-        headers.insert(OPERATION_ID, id);
-    }
-    let until = expires.and_then(expires_at).map(|until| HttpDate::from(until).to_string());
-    if let Some(Ok(until)) = until.map(HeaderValue::try_from) {
-        headers.insert(EXPIRES, until);
-    }
-    Told { response, event: Event::Outcome(how), operation_id: id, cause: None }
 }
 
 #[cfg(test)]
@@ -203,8 +219,16 @@ mod tests {
             headers.insert("x-restate-error-source", HeaderValue::from_str(source).unwrap());
         }
         headers.insert("vary", HeaderValue::from_static("origin"));
+        headers.insert("x-restate-id", HeaderValue::from_static("inv_1"));
         let body = ReplyBody::Whole(Bytes::copy_from_slice(body.as_bytes()));
         Reply { status: StatusCode::from_u16(status).unwrap(), headers, body }
+    }
+
+    fn answer(found: FromHandler) -> Response<Body<Incoming>> {
+        match found.outcome {
+            Outcome::Answer(response) => response,
+            Outcome::Ended(problem) => panic!("it was ended: {problem:?}"),
+        }
     }
 
     fn text(response: Response<Body<Incoming>>) -> (u16, Vec<String>, String) {
@@ -218,7 +242,7 @@ mod tests {
     #[test]
     fn a_failure_keeps_status_and_message_and_nothing_else_h8() {
         let body = r#"{"code":402,"message":"no funds","source":"invocation","stacktrace":"at main"}"#;
-        let told = text(from_handler(reply(402, Some("invocation"), body), false).unwrap().response);
+        let told = text(answer(from_handler(reply(402, Some("invocation"), body), false).unwrap()));
         let kept = r#"{"code":402,"message":"no funds"}"#;
         let headers =
             vec!["content-type: application/json".into(), format!("content-length: {}", kept.len())];
@@ -235,14 +259,28 @@ mod tests {
             (413, None, "length limit exceeded", Code::BodyTooLarge),
             (503, None, "", Code::AttemptFailed),
             (302, None, "", Code::UpstreamUnreachable),
-            (409, Some("invocation"), r#"{"message":"killed"}"#, Code::OperationKilled),
-            (409, Some("invocation"), r#"{"message":"cancelled"}"#, Code::OperationCancelled),
         ] {
             let problem = from_handler(reply(status, source, body), false).unwrap_err();
             assert_eq!(problem.code(), code, "{status} {body}");
         }
+        // A page of something in front of the cluster: it is of no call.
+        let mut page = reply(200, None, "<h1>We are back soon</h1>");
+        page.headers.remove("x-restate-id");
+        assert_eq!(from_handler(page, false).unwrap_err().code(), Code::UpstreamUnreachable);
+        for (body, code, how, is_replay) in [
+            (r#"{"message":"killed"}"#, Code::OperationKilled, How::Executed, false),
+            (r#"{"message":"killed"}"#, Code::OperationKilled, How::Replayed, true),
+            (r#"{"message":"cancelled"}"#, Code::OperationCancelled, How::Attached, true),
+        ] {
+            let found = from_handler(reply(409, Some("invocation"), body), false).unwrap();
+            let told = found.stamped(None, how, None, "/");
+            assert_eq!(told.response.status(), 409);
+            assert_eq!(told.response.headers().contains_key(REPLAYED), is_replay, "{body}");
+            let event = if is_replay { Event::Outcome(how) } else { Event::Problem(code) };
+            assert_eq!(told.event, event, "{body}");
+        }
         let own = from_handler(reply(409, Some("invocation"), r#"{"message":"taken"}"#), false).unwrap();
-        assert_eq!(own.response.status(), 409, "the handler's own conflict");
+        assert_eq!(answer(own).status(), 409, "the handler's own conflict");
     }
 
     #[test]
@@ -251,16 +289,16 @@ mod tests {
                        "connection":"close","content-length":"9"},"body":{"b":1,"a":[2]}}"#;
         let found = from_handler(reply(200, None, body), true).unwrap();
         assert_eq!(found.fingerprint.as_deref(), Some("f"));
-        let (status, mut headers, body) = text(found.response);
+        let (status, mut headers, body) = text(answer(found));
         headers.sort();
         let expected =
             ["content-length: 15", "content-type: application/json", "location: /a", "via: a", "via: b"];
         assert_eq!((status, body.as_str()), (201, r#"{"a":[2],"b":1}"#));
         assert_eq!(headers, expected);
         let plain = r#"{"status":200,"headers":{"content-type":"text/plain"},"body":"hello"}"#;
-        assert_eq!(text(from_handler(reply(200, None, plain), true).unwrap().response).2, "hello");
+        assert_eq!(text(answer(from_handler(reply(200, None, plain), true).unwrap())).2, "hello");
         let empty = from_handler(reply(200, None, r#"{"status":204}"#), true).unwrap();
-        assert_eq!(text(empty.response), (204, vec![], String::new()));
+        assert_eq!(text(answer(empty)), (204, vec![], String::new()));
         for broken in [
             "1",
             "{}",

@@ -4,35 +4,47 @@
 //! that arrives twice runs once.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hapax_core::Backoff;
 use hapax_http::upstream::Reached;
 use hapax_tower::{Code, Problem};
 use tokio::time::Instant;
 
-use super::circuit::{Circuits, Standing};
+use super::ClusterPool;
 use crate::clock;
 use crate::limits;
+use crate::restate::circuit::{Circuits, Standing};
 use crate::restate::nodes::{Nodes, Question, Reply, exchange};
-use crate::restate::{Address, Answered};
+use crate::restate::{Address, Admin, Answered};
 use crate::settings::{Cluster, Node};
 
 /// Whom to ask, and for how long.
 pub(super) struct Asking<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) nodes: &'a Nodes,
+    /// Where it is asked how the call stands.
+    pub(super) admin: &'a Admin,
     pub(super) circuits: &'a Circuits,
     /// A handler whose cluster can be asked about a key that nobody has used.
     pub(super) address: &'a Address,
+    /// Which call, as `lookup`, `output` and `attach` name it.
+    pub(super) call: Bytes,
     pub(super) until: Instant,
+    /// How long an answer may take, as callers are told.
+    pub(super) timeout: Duration,
     /// How much of an answer is read.
     pub(super) most: usize,
     /// Whether a request may have arrived before the one that was answered.
     pub(super) resent: AtomicBool,
     /// The node that a request waits for.
     pub(super) waits_for: Mutex<Option<Node>>,
+    /// What the cluster calls the call, once it is known.
+    pub(super) invocation: OnceLock<String>,
+    /// Whether the cluster has said that it knows the call.
+    pub(super) is_alive: AtomicBool,
 }
 
 /// How long an answer may take.
@@ -57,7 +69,33 @@ pub(super) enum Unanswered {
     Silent(String, Reached),
 }
 
-impl Asking<'_> {
+impl<'a> Asking<'a> {
+    /// About one call of a handler, until its caller's time is over.
+    pub(super) fn new(
+        cluster: &'a Cluster,
+        pool: &'a ClusterPool,
+        circuits: &'a Circuits,
+        (address, call): (&'a Address, Bytes),
+        timeout: Duration,
+        most: usize,
+    ) -> Self {
+        Asking {
+            cluster,
+            nodes: &pool.ingress,
+            admin: &pool.admin,
+            circuits,
+            address,
+            call,
+            until: clock::now() + timeout,
+            timeout,
+            most,
+            resent: AtomicBool::new(false),
+            waits_for: Mutex::default(),
+            invocation: OnceLock::new(),
+            is_alive: AtomicBool::new(false),
+        }
+    }
+
     /// Asks one node after the other.
     pub(super) async fn ask(&self, question: &Question, patience: Patience) -> Result<Reply, Unanswered> {
         let attempts =

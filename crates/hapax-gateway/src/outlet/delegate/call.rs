@@ -1,24 +1,25 @@
 //! One call: who executed it, what was accepted, and what its caller gets.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use hapax_core::{AttemptId, Ledger, Recipe, Registry};
+use hapax_core::{AttemptId, Ledger, Recipe, Registry, Scope};
 use hapax_exec::{Attach, Executor, How};
 use hapax_tower::answer::IDEMPOTENCY_KEY;
 use hapax_tower::{Body, Code, Event, KeyedRequest, Problem, PublicId, Room as _};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
 
-use super::answer::{from_handler, is_kept, may_be_absent, not_the_handlers, stamped};
-use super::ask::{Asking, Patience, Unanswered};
+use super::answer::{FromHandler, Outcome, from_handler, is_kept, may_be_absent, not_the_handlers};
+use super::ask::{Asking, Patience};
 use super::compare::{Asked, Compared, compare};
 use super::{ClusterPool, Confirmed, Delegate, Delegation, sealed_target};
 use crate::admit::Admitted;
 use crate::auth::remembered::Digest;
 use crate::clock;
 use crate::limits;
+use crate::outlet::headers::who_asks;
 use crate::restate::nodes::{JSON, Question, Reply};
 use crate::restate::{ATTEMPT, Answered, Away, FINGERPRINT, Sent, by_id, expires_at, is_invocation_id};
 use crate::sealed::OperationSeal;
@@ -39,10 +40,8 @@ pub(super) struct Call<'a, L> {
     attempt: String,
     slot: Digest,
     asking: Asking<'a>,
-    timeout: Duration,
-    invocation: OnceLock<String>,
-    /// Whether the cluster has said that it knows the call.
-    is_alive: AtomicBool,
+    /// Where the pages about problems are.
+    docs: &'a str,
 }
 
 impl<'a, L: Ledger> Call<'a, L> {
@@ -56,16 +55,9 @@ impl<'a, L: Ledger> Call<'a, L> {
     ) -> Result<Self, Problem> {
         let unsealed = || Problem::new(Code::Internal).owing_to("there is no secret for operation ids");
         let (rule, delegation) = (request.rule.clone(), &shared.delegation);
-        let asking = Asking {
-            cluster,
-            nodes: &pool.ingress,
-            circuits: &delegation.circuits,
-            address: &delegate.address,
-            until: clock::now() + rule.timeout,
-            most: rule.max_kept_response,
-            resent: AtomicBool::new(false),
-            waits_for: Mutex::default(),
-        };
+        let (address, circuits) = (&delegate.address, &delegation.circuits);
+        let named = (address, address.call(&delegate.key));
+        let asking = Asking::new(cluster, pool, circuits, named, rule.timeout, rule.max_kept_response);
         Ok(Call {
             executor: shared.protect.executor(),
             delegation,
@@ -77,16 +69,14 @@ impl<'a, L: Ledger> Call<'a, L> {
             attempt: format!("{:?}", AttemptId::random()),
             slot: slot(&delegate.route.upstream.name, delegate),
             asking,
-            timeout: rule.timeout,
-            invocation: OnceLock::new(),
-            is_alive: AtomicBool::new(false),
+            docs: &shared.docs,
             request,
         })
     }
 
     /// The id that the cluster gave the call, once it is known.
     pub(super) fn invocation(&self) -> Option<String> {
-        self.invocation.get().cloned()
+        self.asking.invocation().map(str::to_owned)
     }
 
     /// Answers the request.
@@ -117,7 +107,7 @@ impl<'a, L: Ledger> Call<'a, L> {
 
     /// What is kept of a call whose acceptance was confirmed before: one look, which executes nothing.
     async fn kept(&self, known: &Confirmed) -> Result<Option<Answer>, Problem> {
-        let question = Question::posted("/restate/output", self.delegate.address.call(&self.delegate.key));
+        let question = Question::posted("/restate/output", self.asking.call.clone());
         let Ok(reply) = self.asking.ask(&question, Patience::Prompt).await else { return Ok(None) };
         let is_outcome = matches!(Answered::of(&reply), Answered::Success | Answered::Failure);
         let is_the_same = is_outcome && reply.header("idempotency-expires") == Some(&*known.expires);
@@ -125,7 +115,7 @@ impl<'a, L: Ledger> Call<'a, L> {
             // Expired, purged, or run again since.
             return Ok(None);
         }
-        self.note(&known.invocation);
+        self.asking.note(&known.invocation);
         if self.compares() {
             self.check(Some(&known.fingerprint)).await?;
         }
@@ -136,7 +126,7 @@ impl<'a, L: Ledger> Call<'a, L> {
     async fn exact(&self) -> Result<Answer, Problem> {
         let sent = self.ask(&self.outgoing("send"), Patience::Prompt).await?;
         let Some(first) = Sent::read(&sent) else { return Err(not_the_handlers(&sent, Answered::of(&sent))) };
-        self.note(&first.invocation_id);
+        self.asking.note(&first.invocation_id);
         if first.is_first() {
             if let Some(prefix) = &self.request.wait.fetches_at {
                 return self.accepted(prefix);
@@ -157,20 +147,33 @@ impl<'a, L: Ledger> Call<'a, L> {
 
     /// Waits for a call that is under way: for one that asks the same, and as long as its rule and its caller want.
     async fn join(&self, id: &str) -> Result<Answer, Problem> {
-        let by_envelope = self.delegate.handler.envelope && !self.is_resent();
+        let (wait, attach) = (&self.request.wait, self.request.rule.attach);
+        let bound = match attach {
+            Attach::Reject => Duration::ZERO,
+            Attach::Wait(bound) => wait.at_most.map_or(bound, |at_most| at_most.min(bound)),
+        };
+        // An envelope comes with the outcome: a caller who does not wait for that is compared with the journal.
+        let waits = wait.fetches_at.is_none() && !bound.is_zero();
+        let by_envelope = self.delegate.handler.envelope && waits && !self.is_resent();
         let is_ours = match by_envelope || !(self.compares() || self.is_resent()) {
             true => false,
             false => self.compare_with_journal().await?,
         };
-        if let Some(prefix) = &self.request.wait.fetches_at {
+        if let Some(prefix) = &wait.fetches_at {
             return self.accepted(prefix);
         }
-        let bound = match (is_ours, self.request.rule.attach, self.request.wait.at_most) {
-            (true, ..) => None,
-            (_, Attach::Reject, _) => return Err(self.in_progress()),
-            (_, Attach::Wait(bound), at_most) => Some(at_most.map_or(bound, |at_most| at_most.min(bound))),
-        };
-        let reply = self.attached(id, bound).await?;
+        if bound.is_zero() && !is_ours {
+            return Err(self.asking.unfinished().await);
+        }
+        let attached = self.attached(id, (!is_ours).then_some(bound)).await;
+        if let (true, Err(problem)) = (by_envelope && self.compares(), &attached)
+            && matches!(problem.code(), Code::InProgress | Code::OutcomeUnknown)
+            && let Err(differs) = self.compare_with_journal().await
+            && differs.code() == Code::KeyReused
+        {
+            return Err(differs);
+        }
+        let reply = attached?;
         match is_ours {
             true => self.hand_out(reply, How::Executed),
             false if by_envelope => self.finish(reply, How::Attached).await,
@@ -182,9 +185,9 @@ impl<'a, L: Ledger> Call<'a, L> {
     async fn marker(&self) -> Result<Answer, Problem> {
         let flight = self.delegation.flights.enter(self.slot);
         let question = self.outgoing("call");
-        let reply = self.waited(self.asking.ask(&question, Patience::Long)).await?;
+        let reply = self.asking.waited(self.asking.ask(&question, Patience::Long)).await?;
         if let Some(id) = reply.header("x-restate-id").filter(|id| is_invocation_id(id)) {
-            self.note(id);
+            self.asking.note(id);
         }
         let was_kept = is_kept(&reply);
         let is_alone = flight.is_first && !was_kept && !self.is_resent();
@@ -209,7 +212,7 @@ impl<'a, L: Ledger> Call<'a, L> {
         let said = found.as_ref().ok().and_then(|found| found.fingerprint.clone());
         if let (Some(said), false) = (&said, self.is_resent()) {
             self.check(Some(said)).await?;
-            return found.map(|found| self.stamped(found.response, expires.as_deref(), how));
+            return found.map(|found| self.stamped(found, expires.as_deref(), how));
         }
         // Of a call that was killed, too: who asked for something else is told so.
         let accepted = self.journal().await?;
@@ -223,22 +226,22 @@ impl<'a, L: Ledger> Call<'a, L> {
         // that ran it, whichever the cluster took.
         let is_ours = self.is_resent() && accepted.attempt.as_deref() == Some(&*self.attempt);
         let how = if is_ours { How::Executed } else { how };
-        found.map(|found| self.stamped(found.response, expires.as_deref(), how))
+        found.map(|found| self.stamped(found, expires.as_deref(), how))
     }
 
     /// Waits for the answer of a call that the cluster knows.
     async fn attached(&self, id: &str, bound: Option<Duration>) -> Result<Reply, Problem> {
         let question = Question::posted("/restate/attach", by_id(id));
-        let waiting = self.waited(self.asking.ask(&question, Patience::Long));
+        let waiting = self.asking.waited(self.asking.ask(&question, Patience::Long));
         let reply = match bound {
             None => waiting.await?,
             Some(bound) => match tokio::time::timeout(bound, waiting).await {
                 Ok(reply) => reply?,
-                Err(_) => return Err(self.in_progress()),
+                Err(_) => return Err(self.asking.unfinished().await),
             },
         };
         match Answered::of(&reply) {
-            Answered::UnderWay => Err(self.in_progress()),
+            Answered::UnderWay => Err(self.asking.unfinished().await),
             Answered::Absent => Err(self.gone()),
             // A handler may say the very words with which `attach` says that there is no such call.
             Answered::Failure if may_be_absent(&reply) => self.looked_up(id).await,
@@ -251,7 +254,7 @@ impl<'a, L: Ledger> Call<'a, L> {
         let reply = self.ask(&question, Patience::Prompt).await?;
         match Answered::of(&reply) {
             Answered::Success | Answered::Failure => Ok(reply),
-            Answered::UnderWay => Err(self.in_progress()),
+            Answered::UnderWay => Err(self.asking.unfinished().await),
             _ => Err(self.gone()),
         }
     }
@@ -263,71 +266,9 @@ impl<'a, L: Ledger> Call<'a, L> {
             .detail("the operation was removed while its outcome was waited for")
     }
 
-    fn in_progress(&self) -> Problem {
-        Problem::new(Code::InProgress).with("executed", "unknown")
-    }
-
     async fn ask(&self, question: &Question, patience: Patience) -> Result<Reply, Problem> {
         let asked = self.asking.ask(question, patience).await;
-        asked.map_err(|unanswered| unanswered.problem(self.timeout))
-    }
-
-    /// Waits for an answer, and looks now and then whether the call is one that can still come to its end.
-    async fn waited(
-        &self,
-        asking: impl Future<Output = Result<Reply, Unanswered>>,
-    ) -> Result<Reply, Problem> {
-        let asked = tokio::select! {
-            biased;
-            asked = asking => asked,
-            problem = self.paused() => return Err(problem),
-        };
-        asked.map_err(|unanswered| {
-            // Nobody knows of the call: then it is not the handler that takes so long.
-            let is_late = matches!(unanswered, Unanswered::TooLate);
-            if is_late && self.timeout > limits::STATUS_FIRST && !self.is_alive.load(Relaxed) {
-                self.asking.blame();
-            }
-            unanswered.problem(self.timeout)
-        })
-    }
-
-    /// Comes back only if the call is paused: then it waits for an operator, and its callers would for ever.
-    async fn paused(&self) -> Problem {
-        let mut pause = limits::STATUS_FIRST;
-        loop {
-            tokio::time::sleep(pause).await;
-            pause = limits::STATUS_AGAIN;
-            if self.invocation.get().is_none() {
-                self.look_up_id().await;
-            }
-            let Some(id) = self.invocation.get() else { continue };
-            let status = self.pool.admin.status(id).await;
-            self.is_alive.store(matches!(status, Ok(Some(_))), Relaxed);
-            if matches!(&status, Ok(Some(status)) if status == "paused") {
-                return Problem::new(Code::OutcomeUnknown)
-                    .retry_after(limits::STATUS_AGAIN)
-                    .with("executed", "unknown")
-                    .detail("the operation has failed too often and is paused; an operator has to decide")
-                    .because("the invocation is paused");
-            }
-        }
-    }
-
-    /// Which id the call has, whether it is there or not.
-    async fn look_up_id(&self) {
-        let question = Question::posted("/restate/lookup", self.delegate.address.call(&self.delegate.key));
-        let Ok(reply) = self.asking.ask(&question, Patience::Prompt).await else { return };
-        let found = reply.whole().and_then(|body| serde_json::from_slice::<serde_json::Value>(body).ok());
-        if let Some(id) = found.as_ref().and_then(|found| found["invocationId"].as_str()) {
-            self.note(id);
-        }
-    }
-
-    fn note(&self, id: &str) {
-        if is_invocation_id(id) {
-            let _ = self.invocation.set(id.to_owned());
-        }
+        asked.map_err(|unanswered| unanswered.problem(self.asking.timeout))
     }
 
     /// Whether requests of this route are told apart by what they ask.
@@ -343,11 +284,11 @@ impl<'a, L: Ledger> Call<'a, L> {
                 .detail("what was asked before cannot be compared at the moment")
                 .because(cause)
         };
-        let id = self.invocation.get().map(String::as_str).unwrap_or_default();
-        if let Some(accepted) = self.pool.admin.accepted(id).await.map_err(away)? {
+        let (id, within) = (self.asking.invocation().unwrap_or_default(), self.asking.within());
+        if let Some(accepted) = self.pool.admin.accepted(id, within).await.map_err(away)? {
             return Ok(accepted);
         }
-        match self.pool.admin.status(id).await.map_err(away)? {
+        match self.pool.admin.status(id, within).await.map_err(away)? {
             Some(status) if status == "completed" => Err(Problem::new(Code::OutcomeNotKept)
                 .with("executed", "unknown")
                 .detail("the outcome is kept, and what was asked is not: they cannot be compared")
@@ -381,9 +322,9 @@ impl<'a, L: Ledger> Call<'a, L> {
 
     fn remember(&self, expires: Arc<str>, fingerprint: String) {
         let left = expires_at(&expires).and_then(|until| until.duration_since(clock::time_of_day()).ok());
-        let (Some(left), Some(id)) = (left, self.invocation.get()) else { return };
+        let (Some(left), Some(id)) = (left, self.asking.invocation()) else { return };
         let confirmed = &self.delegation.confirmed;
-        let value = Confirmed { invocation: id.as_str().into(), expires, fingerprint: fingerprint.into() };
+        let value = Confirmed { invocation: id.into(), expires, fingerprint: fingerprint.into() };
         confirmed.insert(self.slot, value, left.min(limits::CONFIRMED_REMEMBERED), confirmed.before());
     }
 
@@ -399,7 +340,8 @@ impl<'a, L: Ledger> Call<'a, L> {
         if let Ok(key) = HeaderValue::from_str(&self.delegate.key) {
             headers.insert(IDEMPOTENCY_KEY, key);
         }
-        headers.extend(forwarded(self.cluster, &self.request.message.headers));
+        let scope = self.request.identity.scope();
+        headers.extend(forwarded(self.cluster, &self.request.message.headers, scope));
         if !self.delegate.handler.takes_nothing {
             headers.insert(CONTENT_TYPE, JSON);
         }
@@ -410,23 +352,18 @@ impl<'a, L: Ledger> Call<'a, L> {
     fn hand_out(&self, reply: Reply, how: How) -> Result<Answer, Problem> {
         let expires = reply.header("idempotency-expires").map(str::to_owned);
         let found = from_handler(reply, self.delegate.handler.envelope)?;
-        Ok(self.stamped(found.response, expires.as_deref(), how))
+        Ok(self.stamped(found, expires.as_deref(), how))
     }
 
-    fn stamped(
-        &self,
-        response: Response<Body<crate::upstream::Incoming>>,
-        expires: Option<&str>,
-        how: How,
-    ) -> Answer {
-        stamped(response, expires, how, self.public_id())
+    fn stamped(&self, found: FromHandler, expires: Option<&str>, how: How) -> Answer {
+        found.stamped(expires, how, self.public_id(), self.docs)
     }
 
     fn public_id(&self) -> Option<PublicId> {
         let identity = &self.request.identity;
         let scope = identity.scope().narrowed(identity.width());
         let target = sealed_target(&self.delegate.handler, identity.operation().as_str());
-        self.seal.seal(&scope, target, self.invocation.get()?).map(PublicId::from)
+        self.seal.seal(&scope, target, self.asking.invocation()?).map(PublicId::from)
     }
 
     /// The call goes on, and its outcome will be found there (H6).
@@ -444,17 +381,25 @@ impl<'a, L: Ledger> Call<'a, L> {
         if let Ok(place) = HeaderValue::try_from(place) {
             headers.insert(LOCATION, place);
         }
-        let mut answer = stamped(response, None, How::Executed, Some(id));
+        let found = FromHandler { outcome: Outcome::Answer(response), fingerprint: None };
+        let mut answer = found.stamped(None, How::Executed, Some(id), self.docs);
         answer.event = Event::Async;
         Ok(answer)
     }
 }
 
-/// The headers of a caller that handlers get to see.
-pub(super) fn forwarded(cluster: &Cluster, from: &HeaderMap) -> HeaderMap {
+/// The headers that handlers get to see: of the caller, and, where they are named, those that say who the caller is.
+pub(super) fn forwarded(cluster: &Cluster, from: &HeaderMap, scope: &Scope) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for name in cluster.headers.iter().filter(|name| **name != ACCEPT) {
         from.get_all(name).iter().for_each(|value| _ = headers.append(name, value.clone()));
+    }
+    // What a caller says of itself does not count (A5).
+    for (name, value) in who_asks(scope) {
+        headers.remove(&name);
+        if cluster.headers.contains(&name) {
+            headers.extend([(name, value)]);
+        }
     }
     headers
 }
@@ -470,4 +415,35 @@ fn slot(upstream: &str, delegate: &Delegate) -> Digest {
         address.handler.as_bytes(),
         delegate.key.as_bytes(),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_core::{Project, Subject, SubjectKind, Tenant};
+    use http::HeaderName;
+
+    use super::*;
+
+    #[test]
+    fn who_asks_is_said_by_hapax_and_only_where_it_is_named_a5() {
+        let subject = Subject::from_credential(SubjectKind::User, "alice").unwrap();
+        let scope = Scope::new(Tenant::new("acme").unwrap(), Project::new("web").unwrap(), subject);
+        let mut from = HeaderMap::new();
+        for name in ["x-tenant-id", "x-project-id", "x-subject", "x-shown", "x-hidden"] {
+            from.append(name, HeaderValue::from_static("forged"));
+            from.append(name, HeaderValue::from_static("again"));
+        }
+        let told = |names: &[&'static str]| {
+            let mut cluster = Cluster::new(Vec::new(), Vec::new());
+            cluster.headers = names.iter().map(|name| HeaderName::from_static(name)).collect();
+            let headers = forwarded(&cluster, &from, &scope);
+            let mut told: Vec<_> =
+                headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+            told.sort();
+            told
+        };
+        assert_eq!(told(&["x-shown"]), ["x-shown: again", "x-shown: forged"]);
+        assert_eq!(told(&["x-subject", "x-tenant-id"]), ["x-subject: user:alice", "x-tenant-id: acme"]);
+        assert_eq!(told(&["x-project-id"]), ["x-project-id: web"]);
+    }
 }

@@ -1,7 +1,5 @@
 //! Fetching the outcome of a call that a cluster keeps (D2, H7): output, and then, for whoever waits, attach. Nothing is executed.
 
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,12 +7,11 @@ use hapax_core::{Identity, Ledger, Registry, Scope, Width};
 use hapax_exec::How;
 use hapax_tower::{Code, OpaqueId, Problem, PublicId};
 
-use super::answer::{from_handler, is_kept, may_be_absent, not_the_handlers, stamped};
+use super::answer::{from_handler, is_kept, may_be_absent, not_the_handlers};
 use super::ask::{Asking, Patience};
 use super::compare::Asked;
 use super::{cluster_of, namespaced, object_in_path, sealed_target};
 use crate::auth::Principal;
-use crate::clock;
 use crate::limits;
 use crate::outlet::Pools;
 use crate::record::Seen;
@@ -30,6 +27,8 @@ struct Sought<'a> {
     address: Address,
     /// Which call, for `output` and `attach`.
     call: Bytes,
+    /// What the cluster calls it, where it is known.
+    invocation: Option<&'a str>,
     /// The path and query that it must have been sent to, where they are known.
     sent_to: Option<(&'a str, &'a str)>,
     /// Whose it is.
@@ -62,7 +61,8 @@ pub(crate) async fn by_key<L: Ledger, R: Registry>(
     let address = Address { service: handler.service.clone(), key: object, handler: handler.name.clone() };
     let call = address.call(&key);
     let whose = (identity.scope(), identity.width(), identity.operation().as_str());
-    let sought = Sought { route, handler, address, call, sent_to: Some((path, query)), identity: whose };
+    let sent_to = Some((path, query));
+    let sought = Sought { route, handler, address, call, invocation: None, sent_to, identity: whose };
     find(shared, plan, pools, &sought, wait, seen).await
 }
 
@@ -90,7 +90,8 @@ pub(crate) async fn by_id_of<L: Ledger, R: Registry>(
                 Address { service: handler.service.clone(), key: None, handler: handler.name.clone() };
             let call = by_id(&invocation);
             let identity = (&scope, width, operation);
-            let sought = Sought { route, handler, address, call, sent_to: None, identity };
+            let invocation = Some(invocation.as_str());
+            let sought = Sought { route, handler, address, call, invocation, sent_to: None, identity };
             seen.scope = Some(scope.clone());
             return find(shared, plan, pools, &sought, wait, seen).await;
         }
@@ -108,43 +109,44 @@ async fn find<L: Ledger, R: Registry>(
 ) -> Result<Option<Answer>, Problem> {
     let cluster = cluster_of(sought.route)?;
     let pool = pools.cluster(&sought.route.upstream, cluster)?;
-    let timeout = sought.route.timeout();
-    let asking = Asking {
-        cluster,
-        nodes: &pool.ingress,
-        circuits: &shared.delegation.circuits,
-        address: &sought.address,
-        until: clock::now() + timeout.max(wait),
-        most: sought.route.rule.as_ref().map_or(limits::PASSED_ANSWER, |rule| rule.max_kept_response),
-        resent: AtomicBool::new(false),
-        waits_for: Mutex::default(),
+    let (circuits, named) = (&shared.delegation.circuits, (&sought.address, sought.call.clone()));
+    let most = sought.route.rule.as_ref().map_or(limits::PASSED_ANSWER, |rule| rule.max_kept_response);
+    // A caller who has waited is still told how the call stands.
+    let timeout = sought.route.timeout().max(wait + limits::ADMIN_WAIT);
+    let asking = Asking::new(cluster, &pool, circuits, named, timeout, most);
+    if let Some(id) = sought.invocation {
+        asking.note(id);
+    }
+    let output = async || {
+        let question = Question::posted("/restate/output", sought.call.clone());
+        let asked = asking.ask(&question, Patience::Prompt).await;
+        asked.map_err(|unanswered| unanswered.problem(timeout))
     };
-    let ask = async |path: &str, patience| {
-        let question = Question::posted(path, sought.call.clone());
-        asking.ask(&question, patience).await.map_err(|unanswered| unanswered.problem(timeout))
-    };
-    let mut reply = ask("/restate/output", Patience::Prompt).await?;
+    let mut reply = output().await?;
     if Answered::of(&reply) == Answered::UnderWay {
-        let in_progress = || Problem::new(Code::InProgress).with("executed", "unknown");
         if wait.is_zero() {
-            return Err(in_progress());
+            return Err(asking.unfinished().await);
         }
-        let waiting = tokio::time::timeout(wait, ask("/restate/attach", Patience::Long));
-        reply = waiting.await.map_err(|_| in_progress())??;
+        let question = Question::posted("/restate/attach", sought.call.clone());
+        let waiting = asking.waited(asking.ask(&question, Patience::Long));
+        match tokio::time::timeout(wait, waiting).await {
+            Ok(attached) => reply = attached?,
+            Err(_) => return Err(asking.unfinished().await),
+        }
         if may_be_absent(&reply) {
-            reply = ask("/restate/output", Patience::Prompt).await?;
+            reply = output().await?;
         }
     }
     match Answered::of(&reply) {
         Answered::Absent => return Ok(None),
-        Answered::UnderWay => return Err(Problem::new(Code::InProgress).with("executed", "unknown")),
+        Answered::UnderWay => return Err(asking.unfinished().await),
         Answered::Success | Answered::Failure => {}
         answered => return Err(not_the_handlers(&reply, answered)),
     }
     let id = reply.header("x-restate-id").filter(|id| is_invocation_id(id)).map(str::to_owned);
     seen.invocation.clone_from(&id);
     if let (Some(sent_to), Some(id)) = (sought.sent_to, &id)
-        && !is_sent_to(&pool.admin, sought.route, id, sent_to).await?
+        && !is_sent_to(&asking, sought.route, id, sent_to).await?
     {
         return Ok(None);
     }
@@ -152,28 +154,33 @@ async fn find<L: Ledger, R: Registry>(
     let target = sealed_target(sought.handler, operation);
     let public = plan.seal.as_deref().zip(id.as_deref());
     let public = public.and_then(|(seal, id)| seal.seal(&scope.narrowed(width), target, id));
-    hand_out(reply, sought.handler, public.map(PublicId::from)).map(Some)
+    hand_out(reply, sought.handler, public.map(PublicId::from), &shared.docs).map(Some)
 }
 
-fn hand_out(reply: Reply, handler: &Handler, id: Option<PublicId>) -> Result<Answer, Problem> {
+fn hand_out(reply: Reply, handler: &Handler, id: Option<PublicId>, docs: &str) -> Result<Answer, Problem> {
     let expires = reply.header("idempotency-expires").map(str::to_owned);
     let how = if is_kept(&reply) { How::Replayed } else { How::Attached };
     match from_handler(reply, handler.envelope) {
-        Ok(found) => Ok(stamped(found.response, expires.as_deref(), how, id)),
+        Ok(found) => Ok(found.stamped(expires.as_deref(), how, id, docs)),
         Err(problem) => Err(problem.about(id)),
     }
 }
 
 /// Whether a call was sent to this path with this query (H7). On a route without parameters there is but one path.
 async fn is_sent_to(
-    admin: &crate::restate::Admin,
+    asking: &Asking<'_>,
     route: &Route,
     id: &str,
     (path, query): (&str, &str),
 ) -> Result<bool, Problem> {
     let away =
         |Away(cause): Away| Problem::new(Code::LedgerUnavailable).with("executed", "unknown").because(cause);
-    let accepted = admin.accepted(id).await.map_err(away)?.and_then(|accepted| accepted.fingerprint);
+    let accepted = asking
+        .admin
+        .accepted(id, asking.within())
+        .await
+        .map_err(away)?
+        .and_then(|accepted| accepted.fingerprint);
     let Some(accepted) = accepted else {
         // Nothing says where it was sent: with one path and no query, it can only have been here.
         return Ok(!route.path.contains('{') && query.is_empty());

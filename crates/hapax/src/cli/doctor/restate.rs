@@ -1,12 +1,12 @@
 //! `hapax doctor` for Restate clusters: what only the cluster itself can tell (D).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use hapax_core::Retention;
-use hapax_gateway::restate::{Admin, OLDEST_SERVER, Registered, marks_kept_answers, span};
-use hapax_gateway::settings::{Handler, Node, Upstream};
+use hapax_gateway::restate::{Admin, OLDEST_SERVER, Registered, RegisteredHandler, marks_kept_answers, span};
+use hapax_gateway::settings::{Handler, Node, Route, Upstream};
 
 use super::Check;
 use crate::admin::admin_of;
@@ -54,26 +54,54 @@ async fn cluster(config: &Config, upstream: &Upstream, admin: &Admin, checks: &m
             return;
         }
     };
-    let mut asked: BTreeMap<&str, Vec<(&Handler, Retention)>> = BTreeMap::new();
-    let routes =
-        config.settings.routes.iter().filter_map(|route| {
-            Some((&route.upstream, route.handler.as_ref()?, route.rule.as_ref()?.retention))
-        });
-    let webhooks = config.settings.webhooks.as_ref();
-    let deliveries = webhooks.and_then(|webhooks| {
-        Some((&webhooks.route.upstream, webhooks.route.handler.as_ref()?, webhooks.rule.retention))
-    });
-    for (_, handler, retention) in routes.chain(deliveries).filter(|(behind, ..)| behind.name == *name) {
-        asked.entry(&handler.service).or_default().push((handler, retention));
+    let mut asked: BTreeMap<&str, Vec<Wanted<'_>>> = BTreeMap::new();
+    for wanted in wanted(config).into_iter().filter(|wanted| wanted.route.upstream.name == *name) {
+        asked.entry(&wanted.handler.service).or_default().push(wanted);
     }
-    for (service, handlers) in asked {
+    for (service, wanted) in asked {
         match services.iter().find(|registered| registered.name == service) {
-            Some(registered) => of_service(name, registered, &handlers, checks),
+            Some(registered) => of_service(name, registered, &wanted, checks),
             None => checks.push(Check::fail(
                 WHAT,
                 format!("{name}: no service {service} is registered"),
                 "register its deployment, or mend the route",
             )),
+        }
+    }
+}
+
+/// What a route or deliveries need of a service.
+struct Wanted<'a> {
+    route: &'a Route,
+    handler: &'a Handler,
+    /// How long outcomes are kept, and the class that says so; `None` where nothing is kept under a key of hapax.
+    kept: Option<(Retention, Option<&'a str>)>,
+    /// The providers whose names stand for `{provider}`; empty where any may be served.
+    providers: &'a [String],
+}
+
+/// What all routes to handlers need, those without a key among them, and deliveries.
+fn wanted(config: &Config) -> Vec<Wanted<'_>> {
+    let routes = config.settings.routes.iter().zip(&config.declared).filter_map(|(route, declared)| {
+        let class = declared.retention_class.as_deref();
+        let kept = route.rule.as_ref().map(|rule| (rule.retention, class));
+        Some(Wanted { route, handler: route.handler.as_ref()?, kept, providers: &[] })
+    });
+    let webhooks = config.settings.webhooks.as_ref().and_then(|webhooks| {
+        let route: &Route = &webhooks.route;
+        let kept = Some((webhooks.rule.retention, config.webhook_retention.as_deref()));
+        Some(Wanted { route, handler: route.handler.as_ref()?, kept, providers: &webhooks.enabled })
+    });
+    routes.chain(webhooks).collect()
+}
+
+impl Wanted<'_> {
+    /// The handlers that are called. Where deliveries of any provider may come, those that are there.
+    fn handlers(&self, registered: &Registered) -> Vec<String> {
+        match (self.handler.name.as_str(), self.providers) {
+            ("{provider}", []) => registered.handlers.iter().map(|found| found.name.clone()).collect(),
+            ("{provider}", enabled) => enabled.to_vec(),
+            (name, _) => vec![name.to_owned()],
         }
     }
 }
@@ -141,26 +169,22 @@ fn exposed(config: &Config, name: &str, node: &Node) -> Option<Check> {
     ))
 }
 
-fn of_service(
-    name: &str,
-    registered: &Registered,
-    handlers: &[(&Handler, Retention)],
-    checks: &mut Vec<Check>,
-) {
+fn of_service(name: &str, registered: &Registered, wanted: &[Wanted<'_>], checks: &mut Vec<Check>) {
     let service = &registered.name;
     let fail = |found: String, remedy: &str| Check::fail(WHAT, format!("{name}: {found}"), remedy);
-    let mut wanted: Vec<Retention> = handlers.iter().map(|(_, retention)| *retention).collect();
-    wanted.dedup();
-    if wanted.len() > 1 {
+    let mut spans: Vec<Retention> = Vec::new();
+    for (retention, class) in wanted.iter().filter_map(|wanted| wanted.kept) {
+        if !spans.contains(&retention) {
+            spans.push(retention);
+            kept(name, registered, (retention, class), checks);
+        }
+    }
+    if spans.len() > 1 {
         checks.push(fail(format!("{service} has routes of several retentions"), "name one for all of them"));
     }
-    for (handler, retention) in handlers {
-        let Some(found) = registered.handlers.iter().find(|found| found.name == handler.name) else {
-            if handler.name != "{provider}" {
-                checks.push(fail(format!("{service} has no handler {}", handler.name), "mend the route"));
-            }
-            continue;
-        };
+    let mut told = BTreeSet::new();
+    for wanted in wanted {
+        let handler = wanted.handler;
         let type_expected = match (&handler.key, handler.workflow) {
             (_, true) => "Workflow",
             (Some(_), false) => "VirtualObject",
@@ -170,28 +194,58 @@ fn of_service(
             let what = format!("{service} is a {}, and its route says {type_expected}", registered.ty);
             checks.push(fail(what, "say `key` for objects and workflows, and `workflow = true` for these"));
         }
-        if found.idempotency_retention.is_some() || found.journal_retention.is_some() {
-            let what =
-                format!("the handler {service}/{} has a retention of its own, which wins", handler.name);
-            checks.push(fail(what, "remove it from the handler: `hapax retention set` sets the service's"));
+        for called in wanted.handlers(registered) {
+            match registered.handlers.iter().find(|found| found.name == called) {
+                None => checks.push(fail(
+                    format!("{service} has no handler {called}"),
+                    "mend the route, or register it",
+                )),
+                Some(found) => {
+                    if wanted.kept.is_some()
+                        && (found.idempotency_retention.is_some() || found.journal_retention.is_some())
+                    {
+                        let what =
+                            format!("the handler {service}/{called} has a retention of its own, which wins");
+                        checks.push(fail(
+                            what,
+                            "remove it from the handler: `hapax retention set` sets the service's",
+                        ));
+                    }
+                    if told.insert(called) {
+                        checks.push(end(name, registered, found));
+                    }
+                }
+            }
         }
-        let policy = found.retry_policy.as_ref().filter(|policy| policy.on_max_attempts.is_some());
-        let policy = policy.or(registered.retry_policy.as_ref());
-        let end = policy.and_then(|policy| policy.on_max_attempts.as_deref()).unwrap_or("Pause");
-        let most = found.retry_policy.as_ref().and_then(|policy| policy.max_attempts);
-        let most = most.or(registered.retry_policy.as_ref().and_then(|policy| policy.max_attempts));
-        let after = most.map_or("without end".into(), |most| format!("after {most} attempts"));
-        let what = format!("{name}: {service}/{} ends {after}: on_max_attempts = {end}", handler.name);
-        checks.push(match end {
-            "Pause" => Check::warn(WHAT, what, "callers of a paused call are told outcome-unknown until an operator decides; kill where nothing has to be compensated"),
-            _ => Check::warn(WHAT, what, "a call that is killed runs no compensation: pause where it has some"),
-        });
-        kept(name, registered, *retention, checks);
+    }
+}
+
+/// What becomes of a call of this handler that keeps failing.
+fn end(name: &str, registered: &Registered, found: &RegisteredHandler) -> Check {
+    let (own, of_service) = (found.retry_policy.as_ref(), registered.retry_policy.as_ref());
+    let end = own.and_then(|policy| policy.on_max_attempts.as_deref());
+    let end = end.or(of_service.and_then(|policy| policy.on_max_attempts.as_deref())).unwrap_or("Pause");
+    let most = own.and_then(|policy| policy.max_attempts);
+    let most = most.or(of_service.and_then(|policy| policy.max_attempts));
+    let after = most.map_or("without end".into(), |most| format!("after {most} attempts"));
+    let what = format!("{name}: {}/{} ends {after}: on_max_attempts = {end}", registered.name, found.name);
+    match end {
+        "Pause" => Check::warn(
+            WHAT,
+            what,
+            "callers of a paused call are told outcome-unknown until an operator decides; kill where nothing has to be compensated",
+        ),
+        _ => Check::warn(WHAT, what, "a call that is killed runs no compensation: pause where it has some"),
     }
 }
 
 /// Outcome and journal are kept together, and as long as the routes say.
-fn kept(name: &str, registered: &Registered, retention: Retention, checks: &mut Vec<Check>) {
+fn kept(
+    name: &str,
+    registered: &Registered,
+    (retention, class): (Retention, Option<&str>),
+    checks: &mut Vec<Check>,
+) {
     let service = &registered.name;
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "nothing".into());
     let (outcome, journal) = (text(&registered.idempotency_retention), text(&registered.journal_retention));
@@ -199,21 +253,21 @@ fn kept(name: &str, registered: &Registered, retention: Retention, checks: &mut 
     let what = format!("{name}: {service} keeps outcomes for {outcome} and journals for {journal}");
     let asked = retention_text(retention);
     let is_as_asked = matches!((retention, spans.0), (Retention::For(asked), Some(kept)) if asked == kept);
-    let check = match spans {
+    checks.push(match spans {
         (Some(outcome), Some(journal)) if journal < outcome => {
             Check::fail(WHAT, what, "set both together: without its journal a request cannot be compared")
         }
         (Some(_), Some(_)) if is_as_asked => Check::ok(WHAT, what),
-        (Some(_), Some(_)) => {
-            let remedy =
-                format!("its routes say {asked}: `hapax retention set CLASS {asked}` tells the cluster");
-            Check::warn(WHAT, what, remedy)
-        }
+        (Some(_), Some(_)) => Check::warn(WHAT, what, match class {
+            Some(class) => {
+                format!("its routes say {asked}: `hapax retention set {class} {asked}` tells the cluster")
+            }
+            None => format!(
+                "its routes say {asked} and name no class: give them one of [retention], with which `hapax retention set` tells the cluster"
+            ),
+        }),
         _ => Check::warn(WHAT, what, "what it says cannot be read"),
-    };
-    if !checks.iter().any(|known| known.found == check.found) {
-        checks.push(check);
-    }
+    });
 }
 
 #[cfg(test)]
@@ -237,18 +291,15 @@ mod tests {
     }
 
     /// What is said of a service whose one handler a route leads to.
-    fn told(mut service: serde_json::Value) -> String {
+    fn told(service: serde_json::Value) -> String {
+        told_by(&configured("127.0.0.1", "127.0.0.1"), service)
+    }
+
+    fn told_by(config: &Config, mut service: serde_json::Value) -> String {
         service["name"] = "S".into();
         let registered: Registered = serde_json::from_value(service).expect("a service");
-        let config = configured("127.0.0.1", "127.0.0.1");
-        let handler = config.settings.routes[0].handler.clone().expect("a handler");
         let mut checks = Vec::new();
-        of_service(
-            "engine",
-            &registered,
-            &[(&handler, Retention::For(Duration::from_secs(86_400)))],
-            &mut checks,
-        );
+        of_service("engine", &registered, &wanted(config), &mut checks);
         checks.iter().map(|check| format!("{check:?}\n")).collect()
     }
 
@@ -304,7 +355,7 @@ mod tests {
             ("/handlers/0/name", json!("other"), "S has no handler h"),
             ("/ty", json!("VirtualObject"), "S is a VirtualObject, and its route says Service"),
             ("/journal_retention", json!("1h"), "set both together"),
-            ("/idempotency_retention", json!("12h"), "`hapax retention set CLASS 24h`"),
+            ("/idempotency_retention", json!("12h"), "`hapax retention set interactive 24h`"),
             ("/retry_policy", json!(null), "ends without end: on_max_attempts = Pause"),
         ] {
             let mut service = kept.clone();
@@ -313,5 +364,56 @@ mod tests {
             let told = told(service);
             assert!(told.contains(tells), "{place}: {told}");
         }
+    }
+
+    const DELIVERIES: &str = "[upstreams.engine]\nkind = \"restate\"\ningress = \"http://127.0.0.1:8080\"\n\
+                              admin = \"http://127.0.0.1:9070\"\n[webhooks]\nupstream = \"engine\"\n\
+                              restate = { service = \"S\", handler = \"{provider}\" }\n";
+
+    fn read(text: &str) -> Config {
+        config::read(text, Path::new("hapax.toml"), &|_| None, Secrets::MayBeAbsent).expect("a configuration")
+    }
+
+    #[test]
+    fn a_service_for_deliveries_is_looked_at_provider_by_provider_m6() {
+        let service = json!({
+            "ty": "Service", "idempotency_retention": "1d", "journal_retention": "1h",
+            "handlers": [{"name": "github", "idempotency_retention": "1h"}],
+        });
+        let told =
+            told_by(&read(&format!("{DELIVERIES}enabled = [\"github\", \"stripe\"]\n")), service.clone());
+        for tells in [
+            "S has no handler stripe",
+            "the handler S/github has a retention of its own, which wins",
+            "S/github ends without end: on_max_attempts = Pause",
+            "set both together",
+        ] {
+            assert!(told.contains(tells), "{tells}: {told}");
+        }
+        assert!(!told.contains("{provider}"), "{told}");
+        // Of any provider: those that are there are looked at, and none is missing.
+        let told = told_by(&read(DELIVERIES), service);
+        assert!(told.contains("the handler S/github") && !told.contains("has no handler"), "{told}");
+        // Kept for a shorter time than deliveries say, who name no class that could be set.
+        let short = json!({ "ty": "Service", "idempotency_retention": "1d", "journal_retention": "1d", "handlers": [] });
+        let told = told_by(&read(DELIVERIES), short);
+        assert!(told.contains("name no class: give them one of [retention]"), "{told}");
+    }
+
+    #[test]
+    fn a_route_without_a_key_leads_to_a_handler_that_is_there_m6() {
+        let text = "[auth.api_keys]\n[upstreams.engine]\nkind = \"restate\"\ningress = \"http://127.0.0.1:8080\"\nadmin = \"http://127.0.0.1:9070\"\n\
+                    [[routes]]\nmethod = \"POST\"\npath = \"/a/{id}\"\npolicy = \"PROHIBITED\"\nupstream = \"engine\"\n\
+                    restate = { service = \"S\", handler = \"run\", key = \"{id}\", workflow = true }\n\
+                    [[routes]]\nmethod = \"POST\"\npath = \"/b\"\npolicy = \"HANDLER_INTERNAL_C\"\nupstream = \"engine\"\n\
+                    restate = { service = \"S\", handler = \"x\" }\n";
+        let service = json!({ "ty": "Service", "idempotency_retention": "1d", "journal_retention": "1h", "handlers": [{"name": "y"}] });
+        let told = told_by(&read(text), service);
+        for tells in
+            ["S has no handler run", "S has no handler x", "S is a Service, and its route says Workflow"]
+        {
+            assert!(told.contains(tells), "{tells}: {told}");
+        }
+        assert!(!told.contains("keeps outcomes"), "nothing is kept under a key of hapax: {told}");
     }
 }

@@ -51,7 +51,8 @@ sections! {
         "headers": List("header names", limits::CLUSTER_HEADERS),
             Told("`[\"traceparent\", \"tracestate\"]`"), of(Only("restate")) =>
             "headers of callers that handlers get to see; the journal keeps them, so `Authorization`, `Cookie` and \
-             `X-Api-Key` are refused";
+             `X-Api-Key` are refused. Where `X-Tenant-Id`, `X-Project-Id` and `X-Subject` are named, hapax writes them: \
+             they say who asks";
         "suspend_after": Integer(&range::SUSPEND_AFTER), Count(5), of(Only("restate")) =>
             "failures in a row after which a node is asked nothing";
         "suspend_for": Duration(&range::SUSPEND_FOR), Is("5s"), of(Only("restate")) =>

@@ -80,6 +80,13 @@ fn what_a_cluster_cannot_do_is_refused_where_it_is_written_d1() {
         route("/a", "a", &format!("{handler}\nattach = \"reject\""))
     );
     assert!(told(&marker).contains("`attach = \"reject\"` needs"));
+    for more in ["retention = \"forever\"", "retention = \"kept\""] {
+        let text = told(&format!(
+            "[retention]\nkept = \"forever\"\n{CLUSTER}{}",
+            route("/a", "a", &format!("{handler}\n{more}"))
+        ));
+        assert!(text.contains("a cluster keeps nothing for ever"), "{text}");
+    }
     for (more, tells) in [
         ("headers = [\"Authorization\"]\n", "would be kept in the journal"),
         ("headers = [\"X-Restate-Id\"]\n", "is written by hapax itself"),
@@ -105,8 +112,28 @@ fn deliveries_go_to_a_handler_in_place_of_a_path_w5() {
     for field in ["path = \"/in\"", "rerun = \"unsafe\"", "keep = \"fact\""] {
         assert!(told(&format!("{CLUSTER}{to}{field}\n")).contains("has no effect on deliveries"), "{field}");
     }
+    // What a service keeps is one span, whoever leads to it.
+    let one = route("/a", "a", "restate = { service = \"Hooks\", handler = \"h\" }\nretention = \"7d\"");
+    loaded(&format!("{CLUSTER}{to}{one}"));
+    let other = one.replace("7d", "8d");
+    assert!(told(&format!("{CLUSTER}{to}{other}")).contains("the service Hooks is kept as"));
+    let forever = told(&format!("{CLUSTER}{to}retention = \"forever\"\n"));
+    assert!(forever.contains("a cluster keeps nothing for ever"), "{forever}");
     let none = "[webhooks]\nupstream = \"engine\"\n";
     assert!(told(&format!("{CLUSTER}{none}")).contains("`restate` is missing"));
+}
+
+/// Whoever runs handlers decides whether they are told who asks, and hapax says it.
+#[test]
+fn handlers_may_be_told_who_asks_a5() {
+    let one = route("/a", "a", "restate = { service = \"S\", handler = \"h\" }");
+    let named = "headers = [\"X-Tenant-Id\", \"x-project-id\", \"x-subject\"]\n";
+    let config = loaded(&format!("{CLUSTER}{named}{one}"));
+    let cluster = config.settings.routes[0].upstream.cluster.as_ref().unwrap();
+    let names: Vec<_> = cluster.headers.iter().map(|name| name.as_str()).collect();
+    assert_eq!(names, ["x-tenant-id", "x-project-id", "x-subject"]);
+    // The level is nothing that a handler is told.
+    assert!(told(&format!("{CLUSTER}headers = [\"x-level\"]\n{one}")).contains("is written by hapax itself"));
 }
 
 #[test]

@@ -256,6 +256,25 @@ async fn one_round_trip_tells_a_replay_and_refuses_another_body_d4() {
     assert_eq!(names.iter().filter(|name| *name == "x-hapax-fingerprint").count(), 1);
 }
 
+/// Handlers are told who asks where the upstream names it, and then by hapax alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_is_told_who_asks_where_the_upstream_says_so_a5() {
+    let ground = Ground::new(1, "").await;
+    let path = ground.folder.path().join("told.toml");
+    let named = "headers = [\"x-tenant-id\", \"x-project-id\", \"x-subject\"]";
+    std::fs::write(&path, ground.configuration().replace("headers = [\"traceparent\", \"x-shown\"]", named))
+        .unwrap();
+    let edge = Hapax::start(&path, &[]).await;
+    let seen = post(&edge, BOB, "/echo", "k", "{}").await;
+    let names = seen.json()["headers"].to_string();
+    for name in ["x-tenant-id", "x-project-id", "x-subject"] {
+        assert!(names.contains(name), "{names}");
+    }
+    let rows = ground.restate.query("SELECT entry_json FROM sys_journal WHERE index = 0");
+    let head = rows[0]["entry_json"].as_str().unwrap();
+    assert!(head.contains("user:bob") && head.contains("\"acme\"") && head.contains("\"web\""), "{head}");
+}
+
 /// A retention of seconds: the key runs again when it is over, also where an edge remembers what was accepted.
 #[tokio::test(flavor = "multi_thread")]
 async fn when_its_retention_is_over_a_key_runs_again_with_whatever_body_d4() {

@@ -54,6 +54,7 @@ async fn who_was_killed_cancelled_or_paused_is_told_so_and_nobody_hangs_h2() {
         assert_eq!(got.json()["retryable"], false);
         let again = post(&edge, ALICE, "/never", verb, "").await;
         assert_eq!(again.problem(), (409, code.into()), "{again:?}");
+        assert!(!got.is_replay() && again.is_replay(), "{got:?} {again:?}");
         assert_eq!(again.header("x-operation-id"), got.header("x-operation-id"));
     }
     let begun = Instant::now();

@@ -110,6 +110,13 @@ async fn a_suspended_node_gets_calls_again_when_a_probe_finds_it_back_d1() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{got:?}");
     };
     assert!(suspended.header("retry-after").is_some() && suspended.json()["retryable"] == true);
+    let metrics = edge.ask("GET /metrics", "").await.text();
+    let open = format!("hapax_circuits_open{{node=\"http://{}\"}} 1", ground.restate.ingress()[0]);
+    assert!(metrics.contains(&open), "{open}: {metrics}");
+    // Without a key it is left alone, too.
+    let keyless = edge.send(ALICE, "POST /settlements", &[], r#"{"day": "2026-11-18", "total": 1}"#).await;
+    assert_eq!(keyless.problem(), (503, "upstream-suspended".into()), "{keyless:?}");
+    assert_eq!(keyless.json()["executed"], "no");
     // Away for longer than the suspension: one request at a time looks, and nothing else is asked.
     tokio::time::sleep(Duration::from_millis(400)).await;
     let still = post(&edge, ALICE, "/echo", "k", r#"{"a": 1}"#).await;
@@ -129,4 +136,5 @@ async fn a_suspended_node_gets_calls_again_when_a_probe_finds_it_back_d1() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     assert_eq!((back.is_replay(), ground.count("echo")), (false, 2), "{back:?}");
+    assert!(!edge.ask("GET /metrics", "").await.text().contains(&open), "it answers again");
 }

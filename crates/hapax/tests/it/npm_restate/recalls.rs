@@ -59,3 +59,23 @@ async fn whoever_waits_gets_the_outcome_of_what_is_under_way_h7() {
     // One instance's ids are another one's: the secret is the installation's.
     assert_eq!(ground.count("echo"), 1);
 }
+
+/// A paused call waits for an operator: nobody else waits with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_the_outcome_of_a_paused_call_is_told_so_h2_h7() {
+    let ground = Ground::new(1, "").await;
+    let edge = ground.edge("one").await;
+    let paused = post(&edge, ALICE, "/pauses", "p", "{}").await;
+    assert_eq!(paused.problem(), (409, "outcome-unknown".into()), "{paused:?}");
+    let id = paused.header("x-operation-id").unwrap();
+    for path in [
+        "/pauses/by-idempotency-key/p/output".to_owned(),
+        "/pauses/by-idempotency-key/p".into(),
+        format!("/operations/{id}/output"),
+        format!("/operations/{id}"),
+    ] {
+        let got = get(&edge, ALICE, &path).await;
+        assert_eq!(got.problem(), (409, "outcome-unknown".into()), "{path} {got:?}");
+        shows_nothing_of_the_cluster(&got);
+    }
+}

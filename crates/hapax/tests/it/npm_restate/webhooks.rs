@@ -10,7 +10,8 @@ async fn a_delivery_reaches_a_handler_once_under_what_identifies_it_w5() {
     let mut ground = Ground::new(1, "").await;
     // `echo` is a route's, too: deliveries have keys of their own.
     ground.sections = "[webhooks]\nupstream = \"engine\"\nenabled = [\"github\", \"standard\"]\n\
-                       restate = { service = \"Trouble\", handler = \"echo\" }\n"
+                       restate = { service = \"Trouble\", handler = \"echo\" }\n\
+                       retention = \"interactive\"\n[retention]\ninteractive = \"7d\"\n"
         .into();
     let edge = ground.edge("one").await;
     let mut paths = Vec::new();

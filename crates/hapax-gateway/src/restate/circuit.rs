@@ -12,7 +12,7 @@ use crate::settings::{Cluster, Node};
 
 /// How each node has done.
 #[derive(Default)]
-pub(super) struct Circuits(Mutex<HashMap<Node, Circuit>>);
+pub(crate) struct Circuits(Mutex<HashMap<Node, Circuit>>);
 
 #[derive(Clone, Copy, Default)]
 struct Circuit {
@@ -23,7 +23,7 @@ struct Circuit {
 
 /// What may be asked of a node now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// Anything.
     Well,
     /// Whether it is back, by this request and no other for a while.
@@ -34,7 +34,7 @@ pub(super) enum Standing {
 
 impl Circuits {
     /// What may be asked of a node.
-    pub(super) fn standing(&self, node: &Node, cluster: &Cluster, now: Instant) -> Standing {
+    pub(crate) fn standing(&self, node: &Node, cluster: &Cluster, now: Instant) -> Standing {
         let mut circuits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(circuit) = circuits.get_mut(node) else { return Standing::Well };
         match circuit.closed_until {
@@ -48,20 +48,20 @@ impl Circuits {
     }
 
     /// The nodes that are asked nothing now.
-    pub(super) fn suspended(&self) -> Vec<String> {
+    pub(crate) fn suspended(&self) -> Vec<String> {
         let circuits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let suspended = circuits.iter().filter(|(_, circuit)| circuit.closed_until.is_some());
         suspended.map(|(node, _)| node.to_string()).collect()
     }
 
     /// It has answered.
-    pub(super) fn answered(&self, node: &Node) {
+    pub(crate) fn answered(&self, node: &Node) {
         let mut circuits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         circuits.remove(node);
     }
 
     /// It has not.
-    pub(super) fn failed(&self, node: &Node, cluster: &Cluster, now: Instant) {
+    pub(crate) fn failed(&self, node: &Node, cluster: &Cluster, now: Instant) {
         let mut circuits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let circuit = circuits.entry(node.clone()).or_default();
         circuit.failures = circuit.failures.saturating_add(1);
