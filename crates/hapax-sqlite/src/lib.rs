@@ -165,6 +165,7 @@ impl Embedded {
     pub fn renew_incarnation(path: impl Into<PathBuf>) -> Result<u16, Error> {
         let folder = Folder::new(path.into());
         let _lock = folder.lock()?;
+        folder.refuse_half_restored()?;
         let mark = folder.mark()?;
         // What was restored is older than what was there: the mark of the former life says nothing about it.
         let (conn, mut meta) = open_database(&folder, 0)?;
