@@ -4,6 +4,7 @@
 //! - [`clock`]: the machine's clocks, guarded so that time goes on;
 //! - [`plan`]: what writes to journals come to, before anything is written;
 //! - [`lane_bytes`] and [`lane_mark`]: a lane as bytes, and as the mark of a page;
+//! - [`leased`]: how many leases of a tenant are open, for a store that one process keeps;
 //! - [`setting`]: where the audit has what operators set beside claims;
 //! - [`filter`]: which records a filter means, for a store that looks at them one by one.
 
@@ -11,6 +12,7 @@ pub mod clock;
 pub mod filter;
 pub mod lane_bytes;
 pub mod lane_mark;
+pub mod leased;
 pub mod plan;
 pub mod setting;
 
