@@ -11,7 +11,7 @@ use hapax_api::application::{
 };
 use hapax_api::{MayHaveRun, Standing};
 use hapax_core::{
-    ClaimId, Ending, Fingerprint, Identity, Inspect as _, Key, Leases as _, Ledger as _, Operation,
+    ClaimId, Ending, Epoch, Fingerprint, Identity, Inspect as _, Key, Leases as _, Ledger as _, Operation,
     OperationId, Outcome, Record, Report, Retention, Scope, Source, State, StateName, Width,
 };
 use hapax_exec::{Attach, Call, Done, Ended, Entered, How, Reason, Seal};
@@ -78,6 +78,11 @@ pub(super) async fn ask(
     }
     if let Some(quiet) = read::span("quiet", body.quiet.as_deref(), limits::CLAIM_QUIET)? {
         call = call.quiet(quiet);
+        if !quiet.is_zero() && body.rerun != Some(hapax_api::Rerun::Safe) {
+            return Err(Refusal::malformed(
+                "quiet: only with rerun `safe`; other work does not run again by itself",
+            ));
+        }
     }
     if let Some(max_run) = read::span("max_run", body.max_run.as_deref(), limits::CLAIM_MAX_RUN)? {
         call = call.max_run(max_run);
@@ -250,8 +255,21 @@ pub(super) async fn renew(
             Ok(ClaimRenewed { operation_id: record.claim.operation_id.into(), until: moment(until) })
         }
         Ending::Settled(_) | Ending::AlreadySettled(_) => Err(settled(&record)),
-        // It was lapsed before the lease was renewed, or was given back.
-        Ending::Released | Ending::InDoubt | Ending::LostLease => Err(stale(&record)),
+        Ending::Released | Ending::InDoubt | Ending::LostLease => {
+            Err(not_renewed(&present(&state, &record.identity).await?, epoch))
+        }
+    }
+}
+
+/// Why a claim that had this epoch was not renewed, by what it is now: the grant had lapsed or was given back, if no other was made since.
+fn not_renewed(record: &Record, epoch: Epoch) -> Refusal {
+    match &record.claim.state {
+        _ if record.claim.epoch != epoch => stale(record),
+        State::Settled { .. } => settled(record),
+        _ => {
+            let detail = "the grant is over and cannot be renewed; a settle with its epoch still counts";
+            told::stands_of(Standing::GrantOver, detail, record.claim.operation_id)
+        }
     }
 }
 

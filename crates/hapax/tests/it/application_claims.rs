@@ -220,3 +220,5 @@ async fn bad_claims_are_refused_by_name_and_nothing_is_written_m1() {
     }
     assert_eq!(app.get(&path(&granted, "")).await["state"], "held");
 }
+        (400, "request-malformed", "quiet", with(json!({"quiet": "1s"}))),
+        (400, "request-malformed", "quiet", with(json!({"quiet": "1s", "rerun": "ask"}))),
