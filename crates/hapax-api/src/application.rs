@@ -51,7 +51,7 @@ impl Need for Credentials {
                 ),
                 problem(
                     429,
-                    "The service that knows the credentials lets no more requests through; try later.",
+                    "A limit of the tenant is reached (`too-many`), or the service that knows the credentials lets no more requests through; try later.",
                 ),
                 problem(502, "The service that knows the credentials gives no answer; try again."),
             ]

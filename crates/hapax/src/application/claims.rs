@@ -72,17 +72,18 @@ pub(super) async fn ask(
     let attempt = read::attempt(lease, &body.attempt)?;
     let identity = identity(&caller, &body.operation, &body.key, body.scope)?;
     let claim = identity.claim_id();
+    let whose = identity.clone();
     let mut call = Call::of(identity).fingerprint(fingerprint(&body)?).attach(Attach::Reject);
     if let Some(rerun) = body.rerun {
         call = call.rerun(rerun.into());
     }
     if let Some(quiet) = read::span("quiet", body.quiet.as_deref(), limits::CLAIM_QUIET)? {
-        call = call.quiet(quiet);
         if !quiet.is_zero() && body.rerun != Some(hapax_api::Rerun::Safe) {
             return Err(Refusal::malformed(
                 "quiet: only with rerun `safe`; other work does not run again by itself",
             ));
         }
+        call = call.quiet(quiet);
     }
     if let Some(max_run) = read::span("max_run", body.max_run.as_deref(), limits::CLAIM_MAX_RUN)? {
         call = call.max_run(max_run);
@@ -91,14 +92,18 @@ pub(super) async fn ask(
         Some(wait) if !wait.is_zero() => call = call.attach(Attach::Wait(wait)),
         _ => {}
     }
+    let place = state.places.take(&state.gateway, &state.store, &whose).await?;
     match Box::pin(state.executor.enter_under(lease, attempt, call, ())).await {
-        Ok(Entered::Held(lent, ())) => Ok(ClaimVerdict::Granted {
-            operation_id: lent.operation_id.into(),
-            epoch: lent.epoch.into(),
-            run_until: moment(lent.run_until),
-            earlier_may_have_run: lent.earlier_may_have_run,
-            must_ask: lent.must_ask,
-        }),
+        Ok(Entered::Held(lent, ())) => {
+            state.places.keep(&whose, place);
+            Ok(ClaimVerdict::Granted {
+                operation_id: lent.operation_id.into(),
+                epoch: lent.epoch.into(),
+                run_until: moment(lent.run_until),
+                earlier_may_have_run: lent.earlier_may_have_run,
+                must_ask: lent.must_ask,
+            })
+        }
         Ok(Entered::Done(done)) => replay(&state, &claim, done),
         Ok(Entered::Differs(error, ())) => {
             Ok(ClaimVerdict::Mismatch { operation_id: error.operation_id().map(Into::into) })
@@ -330,6 +335,7 @@ pub(super) async fn settle(
         Ok(done) => done,
         Err(error) => return Err(not_concluded(&record, error)),
     };
+    state.places.give_back(&record.identity);
     let kept = kept(&state, &claim, &done.value)?;
     let replayed = done.how != How::Executed;
     if replayed && !is_same(&said, &kept) {
@@ -383,7 +389,14 @@ pub(super) async fn release(
         operation_id: record.claim.operation_id.into(),
         state: state.into(),
     };
-    match Box::pin(running.conclude(ended)).await {
+    let concluded = Box::pin(running.conclude(ended)).await;
+    let is_over = |error: &hapax_exec::Error| {
+        matches!(error.reason(), Reason::AttemptFailed { .. } | Reason::OutcomeUnknown { .. })
+    };
+    if concluded.as_ref().map_or_else(is_over, |_| true) {
+        state.places.give_back(&record.identity);
+    }
+    match concluded {
         Ok(_) => Err(settled(&record)),
         Err(error) => match error.reason() {
             Reason::AttemptFailed { .. } => Ok(released(StateName::Released)),
