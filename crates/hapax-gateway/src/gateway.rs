@@ -99,6 +99,17 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
         Caller::identify(&auth, head, peer, false).await?.scope(Level::Project)
     }
 
+    /// Counts an answer of the application API: for whom, where, what came of it, and how long it took (O1).
+    pub fn count_api_answer(
+        &self,
+        scope: Option<&Scope>,
+        endpoint: &str,
+        came: (&'static str, u16),
+        took: Duration,
+    ) {
+        self.shared.metrics.api_answered(scope, endpoint, came, took);
+    }
+
     /// A place in its tenant's share for a claim that an application asks for, as the claims of the edge have it (H12).
     pub async fn place_of(&self, identity: &Identity) -> Result<ClaimPlace, Problem> {
         let plan = self.shared.plan.load_full();
