@@ -110,6 +110,11 @@ async fn a_suspended_node_gets_calls_again_when_a_probe_finds_it_back_d1() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{got:?}");
     };
     assert!(suspended.header("retry-after").is_some() && suspended.json()["retryable"] == true);
+    let metrics = edge.ask("GET /metrics", "").await.text();
+    assert!(
+        metrics.lines().any(|line| line.starts_with("hapax_circuits_open{node=\"") && line.ends_with(" 1")),
+        "{metrics}"
+    );
     // Away for longer than the suspension: one request at a time looks, and nothing else is asked.
     tokio::time::sleep(Duration::from_millis(400)).await;
     let still = post(&edge, ALICE, "/echo", "k", r#"{"a": 1}"#).await;
