@@ -51,7 +51,7 @@ impl Need for Credentials {
                 ),
                 problem(
                     429,
-                    "The service that knows the credentials lets no more requests through; try later.",
+                    "A limit of the tenant is reached (`too-many`), or the service that knows the credentials lets no more requests through; try later.",
                 ),
                 problem(502, "The service that knows the credentials gives no answer; try again."),
             ]
@@ -98,7 +98,7 @@ operations! { for Credentials;
     AskClaim Post "/v1/claims" "askClaim" {
         "Ask whether to do work. A grant hangs on the lease, and is recorded before it is told.",
         needs: CALLER, query: Nothing, body: AskedClaim, answer: ClaimVerdict,
-        answers: (200, "The verdict."), refuses: [BAD_BODY, STANDS, STORE],
+        answers: (200, "The verdict."), about: ClaimVerdict::about, refuses: [BAD_BODY, STANDS, STORE],
     }
     FindClaim Get "/v1/claims" "findClaim" {
         "Look at a claim by its operation and key.",

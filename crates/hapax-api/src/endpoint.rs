@@ -7,6 +7,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::text::OperationId;
+
 /// The methods that endpoints have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
@@ -63,6 +65,11 @@ pub trait Operation: Send + Sync + 'static {
     const ANSWERS: (Status, &'static [Status]);
     /// How it refuses, besides what follows from its needs and its method.
     const REFUSALS: &'static [Refusal];
+
+    /// What came of the request in a word, and the claim it is about where only the answer says so: for logs and counters.
+    fn about(_: &Self::Answer) -> (&'static str, Option<&OperationId>) {
+        ("done", None)
+    }
 
     /// The status of this answer.
     fn status(_: &Self::Answer) -> u16 {

@@ -115,7 +115,7 @@ impl Need for Role {
 macro_rules! operations {
     (for $need:ty; $($name:ident $method:ident $path:literal $id:literal {
         $summary:literal, needs: $needs:expr, query: $query:ty, body: $body:ty, answer: $answer:ty,
-        answers: $usual:expr $(, or $other:expr, when $status:expr)?, refuses: $refusals:expr,
+        answers: $usual:expr $(, or $other:expr, when $status:expr)? $(, about: $about:expr)?, refuses: $refusals:expr,
     })+) => {
         $(
             #[doc = $summary]
@@ -134,6 +134,10 @@ macro_rules! operations {
                 const NEEDS: Option<$need> = $needs;
                 const ANSWERS: (Status, &'static [Status]) = ($usual, &[$($other)?]);
                 const REFUSALS: &'static [Refusal] = &$refusals;
+
+                $(fn about(answer: &$answer) -> (&'static str, Option<&crate::text::OperationId>) {
+                    $about(answer)
+                })?
 
                 $(fn status(answer: &$answer) -> u16 {
                     let unusual: fn(&$answer) -> bool = $status;

@@ -313,6 +313,8 @@ words! {
         LeaseOver = "lease-over",
         /// The claim has another epoch by now.
         EpochStale = "epoch-stale",
+        /// The grant of this epoch is over, and cannot be renewed; a settle under it still counts.
+        GrantOver = "grant-over",
         /// The claim keeps another outcome already.
         AlreadySettled = "already-settled",
         /// There is or was an execution of this id.

@@ -52,6 +52,8 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Particular {
+    /// A bound of what may be there at once: the store is well, and nothing was written.
+    TooMany,
     /// A journal's hash chain is broken, and this is the first place where it shows (J3).
     BrokenChain {
         /// The name of the stream.
@@ -142,6 +144,11 @@ impl Error {
     /// The store cannot be asked now.
     pub fn unavailable(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Unavailable, message, Retry::SameKey(UNAVAILABLE_RETRY))
+    }
+
+    /// There are as many of these as there may be at once; it may pass.
+    pub fn too_many(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::unavailable(message).about(Particular::TooMany)
     }
 
     /// Stored bytes cannot be trusted or understood.

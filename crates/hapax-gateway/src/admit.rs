@@ -222,6 +222,43 @@ impl Admitted {
     }
 }
 
+/// The place of a claim that an application asks for. Who asks keeps it for as long as the claim is held.
+#[derive(Debug)]
+pub struct ClaimPlace {
+    room: Admitted,
+    bounds_held: bool,
+}
+
+impl ClaimPlace {
+    /// Takes a place for what may become a new claim, if its tenant has one left.
+    pub(crate) async fn take(
+        admission: &Arc<Admission>,
+        identity: &Identity,
+        limits: &TenantLimits,
+        ledger: &impl Ledger,
+    ) -> Result<Self, Problem> {
+        let mut room = Admitted { admission: admission.clone(), most: 0, bytes: 0, claim: None };
+        room.count_new(identity, limits, ledger).await?;
+        let bounds_held = limits.held > 0 && room.claim.is_some();
+        Ok(ClaimPlace { room, bounds_held })
+    }
+
+    /// The claim was granted. Whether the place counts until the claim is held no more: then it is kept, and dropped otherwise.
+    pub fn granted(&mut self) -> bool {
+        self.room.begin();
+        if !self.bounds_held {
+            // What becomes of the claim is heard of when doubts are counted.
+            self.room.end();
+        }
+        self.bounds_held
+    }
+
+    /// The claim has come to its end, or others count the doubt that it has left.
+    pub fn end(mut self) {
+        self.room.end();
+    }
+}
+
 impl Room for Admitted {
     fn begin(&mut self) {
         if let Some(counting) = &mut self.claim {

@@ -70,6 +70,12 @@ impl Principal {
         };
         Some(Scope::new(self.tenant.clone(), project, self.subject.clone()))
     }
+
+    /// The scope that this caller always reaches, for the log and the counters: of its project, or of its tenant.
+    pub(crate) fn own_scope(&self) -> Scope {
+        let project = self.project.clone().unwrap_or_else(Project::tenant_level);
+        Scope::new(self.tenant.clone(), project, self.subject.clone())
+    }
 }
 
 /// Why there is no principal. What is displayed may be told to anybody; the detail is for the log.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use hapax_core::{Error, Ledger, Registry, Scope, Width};
+use hapax_core::{Error, Identity, Ledger, Registry, Scope, Width};
 use hapax_http::Refusal;
 use hapax_http::listener::{self, Drained, Handler, Peer, Running};
 use hapax_http::tls::Certificates;
@@ -14,7 +14,7 @@ use hapax_tower::{Body, OpaqueId, Problem, Protect};
 use http::{Request, Response, request};
 use rustls::ClientConfig;
 
-use crate::admit::Admission;
+use crate::admit::{Admission, ClaimPlace};
 use crate::auth::api_key::ApiKey;
 use crate::auth::caller::Caller;
 use crate::auth::remembered::Remembered;
@@ -97,6 +97,24 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     pub async fn scope_of(&self, head: &request::Parts, peer: IpAddr) -> Result<Scope, Problem> {
         let auth = self.shared.plan.load().auth.clone();
         Caller::identify(&auth, head, peer, false).await?.scope(Level::Project)
+    }
+
+    /// Counts an answer of the application API: for whom, where, what came of it, and how long it took (O1).
+    pub fn count_api_answer(
+        &self,
+        scope: Option<&Scope>,
+        endpoint: &str,
+        came: (&'static str, u16),
+        took: Duration,
+    ) {
+        self.shared.metrics.api_answered(scope, endpoint, came, took);
+    }
+
+    /// A place in its tenant's share for a claim that an application asks for, as the claims of the edge have it (H12).
+    pub async fn place_of(&self, identity: &Identity) -> Result<ClaimPlace, Problem> {
+        let plan = self.shared.plan.load_full();
+        let ledger = self.shared.protect.executor().ledger();
+        ClaimPlace::take(&self.shared.admission, identity, &plan.settings.tenants, ledger).await
     }
 
     /// From now on records requests, as this tracer decides (O3). Only the first one counts.

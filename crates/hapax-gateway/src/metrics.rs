@@ -45,6 +45,8 @@ pub struct Vitals {
 #[derive(Debug, Default)]
 pub struct Metrics {
     grains: Grains,
+    /// What is answered at the listener of applications.
+    api: Grains,
     deliveries_refused: Tally<2>,
     contents_repeated: Tally<1>,
     in_doubt: AtomicU64,
@@ -70,6 +72,7 @@ impl Metrics {
         let mut text = Text::default();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         self.grains.write(&mut text);
+        self.api.write_answers(&mut text, &family::API_REQUESTS, &family::API_LATENCY);
         self.deliveries_refused.write(&family::DELIVERIES_REFUSED, &mut text);
         self.contents_repeated.write(&family::CONTENT_REPEATED, &mut text);
         text.one(&family::IN_DOUBT, read(&self.in_doubt));
@@ -108,6 +111,18 @@ impl Metrics {
     /// How long answers took, by endpoint and event.
     pub fn latencies(&self) -> Vec<(Arc<str>, &'static str, LatencyCounts)> {
         self.grains.latencies()
+    }
+
+    /// Counts an answer of the application API: for whom, where, what came of it, and how long it took.
+    pub(crate) fn api_answered(
+        &self,
+        scope: Option<&Scope>,
+        endpoint: &str,
+        (event, status): (&'static str, u16),
+        took: Duration,
+    ) {
+        let counters = self.api.of(scope, &endpoint.into());
+        self.api.answered(&counters, event, status, took);
     }
 
     /// How many claims are in doubt, as was counted just now.

@@ -155,6 +155,7 @@ async fn by_key<L: Ledger, R: Registry>(
             Ok(scope) => scope,
             // Another method of this path may be within reach.
             Err(problem) => {
+                seen.scope = seen.scope.take().or_else(|| caller.own_scope());
                 refused = Some(problem);
                 continue;
             }

@@ -239,10 +239,12 @@ impl<L: Ledger, R> Shared<L, R> {
         }
     }
 
-    /// The key as logs may show it: whose it is, and a short keyed digest in place of what the caller chose.
+    /// The key as logs may show it: whose it is, as far as the route tells callers apart (K8), and a short keyed digest in place of
+    /// what the caller chose.
     fn namespaced(&self, seen: &Seen) -> Option<String> {
         let (scope, key) = (seen.scope.as_ref()?, seen.key.as_ref()?);
-        let parts = scope.narrowed(Width::Subject);
+        let rule = seen.route().and_then(|route| route.rule.as_ref());
+        let parts = scope.narrowed(rule.map_or(Width::Subject, |rule| rule.width));
         let digest = self.protect.log_digest(parts.tenant(), key.as_str());
         Some(format!("t-{}:{}:{}:#{digest}", parts.tenant(), parts.project(), parts.subject()))
     }

@@ -10,6 +10,7 @@ use hapax_core::{
 };
 
 use super::Postgres;
+use hapax_store::parts::leased::too_many;
 use tokio_postgres::Row;
 
 use super::change::{Order, verdict};
@@ -19,11 +20,15 @@ use super::link::Link;
 use super::row::{Uuid, get, micros};
 use super::session::Standing;
 
-/// It has followed all invalidations there will ever be: it has no table.
+/// It has followed all invalidations there will ever be: it has no table. A scope begins with its tenant; of leases that are opened at
+/// once, as many as there are connections may be too many.
 const OPEN: &str = "\
     INSERT INTO hapax.sessions (token, opened_at, last, until, acked, table_until, term, scope) \
     SELECT $1, t.now, t.now, hapax.later(t.now, $3), 9223372036854775807, 0, $3, $4 \
-    FROM (SELECT coalesce($2::bigint, hapax.clock()) AS now) t RETURNING id, until";
+    FROM (SELECT coalesce($2::bigint, hapax.clock()) AS now) t \
+    WHERE $6::bigint > (SELECT count(*) FROM hapax.sessions s \
+        WHERE s.term IS NOT NULL AND s.until > t.now AND split_part(s.scope, ':', 1) = $5) \
+    RETURNING id, until";
 
 const RENEW: &str = "\
     UPDATE hapax.sessions s SET last = t.now, until = hapax.later(t.now, s.term) \
@@ -42,13 +47,15 @@ const STANDING: &str =
 impl Leases for Postgres {
     async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
         Lease::check_term(term)?;
-        let (shared, scope) = (self.shared.clone(), scope.to_string());
+        let (shared, tenant, scope) = (self.shared.clone(), scope.tenant().clone(), scope.to_string());
+        let most = i64::try_from(shared.options.leases_of_tenant).unwrap_or(i64::MAX);
         // One that is opened twice because an answer was lost lapses by itself.
         let open = async move |link: &mut Link| {
             let token = Uuid::from(AttemptId::random());
             let now = shared.session.given_time();
-            let row = link.query_one(OPEN, &[&token, &now, &micros(term), &scope]).await?;
-            read(&row)
+            let (term, tenant) = (micros(term), tenant.as_str());
+            let row = link.query_opt(OPEN, &[&token, &now, &term, &scope, &tenant, &most]).await?;
+            row.as_ref().map_or_else(|| Err(too_many().into()), read)
         };
         self.shared.ask(Resend::Always, open).await
     }

@@ -72,6 +72,10 @@ pub const INVALIDATIONS_KEPT: Duration = Duration::from_secs(60);
 /// How long the row of an ended session is kept: a process that was away for that long finds its claims lost, not lapsed.
 pub const SESSION_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// How long the row of a lease that is over is kept; for longer while a claim is held under it, so that the sweeper finds when its
+/// holder was last heard of.
+pub const LEASE_KEPT: Duration = Duration::from_secs(60);
+
 /// Shelves (tenant, project, operation) whose numbers are remembered.
 pub const SHELVES_KNOWN: usize = 65_536;
 

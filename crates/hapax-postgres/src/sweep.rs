@@ -244,10 +244,13 @@ async fn clear(shared: &Arc<Shared>) -> Result<(), Error> {
     shared
         .ask(Resend::Always, async move |link: &mut Link| {
             link.query("SELECT hapax.clear_away($1)", &[&micros(limits::INVALIDATIONS_KEPT)]).await?;
-            let (given, kept) = (there.session.given_time(), micros(limits::SESSION_KEPT));
-            let rows = link.query(LONG_OVER, &[&given, &kept]).await?;
-            for (id, last) in silent(&rows, &there.over, there.session.boot())? {
-                link.query(FORGET, &[&id, &last]).await?;
+            let given = there.session.given_time();
+            let kept = [limits::SESSION_KEPT, limits::LEASE_KEPT].map(micros);
+            let rows = link.query(LONG_OVER, &[&given, &kept[0], &kept[1]]).await?;
+            let over = silent(&rows, &there.over, there.session.boot())?;
+            let (ids, lasts): (Vec<i64>, Vec<i64>) = over.into_iter().unzip();
+            if !ids.is_empty() {
+                link.query(FORGET, &[&ids, &lasts]).await?;
             }
             Ok(())
         })
@@ -255,14 +258,16 @@ async fn clear(shared: &Arc<Shared>) -> Result<(), Error> {
 }
 
 /// Sessions that ended long ago, whatever clock is used. After the server's clock was set forward by days, a living one looks like that
-/// until its next beat (L12).
+/// until its next beat (L12). A lease that is over begins no claim any more.
 const LONG_OVER: &str = "\
     SELECT id, last, until - last FROM hapax.sessions \
-    WHERE until < coalesce($1::bigint, hapax.clock()) - $2::bigint AND table_until < hapax.clock() - $2::bigint";
+    WHERE until < coalesce($1::bigint, hapax.clock()) - CASE WHEN term IS NULL THEN $2::bigint ELSE $3::bigint END \
+        AND table_until < hapax.clock() - $2::bigint";
 
 /// Unless it holds something, which may not have been met yet.
 const FORGET: &str = "\
-    DELETE FROM hapax.sessions s WHERE s.id = $1 AND s.last = $2 \
+    DELETE FROM hapax.sessions s USING unnest($1::bigint[], $2::bigint[]) AS o (id, last) \
+    WHERE s.id = o.id AND s.last = o.last \
         AND NOT EXISTS (SELECT FROM hapax.tally t WHERE t.first IS NOT NULL AND t.at <= s.until) \
         AND NOT EXISTS (SELECT FROM hapax.unsettled u JOIN hapax.claims c ON c.digest = u.digest \
             WHERE u.state = 'H' AND c.session = s.id)";

@@ -532,7 +532,7 @@ mod tests {
         let (conn, meta) = crate::open_database(&folder, 0).unwrap();
         let clock = Arc::new(Guarded::new(Arc::new(SystemClock::default()), meta.latest));
         let (mut memory, sessions) =
-            crate::begin(&conn, meta, &clock, hapax_store::limits::SESSION_TERM).unwrap();
+            crate::begin(&conn, meta, &clock, &hapax_store::Options::default()).unwrap();
         assert!(memory.meta.epoch_reserved >= memory.next_epoch + limits::EPOCH_BLOCK / 2);
         for used in [limits::EPOCH_BLOCK / 2 + 1, limits::EPOCH_BLOCK, 3 * limits::EPOCH_BLOCK] {
             memory.next_epoch += used;

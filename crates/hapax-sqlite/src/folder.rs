@@ -19,6 +19,9 @@ const OWN_FOLDER: u32 = 0o700;
 /// See [`OWN_FOLDER`].
 const OWN_FILE: u32 = 0o600;
 
+/// The name of a copy that is being restored, until it is the store.
+pub(super) const RESTORING: &str = "hapax.restoring";
+
 /// Opens a file of the store, or makes it.
 pub(super) fn own_file() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -39,10 +42,27 @@ impl Folder {
     /// A folder that has a store.
     pub(super) fn with_store(path: PathBuf) -> Result<Self, Error> {
         let folder = Folder::new(path);
+        folder.refuse_half_restored()?;
         match folder.database().is_file() {
             true => Ok(folder),
             false => Err(Error::unavailable(format!("there is no store in {}", folder.0.display()))),
         }
+    }
+
+    /// The copy in a folder that is being restored, until it is the store.
+    pub(super) fn restoring(&self) -> PathBuf {
+        self.0.join(RESTORING)
+    }
+
+    /// Refuses a folder in which a restore has not come to its end: an empty store in its place would run again what was done before.
+    pub(super) fn refuse_half_restored(&self) -> Result<(), Error> {
+        if self.database().is_file() || fs::symlink_metadata(self.restoring()).is_err() {
+            return Ok(());
+        }
+        Err(Error::conflict(format!(
+            "a restore to {} is under way or was cut off: run `hapax restore` again, or remove {RESTORING} to begin without a backup",
+            self.0.display()
+        )))
     }
 
     /// Makes the folder where there is none, durably.
@@ -93,6 +113,7 @@ impl Folder {
         if self.database().try_exists().map_err(cannot)? {
             return Ok(());
         }
+        self.refuse_half_restored()?;
         let new = self.0.join("hapax.new");
         for left in ["hapax.new", "hapax.new-journal", "hapax.new-wal", "hapax.new-shm"] {
             match fs::remove_file(self.0.join(left)) {

@@ -142,7 +142,7 @@ impl Embedded {
         let prepare = || -> Result<_, Fault> {
             warn_if_behind(clock.now(), meta.latest);
             let clock = Arc::new(Guarded::new(clock, meta.latest));
-            let (memory, sessions) = begin(&conn, meta, &clock, options.term)?;
+            let (memory, sessions) = begin(&conn, meta, &clock, &options)?;
             let state = State::new(clock, sessions, Table::new(&options, false), &options);
             Ok((memory, Arc::new(state), Space::new(&conn, &folder, quota, options.largest_outcome)?))
         };
@@ -165,6 +165,7 @@ impl Embedded {
     pub fn renew_incarnation(path: impl Into<PathBuf>) -> Result<u16, Error> {
         let folder = Folder::new(path.into());
         let _lock = folder.lock()?;
+        folder.refuse_half_restored()?;
         let mark = folder.mark()?;
         // What was restored is older than what was there: the mark of the former life says nothing about it.
         let (conn, mut meta) = open_database(&folder, 0)?;
@@ -235,10 +236,10 @@ fn begin(
     conn: &Connection,
     mut meta: Meta,
     clock: &Arc<Guarded>,
-    term: Duration,
+    options: &Options,
 ) -> Result<(Memory, Sessions), Fault> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    let sessions = Sessions::start(conn, clock.clone(), term)?;
+    let sessions = Sessions::start(conn, clock.clone(), options)?;
     let mut memory = Memory::read(conn, meta, &sessions)?;
     meta.epoch_reserved += limits::EPOCH_BLOCK;
     meta.batch += 1;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 pub(crate) use hapax_store::limits::{
-    BATCH, LARGEST_OUTCOME, LEASE_KEPT, LEASES, PAGE_BYTES, PAGE_SCAN, PATIENCE, POLL_EVERY, QUEUE,
-    RENEWALS_PER_TERM, SWEEP_CHUNK, SWEEP_EVERY,
+    BATCH, LARGEST_OUTCOME, PAGE_BYTES, PAGE_SCAN, PATIENCE, POLL_EVERY, QUEUE, RENEWALS_PER_TERM,
+    SWEEP_CHUNK, SWEEP_EVERY,
 };
 
 /// How far the machine's clock may be behind the latest time that an embedded store has written before somebody is told.

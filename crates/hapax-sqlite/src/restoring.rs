@@ -14,18 +14,15 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::copy::is_there;
 use super::fault::{Fault, damaged};
-use super::folder::{Folder, Lock, own_file};
+use super::folder::{Folder, Lock, RESTORING, own_file};
 use super::reader::{Reader, Signs};
 use super::schema::{self, Meta};
 use super::session::Guarded;
 use super::verify;
 use crate::limits;
 
-/// The copy's name until it is the store.
-const NEW: &str = "hapax.restoring";
-
 /// What may be in the folder of a store that is to be restored: what a restore that was killed has left, and what belongs to no store.
-const NO_STORE: [&str; 5] = [NEW, "hapax.restoring-journal", "hapax.lock", "hapax.mark", "lost+found"];
+const NO_STORE: [&str; 5] = [RESTORING, "hapax.restoring-journal", "hapax.lock", "hapax.mark", "lost+found"];
 
 /// A store that is being restored; its folder is locked meanwhile.
 #[derive(Debug)]
@@ -61,21 +58,20 @@ impl Restoring {
         Ok(restoring)
     }
 
-    /// A new file for the copy, empty.
+    /// A new file for the copy, empty. The name is there from now on until the store is: what a former restore has left is emptied, and
+    /// not removed.
     pub fn file(&self) -> Result<File, Error> {
-        for left in [NEW, "hapax.restoring-journal"] {
-            let left = self.folder.path().join(left);
-            if is_there(&left) {
-                fs::remove_file(&left).map_err(|error| self.cannot(&error))?;
-            }
+        let journal = self.folder.path().join("hapax.restoring-journal");
+        if is_there(&journal) {
+            fs::remove_file(&journal).map_err(|error| self.cannot(&error))?;
         }
-        own_file().open(self.new_file()).map_err(|error| self.cannot(&error))
+        own_file().truncate(true).open(self.folder.restoring()).map_err(|error| self.cannot(&error))
     }
 
     /// Checks the copy record by record, begins a new life in it, and gives it the store's name. Every epoch of that life is
     /// greater than any that the store gave out before, and than any of another store that was restored from the same copy (L4).
     pub fn finish(self) -> Result<Restored, Error> {
-        let file = self.new_file();
+        let file = self.folder.restoring();
         let now = SystemClock::default().now();
         let (former, meta) = begin_life(&file, now).map_err(|fault| schema::opening_fault(&file, fault))?;
         fail::fail_point!("embedded.restoring");
@@ -95,10 +91,6 @@ impl Restoring {
         fs::rename(&file, self.folder.database()).map_err(|error| self.cannot(&error))?;
         self.folder.sync()?;
         Ok(Restored { former, incarnation: meta.incarnation, records: found.records })
-    }
-
-    fn new_file(&self) -> PathBuf {
-        self.folder.path().join(NEW)
     }
 
     fn cannot(&self, error: &std::io::Error) -> Error {

@@ -7,13 +7,15 @@
 //! A lease is measured on boot time, and written as a time of day for those who read beside this process. When the time of day
 //! is stepped forward, this process is alive as before: its session goes on for what is left of its term (L12).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hapax_core::{Clock, Error, Lease, Scope, Session, SessionId, Sign, Timestamp};
+use hapax_store::Options;
 use hapax_store::parts::clock::Onward;
+use hapax_store::parts::leased::OpenLeases;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Fault;
@@ -72,9 +74,12 @@ pub(super) struct Sessions {
     leases: Mutex<Leased>,
 }
 
-/// The leases that are not a process's own, open ones and those that were over lately.
+/// The leases that are not a process's own: those that are open, and those of which a claim may still be held.
 struct Leased {
     latest: u64,
+    /// Of one tenant, at once.
+    most: usize,
+    open: OpenLeases,
     known: HashMap<SessionId, Row>,
 }
 
@@ -93,14 +98,15 @@ pub(super) struct Row {
 
 impl Sessions {
     /// Ends all former sessions and starts one. Runs before any command; the caller commits.
-    pub(super) fn start(conn: &Connection, clock: Arc<Guarded>, term: Duration) -> Result<Self, Fault> {
+    pub(super) fn start(conn: &Connection, clock: Arc<Guarded>, options: &Options) -> Result<Self, Fault> {
+        let term = options.term;
         let moment = clock.moment();
         let (former, known) = end_all(conn, moment.time)?;
         let latest = former.keys().chain(known.keys()).map(|id| id.0).max().unwrap_or(0) + 1;
         let own = SessionId(latest);
         let sign = Sign { last: moment.time, until: moment.time.after(term) };
         Row { id: own, started: moment.time, sign, ended: false, term: None, scope: None }.write(conn)?;
-        let leases = Mutex::new(Leased { latest, known });
+        let leases = Mutex::new(Leased::new(latest, known, options.leases_of_tenant, moment.time));
         let renewed = AtomicU64::new(micros(moment.boot));
         let sign = Mutex::new(sign);
         let over = AtomicBool::new(false);
@@ -186,15 +192,14 @@ impl Sessions {
         term: Duration,
     ) -> Result<Lease, Fault> {
         let mut leased = self.leased();
-        leased.forget(conn, now)?;
-        if leased.known.len() >= limits::LEASES {
-            return Err(Error::unavailable("too many leases are open").into());
-        }
+        let tenant = scope.tenant().as_str();
+        leased.make_room(conn, now, tenant)?;
         leased.latest += 1;
         let (id, until) = (SessionId(leased.latest), now.after(term));
         let (sign, term, scope) = (Sign { last: now, until }, Some(term), Some(scope.to_string()));
         let row = Row { id, started: now, sign, ended: false, term, scope };
         row.write(conn)?;
+        leased.open.opened(tenant, id);
         leased.known.insert(id, row);
         Ok(Lease { id, until })
     }
@@ -239,6 +244,16 @@ impl Sessions {
 }
 
 impl Leased {
+    fn new(latest: u64, known: HashMap<SessionId, Row>, most: usize, now: Timestamp) -> Self {
+        let mut open = OpenLeases::default();
+        for row in known.values().filter(|row| now < row.sign.until) {
+            // A scope begins with its tenant.
+            let tenant = row.scope.as_deref().and_then(|scope| scope.split(':').next());
+            open.opened(tenant.unwrap_or_default(), row.id);
+        }
+        Leased { latest, most, open, known }
+    }
+
     /// A lease that is not over, with its term.
     fn open(&mut self, id: SessionId, now: Timestamp) -> Option<(&mut Row, Duration)> {
         let row = self.known.get_mut(&id).filter(|row| now < row.sign.until)?;
@@ -246,13 +261,29 @@ impl Leased {
         Some((row, term))
     }
 
-    /// Forgets what was over long ago: the sweeper has dealt with what it held.
+    /// Makes room for one more of this tenant. A lease that is over has no place; it is remembered until the sweeper has dealt with
+    /// what it held.
+    fn make_room(&mut self, conn: &Connection, now: Timestamp, tenant: &str) -> Result<(), Fault> {
+        let Leased { known, open, .. } = self;
+        open.check(tenant, self.most, |id| known.get(&id).is_some_and(|row| now < row.sign.until))?;
+        if self.open.is_crowded(self.known.len()) {
+            self.forget(conn, now)?;
+            self.open.looked(self.known.len());
+        }
+        Ok(())
+    }
+
+    /// Forgets the leases that are over and hold nothing any more.
     fn forget(&mut self, conn: &Connection, now: Timestamp) -> Result<(), Fault> {
-        let is_old = |row: &Row| row.sign.until.after(limits::LEASE_KEPT) <= now;
-        for row in self.known.values().filter(|row| is_old(row)) {
+        let mut statement = conn.prepare_cached(HOLDING)?;
+        let ids = statement.query_map([], |row| row.get::<_, i64>(0))?;
+        let holding = ids.map(|id| id.map(|id| SessionId(id.cast_unsigned())));
+        let holding = holding.collect::<Result<HashSet<_>, _>>()?;
+        let is_needed = |row: &Row| now < row.sign.until || holding.contains(&row.id);
+        for row in self.known.values().filter(|row| !is_needed(row)) {
             conn.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([row.id.0.cast_signed()])?;
         }
-        self.known.retain(|_, row| !is_old(row));
+        self.known.retain(|_, row| is_needed(row));
         Ok(())
     }
 }
@@ -293,12 +324,15 @@ fn end_all(conn: &Connection, now: Timestamp) -> Result<Former, Fault> {
     let latest = former.keys().map(|id| id.0.cast_signed()).max().unwrap_or(0);
     let oldest = latest - limits::FORMER_SESSIONS;
     if former.keys().any(|id| id.0.cast_signed() <= oldest) {
-        let sql = "DELETE FROM sessions WHERE id <= ?1 AND term IS NULL AND id NOT IN \
-                   (SELECT session FROM claims INDEXED BY claims_open WHERE state = 2 AND state <> 3)";
-        conn.execute(sql, [oldest])?;
+        let sql = format!("DELETE FROM sessions WHERE id <= ?1 AND term IS NULL AND id NOT IN ({HOLDING})");
+        conn.execute(&sql, [oldest])?;
     }
     Ok((former, leases))
 }
+
+/// The sessions under which a claim is held.
+const HOLDING: &str =
+    "SELECT DISTINCT session FROM claims INDEXED BY claims_open WHERE state = 2 AND state <> 3";
 
 /// All sessions, for [`read`].
 pub(super) const SELECT: &str =

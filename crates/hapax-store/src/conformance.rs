@@ -129,6 +129,7 @@ macro_rules! conformance_tests {
             sessions::a_lease_lapses_unless_it_is_renewed_and_its_claims_with_it,
             sessions::a_lease_that_is_over_is_neither_renewed_nor_claimed_under,
             sessions::a_lease_is_absent_to_every_scope_but_its_own,
+            sessions::a_tenant_opens_so_many_leases_at_once_and_those_that_are_over_have_no_place,
             sessions::an_attempt_that_asks_again_under_its_lease_gets_the_grant_that_stands,
             sessions::a_renewal_of_a_claim_renews_the_lease_that_it_hangs_on,
             sessions::a_settle_wakes_whoever_watches,

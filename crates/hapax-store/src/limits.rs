@@ -54,11 +54,14 @@ pub const PAGE_BYTES: usize = 16 * 1024 * 1024;
 /// default (B5).
 pub const LARGEST_OUTCOME: usize = 1024 * 1024;
 
-/// Most leases that are not a process's own, open at once in a memory or an embedded store.
-pub const LEASES: usize = 10_000;
+/// Leases of one tenant that are open at once, beside those of processes (H12).
+pub const LEASES_OF_TENANT: usize = 1_000;
 
-/// How long a lease that is over is remembered, so that what it held can be dealt with.
-pub const LEASE_KEPT: Duration = Duration::from_secs(60 * 60);
+/// The same of all tenants together, in a memory or an embedded store.
+pub const LEASES: usize = 100_000;
+
+/// Leases that such a store knows before it forgets those that are over and hold nothing any more.
+pub const LEASES_KNOWN: usize = 10_000;
 
 // What the code relies on between two bounds.
 

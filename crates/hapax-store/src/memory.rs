@@ -187,7 +187,7 @@ impl Ledger for Memory {
 impl Leases for Memory {
     async fn open_lease(&self, scope: &Scope, term: Duration) -> Result<Lease, Error> {
         Lease::check_term(term)?;
-        self.lock().open_lease(scope, term, self.clock.now())
+        self.lock().open_lease(scope, term, self.options.leases_of_tenant, self.clock.now())
     }
 
     async fn renew_lease(&self, scope: &Scope, lease: SessionId) -> Result<Lease, Error> {

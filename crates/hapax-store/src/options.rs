@@ -31,6 +31,8 @@ pub struct Options {
     pub table_validity: Duration,
     /// How long a command of unknown fate is sent again before the store reports that it is unavailable (L13).
     pub patience: Duration,
+    /// Leases of one tenant that are open at once, beside those of processes (H12).
+    pub leases_of_tenant: usize,
     /// Bytes of the largest outcome that anybody is going to report: an embedded store grants a claim only while there is
     /// room for it on disk (B5). `Embedded::reckon_with` raises it later; where larger ones come, they are kept while they fit, and reckoned with from then on.
     pub largest_outcome: usize,
@@ -53,6 +55,7 @@ impl Default for Options {
             table_bytes: limits::TABLE_BYTES,
             table_validity: limits::TABLE_VALIDITY,
             patience: limits::PATIENCE,
+            leases_of_tenant: limits::LEASES_OF_TENANT,
             largest_outcome: limits::LARGEST_OUTCOME,
             clock: None,
             tally: Arc::default(),

@@ -5,6 +5,7 @@
 //! - [`codes`]: the numbers and the letters that stand for the words of a claim;
 //! - [`plan`]: what writes to journals come to, before anything is written;
 //! - [`lane_bytes`] and [`lane_mark`]: a lane as bytes, and as the mark of a page;
+//! - [`leased`]: how many leases of a tenant are open, for a store that one process keeps;
 //! - [`setting`]: where the audit has what operators set beside claims;
 //! - [`filter`]: which records a filter means, for a store that looks at them one by one.
 
@@ -13,6 +14,7 @@ pub mod codes;
 pub mod filter;
 pub mod lane_bytes;
 pub mod lane_mark;
+pub mod leased;
 pub mod plan;
 pub mod setting;
 

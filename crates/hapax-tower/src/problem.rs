@@ -202,22 +202,14 @@ impl Code {
 
     /// What clients of other APIs call problems of this kind, in their `error.type`.
     fn kind(self) -> &'static str {
-        match (self, self.row().0) {
-            (
-                Self::KeyMissing
-                | Self::KeyMalformed
-                | Self::KeyDuplicated
-                | Self::KeyReserved
-                | Self::KeyProhibited
-                | Self::KeyReused,
-                _,
-            )
-            | (_, 409) => "idempotency_error",
-            (_, 401) => "authentication_error",
-            (_, 403) => "permission_error",
-            (_, 429) => "rate_limit_error",
-            (_, 500..) => "api_error",
-            _ => "invalid_request_error",
+        match self {
+            Self::KeyMissing
+            | Self::KeyMalformed
+            | Self::KeyDuplicated
+            | Self::KeyReserved
+            | Self::KeyProhibited
+            | Self::KeyReused => IDEMPOTENCY_ERROR,
+            _ => kind_of(self.row().0),
         }
     }
 
@@ -225,6 +217,26 @@ impl Code {
     fn tells_when(self) -> bool {
         matches!(self.row().0, 409 | 429 | 503) && self.is_retryable()
     }
+}
+
+const IDEMPOTENCY_ERROR: &str = "idempotency_error";
+
+/// What clients of other APIs call problems of this status, unless their code says more.
+fn kind_of(status: u16) -> &'static str {
+    match status {
+        409 => IDEMPOTENCY_ERROR,
+        401 => "authentication_error",
+        403 => "permission_error",
+        429 => "rate_limit_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// The member `error` of a problem whose code is none of [`Code`]'s. Clients of many APIs look for this member and for nothing else:
+/// without it, one of them takes any JSON for success (ADR 16).
+pub fn error_member(status: u16, code: &str, message: &str) -> Value {
+    json!({"type": kind_of(status), "code": code, "message": message})
 }
 
 /// What a caller is told.
@@ -378,8 +390,7 @@ impl Problem {
         body.insert("status".into(), self.status.as_u16().into());
         body.insert("code".into(), self.code.as_str().into());
         body.insert("retryable".into(), self.retryable.into());
-        // Clients of many APIs look for this member and for nothing else: without it, one of them takes any JSON for success
-        // (ADR 16).
+        // As in `error_member`.
         let message = self.detail.as_deref().unwrap_or(self.code.title());
         let error = json!({"type": self.code.kind(), "code": self.code.as_str(), "message": message});
         body.insert("error".into(), error);

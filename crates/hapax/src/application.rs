@@ -8,6 +8,7 @@ mod access;
 mod claims;
 mod executions;
 mod leases;
+mod places;
 mod plans;
 mod read;
 mod steps;
@@ -27,6 +28,7 @@ use crate::actions::Plans;
 use crate::listen::host::Hosts;
 use crate::listen::mount::{Asked, Mount};
 use crate::listen::refusal::{self, Refusal};
+pub(crate) use places::Places;
 
 /// What the handlers work with: the parts of a running node. Cheap to clone.
 #[derive(Clone)]
@@ -35,15 +37,13 @@ pub(crate) struct ApplicationState {
     pub(crate) executor: Executor<Store>,
     pub(crate) seal: Option<Arc<Seal>>,
     pub(crate) plans: Plans,
+    pub(crate) gateway: Arc<Gateway<Store, Store>>,
+    pub(crate) places: Arc<Places>,
 }
 
 /// The listener's service.
-pub(crate) fn router(
-    state: ApplicationState,
-    gateway: Arc<Gateway<Store, Store>>,
-    docs: &str,
-    hosts: Hosts,
-) -> Result<Router, Error> {
+pub(crate) fn router(state: ApplicationState, docs: &str, hosts: Hosts) -> Result<Router, Error> {
+    let gateway = state.gateway.clone();
     Mount::new(&hapax_api::APPLICATION, state, access::Callers(gateway), docs, hosts)
         .of_one_site()
         .open_to_any_host(health)

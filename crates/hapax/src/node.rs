@@ -183,8 +183,10 @@ impl Node {
                 executor: for_applications,
                 seal: parts.seal,
                 plans: plans.clone(),
+                gateway: gateway.clone(),
+                places: Arc::default(),
             };
-            let router = application::router(state, gateway.clone(), &docs, hosts)?;
+            let router = application::router(state, &docs, hosts)?;
             api_address = Some(address);
             tasks.serve("application listener", |stopped| {
                 connections::serve(listener, router, None, async {

@@ -98,6 +98,20 @@ pub enum ClaimVerdict {
     },
 }
 
+impl ClaimVerdict {
+    /// Its word, and the claim it is about.
+    pub fn about(&self) -> (&'static str, Option<&OperationId>) {
+        match self {
+            ClaimVerdict::Granted { operation_id, .. } => ("granted", Some(operation_id)),
+            ClaimVerdict::Replay { operation_id, .. } => ("replay", Some(operation_id)),
+            ClaimVerdict::Held { operation_id } => ("held", operation_id.as_ref()),
+            ClaimVerdict::Mismatch { operation_id } => ("mismatch", operation_id.as_ref()),
+            ClaimVerdict::InDoubt { operation_id, .. } => ("in_doubt", operation_id.as_ref()),
+            ClaimVerdict::Released { .. } => ("released", None),
+        }
+    }
+}
+
 /// What a claim keeps of work that was done.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]

@@ -68,6 +68,14 @@ impl Caller {
         asks.filter(is_told).ok_or_else(|| Problem::new(Code::Forbidden))
     }
 
+    /// Whom the log and the counters name where a route is beyond this caller's reach; of a trusted peer nobody is known.
+    pub(crate) fn own_scope(&self) -> Option<Scope> {
+        match self {
+            Caller::Known(principal) => Some(principal.own_scope()),
+            Caller::Edge { .. } => None,
+        }
+    }
+
     /// The scope of this caller on a route of this level (A6).
     pub(crate) fn scope(&self, level: Level) -> Result<Scope, Problem> {
         match self {

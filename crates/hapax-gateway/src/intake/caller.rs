@@ -37,7 +37,7 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     // Who asks, on replays too (A6).
     let caller = Caller::of_route(&plan.auth, &route, &head, hop.peer, hop.trusted).await?;
     let own = caller.scope(route.level);
-    seen.scope = own.as_ref().ok().cloned();
+    seen.scope = own.as_ref().ok().cloned().or_else(|| caller.own_scope());
 
     // Where the key stands: in a header, which is here already, or in the body.
     let keys = route.rule.as_ref().map_or(Keys::plain(), |rule| &rule.keys);

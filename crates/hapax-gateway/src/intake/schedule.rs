@@ -31,7 +31,7 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
     // Who asks: the signature is the credential.
     let signed = plan.auth.signed(&head, unix_seconds()).map_err(|why| shared.refuse_tick(why))?;
     let scope = signed.principal.scope(route.level);
-    seen.scope = scope.clone();
+    seen.scope = scope.clone().or_else(|| Some(signed.principal.own_scope()));
 
     // Ticks go to routes that take a key of their caller, and nowhere else: without a claim nothing would be done once.
     let rule = match (route.policy, &route.rule) {

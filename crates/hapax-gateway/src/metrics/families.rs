@@ -67,6 +67,10 @@ families! {
         "Answers, by how they came about and their HTTP status.";
     LATENCY: Histogram "hapax_request_seconds" ["endpoint", "event"]
         "Time from a request's head to its answer's head.";
+    API_REQUESTS: Counter "hapax_api_requests_total" ["tenant", "project", "endpoint", "event", "status"]
+        "Answers of the application API, by what came of them and their HTTP status.";
+    API_LATENCY: Histogram "hapax_api_request_seconds" ["endpoint", "event"]
+        "Time from a request's head to its answer at the application API.";
     DELIVERIES_REFUSED: Counter "hapax_deliveries_refused_total" ["provider", "cause"]
         "Deliveries of webhooks that were refused; `cause` is the problem's code.";
     CONTENT_REPEATED: Counter "hapax_delivery_content_repeated_total" ["provider"]

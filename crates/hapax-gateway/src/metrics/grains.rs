@@ -11,7 +11,7 @@ use std::time::Duration;
 use foldhash::{HashMap, HashSet};
 use hapax_core::{Policy, Project, Scope, Tenant};
 
-use super::families as family;
+use super::families::{self as family, Family};
 use super::latency::{Latency, LatencyCounts};
 use super::text::Text;
 use crate::limits;
@@ -200,7 +200,8 @@ pub struct Traffic {
     pub tenant: Box<str>,
     /// The project; `_any` where the tenant has none.
     pub project: Box<str>,
-    /// The path of the route as it is configured, `recall`, `webhook` or `_none`.
+    /// The path of the route as it is configured, for deliveries that of their webhooks; `webhook` for a delivery to none that is
+    /// there, `recall`, or `_none`.
     pub endpoint: Arc<str>,
     /// All answers, by event and status.
     pub answers: Vec<AnswerCount>,
@@ -380,15 +381,20 @@ impl Grains {
         all.iter().for_each(|of| samples.counted(&of.labels(), read(&of.handler_hits)));
         let mut samples = text.family(&family::COLLISION);
         all.iter().for_each(|of| samples.counted(&of.labels(), read(&of.collisions)));
-        let mut samples = text.family(&family::REQUESTS);
-        for counters in &all {
+        self.write_answers(text, &family::REQUESTS, &family::LATENCY);
+    }
+
+    /// Writes out what was answered, and how long that took.
+    pub(super) fn write_answers(&self, text: &mut Text, answers: &Family, latency: &Family) {
+        let mut samples = text.family(answers);
+        for counters in self.all() {
             let [tenant, project, endpoint] = counters.labels();
             for AnswerCount { event, status, count } in counters.traffic().answers {
                 let status = status.map_or(OTHER.to_owned(), |status| status.to_string());
                 samples.counted(&[tenant, project, endpoint, event, &status], count);
             }
         }
-        let mut samples = text.family(&family::LATENCY);
+        let mut samples = text.family(latency);
         for (endpoint, event, counts) in self.latencies() {
             samples.histogram(&[&endpoint, event], &counts);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_core::Policy;
-use hapax_gateway::settings::Route;
+use hapax_gateway::settings::{Level, Route};
 use hapax_tower::Rule;
 
 use crate::world::{World, change_rule};
@@ -74,6 +74,19 @@ async fn a_key_that_was_derived_was_not_sent_o1_h9() {
     counts(&world, "idempotency_key_missing_total", &alices(notes, "class=\"ACCEPTED\""), 2);
     counts(&world, "idempotency_key_present_total", &alices(notes, "case=\"A\""), 1);
     counts(&world, "idempotency_cache_hit_total", &alices(notes, "restate_status=\"completed\""), 1);
+}
+
+#[tokio::test]
+async fn a_caller_beyond_whose_reach_a_route_is_is_counted_under_its_own_name_o1() {
+    let world = World::with(|settings| {
+        let raw = settings.routes.iter().find(|route| *route.path == *"/raw").unwrap().clone();
+        settings.routes.push(Route { path: "/tenants".into(), level: Level::Tenant, ..raw });
+    })
+    .await;
+    let refused = world.ask("POST /tenants", &world.alice, &[("idempotency-key", "k")], "").await;
+    assert_eq!((refused.status, refused.code()), (403, "forbidden".into()));
+    counts(&world, "hapax_requests_total", &alices("/tenants", "event=\"forbidden\",status=\"403\""), 1);
+    assert!(!world.gateway.metrics().render().contains("tenant=\"_none\""));
 }
 
 #[tokio::test]

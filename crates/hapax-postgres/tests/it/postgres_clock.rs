@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use hapax_core::lane::{LaneAnswer, LaneId};
 use hapax_core::{
-    AttemptId, Clock as _, Decision, Ending, Filter, Inspect as _, Lanes as _, Ledger as _, Operated,
-    Project, Report, Rerun, StateName, SweepReport, Tenant, Terms, Timestamp, Verb, Verdict, View,
+    AttemptId, Clock as _, Decision, Ending, Filter, Inspect as _, Lanes as _, Leases as _, Ledger as _,
+    Operated, Project, Report, Rerun, Scope, StateName, SweepReport, Tenant, Terms, Timestamp, Verb, Verdict,
+    View,
 };
-use hapax_postgres::Postgres;
+use hapax_postgres::{Postgres, limits};
 use hapax_store::conformance::{DAY, granted, ok, request};
 use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::clock::VirtualClock;
@@ -193,6 +194,33 @@ async fn a_living_session_is_not_forgotten_when_the_clock_is_set_forward_by_days
     sweeping.sweep(100).await.unwrap();
     assert_eq!(sessions().await, 2, "who has been silent for a term is dead");
     assert!(matches!(ask(&sweeping, "k").await, Verdict::Held { .. }));
+}
+
+#[tokio::test]
+async fn the_rows_of_leases_that_are_over_go_with_the_next_sweeps_m1() {
+    let (database, clock) = (Database::fresh().await, VirtualClock::new());
+    let (store, client) = (on(&database, &clock).await, connect(database.url()).await);
+    let (scope, minute) = (Scope::local(), Duration::from_secs(60));
+    let ended = store.open_lease(&scope, 60 * minute).await.unwrap().id;
+    store.end_lease(&scope, ended).await.unwrap();
+    let lapsed = store.open_lease(&scope, minute).await.unwrap().id;
+    let open = store.open_lease(&scope, 60 * minute).await.unwrap().id;
+    let rows = async || -> Vec<u64> {
+        let sql = "SELECT id FROM hapax.sessions WHERE term IS NOT NULL ORDER BY id";
+        let rows = client.query(sql, &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, i64>(0).cast_unsigned()).collect()
+    };
+    store.sweep(100).await.unwrap();
+    assert_eq!(rows().await, [ended.0, lapsed.0, open.0]);
+    clock.advance(limits::LEASE_KEPT + SECOND);
+    store.sweep(100).await.unwrap();
+    assert_eq!(rows().await, [lapsed.0, open.0]);
+    clock.advance(minute);
+    store.sweep(100).await.unwrap();
+    clock.advance(minute);
+    store.sweep(100).await.unwrap();
+    assert_eq!(rows().await, [open.0]);
+    store.renew_lease(&scope, open).await.unwrap();
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use hapax_core::{
 };
 use hapax_sqlite::Embedded;
 use hapax_store::conformance::{DAY, granted, ok, request};
-use hapax_store::{Lifecycle as _, Options};
+use hapax_store::{Lifecycle as _, Options, limits};
 use hapax_testkit::clock::VirtualClock;
 
 use crate::shared::{
@@ -146,6 +146,43 @@ async fn a_lease_that_is_not_the_processs_own_goes_on_after_reopening_m1() {
     assert!(matches!(store.peek(id).await.unwrap(), Some(View::InDoubt { .. })));
     let report = Report::Settle(Outcome::Succeeded("late".into()), Retention::Forever);
     assert!(matches!(store.report(id, grant.epoch, report, vec![]).await.unwrap(), Ending::Settled(_)));
+}
+
+#[tokio::test]
+async fn leases_that_are_over_are_forgotten_unless_they_hold_something_m1_l6() {
+    let folder = tempfile::tempdir().unwrap();
+    let (clock, minute, scope) = (VirtualClock::new(), Duration::from_secs(60), Scope::local());
+    let store = Embedded::open(folder.path(), frozen(&clock)).unwrap();
+    let quiet = Terms { rerun: Rerun::Safe, quiet: minute, ..Terms::default() };
+    let asked = || request("quiet", "body", quiet.clone());
+    let lease = store.open_lease(&scope, minute).await.unwrap().id;
+    assert!(matches!(store.claim_under(lease, asked()).await.unwrap(), Verdict::Granted(_)));
+    clock.advance(minute / 2);
+    store.renew_lease(&scope, lease).await.unwrap();
+    store.end_lease(&scope, lease).await.unwrap();
+    // No sweeper has come by yet.
+    for _ in 0..2 {
+        let mut callers = tokio::task::JoinSet::new();
+        for _ in 0..64 {
+            let (store, scope) = (store.clone(), scope.clone());
+            callers.spawn(async move {
+                for _ in 0..limits::LEASES_KNOWN / 64 + 1 {
+                    let lease = store.open_lease(&scope, minute).await.unwrap().id;
+                    store.end_lease(&scope, lease).await.unwrap();
+                }
+            });
+        }
+        callers.join_all().await;
+    }
+    clock.advance(minute / 2 + Duration::from_secs(1));
+    let next = store.claim(asked()).await.unwrap();
+    assert!(matches!(next, Verdict::Held { .. }), "it was heard of half a minute ago: {next:?}");
+    clock.advance(minute / 2);
+    assert!(matches!(store.claim(asked()).await.unwrap(), Verdict::Granted(_)));
+    store.close().await.unwrap();
+    let database = rusqlite::Connection::open(folder.path().join("hapax.db")).unwrap();
+    let rows: u32 = database.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0)).unwrap();
+    assert!(rows as usize <= limits::LEASES_KNOWN + 2, "{rows}");
 }
 
 #[tokio::test]

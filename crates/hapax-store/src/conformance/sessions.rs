@@ -5,8 +5,8 @@ use std::time::Duration;
 use hapax_core::claim::Terms;
 use hapax_core::{
     ClaimId, ClaimRequest, Ending, Epoch, Fingerprint, Identity, Inspect as _, Key, Kind, Lease, Leases,
-    Ledger, Operation, Project, Report, Rerun, Scope, SessionId, Source, Subject, Verdict, View, Watch,
-    Width,
+    Ledger, Operation, Particular, Project, Report, Rerun, Scope, SessionId, Source, Subject, Tenant,
+    Verdict, View, Watch, Width,
 };
 use tokio::time::timeout;
 
@@ -159,6 +159,38 @@ pub async fn a_lease_is_absent_to_every_scope_but_its_own<H: Harness>(harness: &
     assert!(matches!(view(&store, claim).await, Some(View::Held { .. })));
     harness.advance(MINUTE);
     assert!(matches!(view(&store, claim).await, Some(View::InDoubt { .. })), "no other scope has renewed it");
+}
+
+/// M1, H12.
+pub async fn a_tenant_opens_so_many_leases_at_once_and_those_that_are_over_have_no_place<H: Harness>(
+    harness: &H,
+) {
+    const MOST: usize = 4;
+    let store = harness.fresh(Options { leases_of_tenant: MOST, ..harness.options() }).await;
+    let local = Scope::local();
+    let of_tenant = |name: &str, subject: &str| {
+        let tenant = Tenant::new(name).expect("a good name");
+        let subject = Subject::from_credential_text(subject).expect("a good subject");
+        Scope::new(tenant, local.project().expect("it has one").clone(), subject)
+    };
+    let (scope, colleague) = (of_tenant("acme", "service:once"), of_tenant("acme", "service:other"));
+    for _ in 0..3 * MOST {
+        let lease = store.open_lease(&scope, MINUTE * 60).await.expect("the one before was ended").id;
+        store.end_lease(&scope, lease).await.expect("end");
+    }
+    for round in 0..3 {
+        for number in 0..MOST {
+            let own = if number % 2 == 0 { &scope } else { &colleague };
+            store.open_lease(own, MINUTE).await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+        for own in [&scope, &colleague] {
+            let refused = store.open_lease(own, MINUTE).await.expect_err("there are so many");
+            assert_eq!(refused.particular(), Some(&Particular::TooMany), "{refused:#}");
+        }
+        store.open_lease(&of_tenant("globex", "service:once"), MINUTE).await.expect("a place of its own");
+        // All of them lapse.
+        harness.advance(MINUTE);
+    }
 }
 
 fn in_scope(scope: &Scope, width: Width, key: &str) -> ClaimRequest {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use hapax_core::claim::audit::{AuditEvent, audit, forgotten};
 use hapax_core::claim::current;
 use hapax_core::journal::{Append, Head, Stream};
@@ -18,6 +18,7 @@ use hapax_core::{
 use super::journals::Journaled;
 use crate::limits;
 use crate::options::Options;
+use crate::parts::leased::OpenLeases;
 use crate::parts::plan::{Plan, Planned, tells_of_before, written_without};
 use crate::parts::{confused, filter, lane_mark};
 
@@ -51,6 +52,7 @@ pub(super) struct World {
     epochs: u64,
     sessions: HashMap<SessionId, Life>,
     latest_session: u64,
+    open_leases: OpenLeases,
     events: Vec<AuditEvent>,
     /// Where in `events` the outcomes of an operation are kept.
     set_aside: HashMap<OperationId, Vec<usize>>,
@@ -76,17 +78,30 @@ impl World {
         &mut self,
         scope: &Scope,
         term: Duration,
+        most: usize,
         now: Timestamp,
     ) -> Result<Lease, Error> {
-        self.sessions
-            .retain(|_, life| life.lease.is_none() || now < life.sign.until.after(limits::LEASE_KEPT));
-        if self.sessions.values().filter(|life| life.lease.is_some()).count() >= limits::LEASES {
-            return Err(Error::unavailable("too many leases are open"));
+        let tenant = scope.tenant().as_str();
+        let World { open_leases, sessions, .. } = self;
+        open_leases.check(tenant, most, |id| sessions.get(&id).is_some_and(|life| now < life.sign.until))?;
+        if self.open_leases.is_crowded(self.sessions.len()) {
+            self.forget_leases(now);
+            self.open_leases.looked(self.sessions.len());
         }
         let until = now.after(term);
         let life =
             Life { sign: Sign { last: now, until }, beating: false, lease: Some((scope.clone(), term)) };
-        Ok(Lease { id: self.add_session(life), until })
+        let id = self.add_session(life);
+        self.open_leases.opened(tenant, id);
+        Ok(Lease { id, until })
+    }
+
+    /// Forgets the leases that are over and hold nothing any more.
+    fn forget_leases(&mut self, now: Timestamp) {
+        let held = self.claims.values().filter(|entry| matches!(entry.claim.state, State::Held { .. }));
+        let holding: HashSet<SessionId> = held.map(|entry| entry.claim.session).collect();
+        self.sessions
+            .retain(|id, life| life.lease.is_none() || now < life.sign.until || holding.contains(id));
     }
 
     /// A lease that is not over.

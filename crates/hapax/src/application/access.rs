@@ -10,7 +10,7 @@ use http::request::Parts;
 
 use crate::Store;
 use crate::listen::connections::Caller;
-use crate::listen::mount::{Authenticator, Of};
+use crate::listen::mount::{Answered, Authenticator, Of};
 use crate::listen::refusal::Refusal;
 
 /// What begins something new. While this process is about to end, another instance does that; what is under way is renewed, settled and
@@ -36,6 +36,32 @@ impl Authenticator for Callers {
         Ok(scope.inspect_err(|problem| {
             tracing::debug!(cause = problem.cause(), "a caller of the application API was refused");
         })?)
+    }
+
+    /// One line and one count for each request (O1, O2).
+    fn answered(&self, told: &Answered<'_, Scope>) {
+        self.0.count_api_answer(told.caller, told.endpoint, (told.event, told.status), told.took);
+        macro_rules! line {
+            ($say:ident) => {
+                tracing::$say!(
+                    target: "hapax::api",
+                    method = %told.method,
+                    endpoint = told.endpoint,
+                    status = told.status,
+                    event = told.event,
+                    took_us = u64::try_from(told.took.as_micros()).unwrap_or(u64::MAX),
+                    peer = told.peer.map(tracing::field::display),
+                    tenant = told.caller.map(|scope| scope.tenant().as_str()),
+                    project = told.caller.and_then(|scope| scope.project()).map(|project| project.as_str()),
+                    operation_id = told.operation.map(|id| id.as_str()),
+                    "request"
+                )
+            };
+        }
+        match told.status {
+            500 => line!(error),
+            _ => line!(info),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use hapax_api::application::{
 };
 use hapax_api::{MayHaveRun, Standing};
 use hapax_core::{
-    ClaimId, Ending, Fingerprint, Identity, Inspect as _, Key, Leases as _, Ledger as _, Operation,
+    ClaimId, Ending, Epoch, Fingerprint, Identity, Inspect as _, Key, Leases as _, Ledger as _, Operation,
     OperationId, Outcome, Record, Report, Retention, Scope, Source, State, StateName, Width,
 };
 use hapax_exec::{Attach, Call, Done, Ended, Entered, How, Reason, Seal};
@@ -72,11 +72,17 @@ pub(super) async fn ask(
     let attempt = read::attempt(lease, &body.attempt)?;
     let identity = identity(&caller, &body.operation, &body.key, body.scope)?;
     let claim = identity.claim_id();
+    let whose = identity.clone();
     let mut call = Call::of(identity).fingerprint(fingerprint(&body)?).attach(Attach::Reject);
     if let Some(rerun) = body.rerun {
         call = call.rerun(rerun.into());
     }
     if let Some(quiet) = read::span("quiet", body.quiet.as_deref(), limits::CLAIM_QUIET)? {
+        if !quiet.is_zero() && body.rerun != Some(hapax_api::Rerun::Safe) {
+            return Err(Refusal::malformed(
+                "quiet: only with rerun `safe`; other work does not run again by itself",
+            ));
+        }
         call = call.quiet(quiet);
     }
     if let Some(max_run) = read::span("max_run", body.max_run.as_deref(), limits::CLAIM_MAX_RUN)? {
@@ -86,14 +92,18 @@ pub(super) async fn ask(
         Some(wait) if !wait.is_zero() => call = call.attach(Attach::Wait(wait)),
         _ => {}
     }
+    let place = state.places.take(&state.gateway, &state.store, &whose).await?;
     match Box::pin(state.executor.enter_under(lease, attempt, call, ())).await {
-        Ok(Entered::Held(lent, ())) => Ok(ClaimVerdict::Granted {
-            operation_id: lent.operation_id.into(),
-            epoch: lent.epoch.into(),
-            run_until: moment(lent.run_until),
-            earlier_may_have_run: lent.earlier_may_have_run,
-            must_ask: lent.must_ask,
-        }),
+        Ok(Entered::Held(lent, ())) => {
+            state.places.keep(&whose, place);
+            Ok(ClaimVerdict::Granted {
+                operation_id: lent.operation_id.into(),
+                epoch: lent.epoch.into(),
+                run_until: moment(lent.run_until),
+                earlier_may_have_run: lent.earlier_may_have_run,
+                must_ask: lent.must_ask,
+            })
+        }
         Ok(Entered::Done(done)) => replay(&state, &claim, done),
         Ok(Entered::Differs(error, ())) => {
             Ok(ClaimVerdict::Mismatch { operation_id: error.operation_id().map(Into::into) })
@@ -250,8 +260,21 @@ pub(super) async fn renew(
             Ok(ClaimRenewed { operation_id: record.claim.operation_id.into(), until: moment(until) })
         }
         Ending::Settled(_) | Ending::AlreadySettled(_) => Err(settled(&record)),
-        // It was lapsed before the lease was renewed, or was given back.
-        Ending::Released | Ending::InDoubt | Ending::LostLease => Err(stale(&record)),
+        Ending::Released | Ending::InDoubt | Ending::LostLease => {
+            Err(not_renewed(&present(&state, &record.identity).await?, epoch))
+        }
+    }
+}
+
+/// Why a claim that had this epoch was not renewed, by what it is now: the grant had lapsed or was given back, if no other was made since.
+fn not_renewed(record: &Record, epoch: Epoch) -> Refusal {
+    match &record.claim.state {
+        _ if record.claim.epoch != epoch => stale(record),
+        State::Settled { .. } => settled(record),
+        _ => {
+            let detail = "the grant is over and cannot be renewed; a settle with its epoch still counts";
+            told::stands_of(Standing::GrantOver, detail, record.claim.operation_id)
+        }
     }
 }
 
@@ -312,6 +335,7 @@ pub(super) async fn settle(
         Ok(done) => done,
         Err(error) => return Err(not_concluded(&record, error)),
     };
+    state.places.give_back(&record.identity);
     let kept = kept(&state, &claim, &done.value)?;
     let replayed = done.how != How::Executed;
     if replayed && !is_same(&said, &kept) {
@@ -365,7 +389,14 @@ pub(super) async fn release(
         operation_id: record.claim.operation_id.into(),
         state: state.into(),
     };
-    match Box::pin(running.conclude(ended)).await {
+    let concluded = Box::pin(running.conclude(ended)).await;
+    let is_over = |error: &hapax_exec::Error| {
+        matches!(error.reason(), Reason::AttemptFailed { .. } | Reason::OutcomeUnknown { .. })
+    };
+    if concluded.as_ref().map_or_else(is_over, |_| true) {
+        state.places.give_back(&record.identity);
+    }
+    match concluded {
         Ok(_) => Err(settled(&record)),
         Err(error) => match error.reason() {
             Reason::AttemptFailed { .. } => Ok(released(StateName::Released)),

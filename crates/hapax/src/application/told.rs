@@ -2,7 +2,7 @@
 
 use hapax_agent::durable;
 use hapax_api::{ExecutionConflict, Standing};
-use hapax_core::{Error, Kind, OperationId};
+use hapax_core::{Error, Kind, OperationId, Particular};
 use hapax_exec::Reason;
 use hapax_tower::{Code, Problem};
 use serde_json::{Map, Value, json};
@@ -22,6 +22,9 @@ pub(super) fn stands_of(standing: Standing, detail: &str, operation_id: Operatio
 
 /// What the store says. Details of a store are for its operator.
 pub(super) fn of_store(error: Error) -> Refusal {
+    if let Some(Particular::TooMany) = error.particular() {
+        return Problem::new(Code::TooMany).detail(error.message()).into();
+    }
     let code = match error.kind() {
         Kind::Invalid => return Refusal::malformed(error.message()),
         Kind::LostLease => return lease_over(),

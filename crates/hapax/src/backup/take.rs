@@ -19,6 +19,7 @@ const UNSEALED: &str = "unsealed";
 
 /// Takes a backup. `progress` hears how many bytes of how many are done.
 pub(crate) fn take(of: &Place, to: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Manifest, Error> {
+    refuse_within(&of.store, to)?;
     let writing = Writing::begin(to)?;
     let id = new_id()?;
     let envelope = Envelope { id: &id, seal: of.seal.as_ref() };
@@ -34,6 +35,20 @@ pub(crate) fn take(of: &Place, to: &Path, progress: &mut dyn FnMut(u64, u64)) ->
     plain.pack(MANIFEST, (&mut &text[..], text.len() as u64), &path, |_| {})?;
     writing.finish(to)?;
     Ok(manifest)
+}
+
+/// Refuses a backup within the folder of its store: it would be lost with it.
+fn refuse_within(store: &Path, to: &Path) -> Result<(), Error> {
+    let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    // The place itself is not there yet, and perhaps not even what it is to be in.
+    let place = parent(to);
+    match place.ancestors().any(|above| whole(above) == whole(store)) {
+        true => Err(Error::invalid(format!(
+            "{} is in the folder of the store: name a place on another disk, so that the backup is not lost with the store",
+            to.display()
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn new_id() -> Result<String, Error> {

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -14,8 +16,8 @@ use axum::extract::{Query, RawPathParams, Request};
 use axum::middleware::{Next, from_fn};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
-use hapax_api::{Content as _, Method, Need, Operation, Table};
-use hapax_core::Error;
+use hapax_api::{Content as _, Method, Need, Operation, OperationId, Table};
+use hapax_core::{Error, OperationId as CoreId};
 use hapax_tower::{Code, Problem};
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
@@ -25,9 +27,10 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
+use super::connections::Caller;
 use super::host::Hosts;
 use super::refusal::Refusal;
-use crate::limits;
+use crate::{clock, limits};
 
 /// What every answer of a listener has and no other server's: by it the command line knows whom it has asked.
 pub(crate) const LISTENER: HeaderName = HeaderName::from_static("hapax-listener");
@@ -43,7 +46,7 @@ pub(crate) trait Authenticator: Send + Sync + 'static {
     /// What endpoints ask of these callers.
     type Need: Need;
     /// Who a caller is.
-    type Caller: Clone + Send + Sync;
+    type Caller: Clone + Send + Sync + 'static;
 
     /// The caller of this request, if it has what the endpoint needs.
     fn admit(
@@ -61,6 +64,42 @@ pub(crate) trait Authenticator: Send + Sync + 'static {
         _refusal: &Refusal,
     ) -> impl Future<Output = ()> + Send {
         std::future::ready(())
+    }
+
+    /// Hears of every answer but those of endpoints that anybody may use.
+    fn answered(&self, _: &Answered<'_, Self::Caller>) {}
+}
+
+/// An answer, as the log and the counters tell of it.
+pub(crate) struct Answered<'a, C> {
+    /// Who asked, if that was found out.
+    pub(crate) caller: Option<&'a C>,
+    /// Where the request came from.
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) method: &'a http::Method,
+    /// The path of the table's endpoint; `_none` where it has none.
+    pub(crate) endpoint: &'static str,
+    /// What came of it in a word: the endpoint's own, or a problem's code.
+    pub(crate) event: &'static str,
+    /// The claim it is about, if it is about one.
+    pub(crate) operation: Option<&'a OperationId>,
+    pub(crate) status: u16,
+    pub(crate) took: Duration,
+}
+
+/// What a handler notes of its answer, beside it until it leaves.
+#[derive(Clone)]
+struct Noted<C> {
+    caller: Option<C>,
+    endpoint: &'static str,
+    event: &'static str,
+    operation: Option<OperationId>,
+}
+
+impl<C> Noted<C> {
+    /// Of a request for what is not there, or under a name that is not the listener's.
+    fn nowhere(refusal: &Refusal) -> Self {
+        Noted { caller: None, endpoint: "_none", event: refusal.code(), operation: None }
     }
 }
 
@@ -205,19 +244,36 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
             let (state, callers, manner) = (state.clone(), callers.clone(), manner.clone());
             let (run, id) = (run.clone(), variable(&params));
             async move {
+                // The endpoints of claims have the claim in their path.
+                let about = id.parse::<CoreId>().ok().filter(|_| O::PATH.contains("{operation_id}"));
+                let about = about.map(OperationId::from);
+                let mut noted = Noted { caller: None, endpoint: O::PATH, event: "", operation: about };
                 let answer = async {
                     let (head, body) = request.into_parts();
                     let of = Of { operation: O::ID, id: &id, changes: O::METHOD != Method::Get };
                     let caller = callers.admit(&head, needs, &of).await?;
-                    let who = caller.clone();
+                    noted.caller = Some(caller.clone());
                     let asked = understood(id.clone(), &head, body, manner.body).await;
-                    let done = async { answer::<O>(run(state, caller, asked?).await?) }.await;
+                    let done = async {
+                        let done = run(state, caller.clone(), asked?).await?;
+                        let (event, operation) = O::about(&done);
+                        noted.event = event;
+                        noted.operation = operation.cloned().or(noted.operation.take());
+                        answer::<O>(done)
+                    };
+                    let done = done.await;
                     if let Err(refusal) = &done {
-                        callers.refused(&who, &of, refusal).await;
+                        callers.refused(&caller, &of, refusal).await;
                     }
                     done
                 };
-                manner.finished(answer.await)
+                let answer = answer.await;
+                if let Err(refusal) = &answer {
+                    noted.event = refusal.code();
+                }
+                let mut response = manner.finished(answer);
+                response.extensions_mut().insert(noted);
+                response
             }
         };
         self.add::<O>(on(filter(O::METHOD), handler))
@@ -252,19 +308,35 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
         let (absent, other, guard) = (self.manner.clone(), self.manner.clone(), self.manner);
         let fallback = move || async move {
             let why = "this listener has no such path; its OpenAPI document lists them";
-            absent.finished(Err(Refusal::not_found(why)))
+            absent.nowhere::<A::Caller>(Refusal::not_found(why))
         };
         let not_allowed =
-            move || async move { other.finished(Err(Problem::new(Code::MethodNotAllowed).into())) };
+            move || async move { other.nowhere::<A::Caller>(Problem::new(Code::MethodNotAllowed).into()) };
         let router = self.router.fallback(fallback).method_not_allowed_fallback(not_allowed);
-        let (guard, to_any_host) = (Arc::new(guard), Arc::new(self.to_any_host));
+        let (guard, to_any_host, callers) = (Arc::new(guard), Arc::new(self.to_any_host), self.callers);
         Ok(router.layer(from_fn(move |request: Request, next: Next| {
-            let (guard, to_any_host) = (guard.clone(), to_any_host.clone());
+            let (guard, to_any_host, callers) = (guard.clone(), to_any_host.clone(), callers.clone());
             async move {
-                match guard.lets_in(&request, to_any_host.contains(request.uri().path())) {
+                let (began, method) = (clock::now(), request.method().clone());
+                let peer = request.extensions().get().map(|Caller(peer)| *peer);
+                let mut response = match guard.lets_in(&request, to_any_host.contains(request.uri().path())) {
                     Ok(()) => next.run(request).await,
-                    Err(refusal) => guard.finished(Err(refusal)),
+                    Err(refusal) => guard.nowhere::<A::Caller>(refusal),
+                };
+                if let Some(noted) = response.extensions_mut().remove::<Noted<A::Caller>>() {
+                    let Noted { caller, endpoint, event, operation } = &noted;
+                    callers.answered(&Answered {
+                        caller: caller.as_ref(),
+                        peer,
+                        method: &method,
+                        endpoint,
+                        event,
+                        operation: operation.as_ref(),
+                        status: response.status().as_u16(),
+                        took: began.elapsed(),
+                    });
                 }
+                response
             }
         })))
     }
@@ -286,6 +358,14 @@ impl Manner {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The answer to a request that has come to no endpoint.
+    fn nowhere<C: Clone + Send + Sync + 'static>(&self, refusal: Refusal) -> Response<Body> {
+        let noted = Noted::<C>::nowhere(&refusal);
+        let mut response = self.finished(Err(refusal));
+        response.extensions_mut().insert(noted);
+        response
     }
 
     /// What every answer has unless it says otherwise itself: nobody on the way keeps or guesses at it, a browser that opens it

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hapax_api::{Claim, ConflictCode, ExecutionConflict, Standing};
 use hapax_core::{Error, Kind, OperationId};
 use hapax_gateway::pages;
-use hapax_tower::problem::OPERATION_ID;
+use hapax_tower::problem::{OPERATION_ID, error_member};
 use hapax_tower::{Code, Problem};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use http::{Response, StatusCode};
@@ -126,6 +126,7 @@ macro_rules! standings {
 standings! {
     LeaseOver = "lease-over" "The lease is over"
     EpochStale = "epoch-stale" "The claim has another epoch by now"
+    GrantOver = "grant-over" "The grant is over and cannot be renewed"
     AlreadySettled = "already-settled" "The claim keeps another outcome already"
     AlreadyExists = "already-exists" "The execution's id is used up"
     VersionConflict = "version-conflict" "The execution has another version"
@@ -243,10 +244,16 @@ fn plain(
 
 /// An answer of this status, in the shape that [`Problem`] gives to all the others.
 fn written(status: u16, told: &impl Serialize, page: &str, docs: &str) -> Response<Bytes> {
-    let (Ok(body), Ok(status)) = (serde_json::to_vec(told), StatusCode::from_u16(status)) else {
+    let (Ok(Value::Object(mut told)), Ok(status)) =
+        (serde_json::to_value(told), StatusCode::from_u16(status))
+    else {
         return Problem::new(Code::Internal).response(docs);
     };
-    let mut response = Response::new(Bytes::from(body));
+    let text = |name: &str| told.get(name).and_then(Value::as_str);
+    let message = text("detail").or_else(|| text("title")).unwrap_or_default();
+    let error = error_member(status.as_u16(), text("code").unwrap_or_default(), message);
+    told.insert("error".into(), error);
+    let mut response = Response::new(Bytes::from(Value::Object(told).to_string()));
     *response.status_mut() = status;
     let length = HeaderValue::from(response.body().len());
     let headers = response.headers_mut();

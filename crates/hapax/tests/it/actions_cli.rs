@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::application::App;
 use crate::claims_cli::Told;
 use crate::rig::caller::ALICE;
+use crate::rig::process::eventually;
 use crate::rig::{Ground, Hapax, Kind};
 
 /// So that two plans of a test have two files.
@@ -352,6 +353,27 @@ async fn a_server_takes_plans_of_its_callers_for_their_tenant_and_project_and_ot
     assert_eq!((&results[0]["decision"], &results[0]["ok"]), (&json!("ALERT"), &json!(true)), "{results:#}");
     assert_eq!(results[1], json!({ "action": hold(), "decision": "DEDUP", "ok": true }));
     assert_eq!(ground.service.count(), 1);
+    // One waits in the lane while another one of it is done; their receipts are appended to a journal.
+    let gauge = async |name: &str| {
+        let text = edge.ask("GET /metrics", "").await.text();
+        let value =
+            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("{name} in {text}"))
+    };
+    assert!(gauge("hapax_journal_appends_total").await >= 1.0);
+    assert_eq!(gauge("hapax_lanes_waiting").await, 0.0);
+    ground.service.hold();
+    let plans = ["3", "4"].map(|key| {
+        let action = json!({ "connector": "magento", "tool": "orders.hold", "args": { "order": key }, "entity_key": "waits", "idempotency_key": key });
+        tokio::spawn(async move { app.post("/v1/plans", json!([action])).await })
+    });
+    eventually("one of the two waits", async || gauge("hapax_lanes_waiting").await == 1.0).await;
+    ground.service.let_go();
+    for plan in plans {
+        assert_eq!(plan.await.unwrap()[0]["ok"], true);
+    }
+    assert_eq!(gauge("hapax_lanes_waiting").await, 0.0);
+    assert_eq!(ground.service.count(), 3);
     let (status, code, _) = app.refused("/v1/plans", json!(vec![hold(); 10_001])).await;
     assert_eq!((status, code.as_str()), (400, "request-malformed"));
     assert_eq!(app.refused("/v1/plans", json!([{ "connector": "magento" }])).await.0, 400);
@@ -365,5 +387,5 @@ async fn a_server_takes_plans_of_its_callers_for_their_tenant_and_project_and_ot
         (&results[0]["decision"], &results[0]["error"]),
         (&json!("BLOCK"), &json!("blocked by trust policy"))
     );
-    assert_eq!(ground.service.count(), 1);
+    assert_eq!(ground.service.count(), 3);
 }

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::application::{App, one};
-use crate::rig::Who;
+use crate::rig::caller::ALICE;
 use crate::rig::process::eventually;
+use crate::rig::{Ground, Kind, Who};
 
 fn asked(lease: &Value, attempt: &str, key: &str, more: Value) -> Value {
     let mut body = json!({"lease": lease, "attempt": attempt, "operation": "mail.send", "key": key, "body": {"to": "a"}});
@@ -136,6 +137,154 @@ async fn a_lease_that_is_not_renewed_lapses_by_itself_l6() {
     app.post(&format!("/v1/leases/{}/renew", other.as_str().unwrap()), json!({})).await;
 }
 
+/// A grant that cannot be renewed any more has the claim's epoch all the same: what comes of it counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_that_is_over_is_not_renewed_and_its_settle_counts_l5() {
+    let (_ground, _hapax, app) = one().await;
+    let lease = app.lease().await;
+    let short = ask(&app, &lease, "1", "short", json!({"max_run": "1s"})).await;
+    eventually("its time is over", async || app.get(&path(&short, "")).await["state"] == "in_doubt").await;
+    let doubtful = ask(&app, &lease, "1", "doubtful", json!({})).await;
+    app.post(&path(&doubtful, "/release"), json!({"epoch": doubtful["epoch"], "ran": "perhaps"})).await;
+    let released = ask(&app, &lease, "1", "released", json!({})).await;
+    app.post(&path(&released, "/release"), json!({"epoch": released["epoch"], "ran": "no"})).await;
+    for claim in [&short, &doubtful, &released] {
+        let body = json!({"epoch": claim["epoch"], "lease": lease});
+        let (status, code, problem) = app.refused(&path(claim, "/renew"), body).await;
+        assert_eq!((status, code.as_str()), (409, "grant-over"), "{problem}");
+        assert_eq!(problem["error"]["code"], "grant-over", "{problem}");
+        assert_eq!(problem["error"]["message"], problem["detail"], "{problem}");
+    }
+    for claim in [&short, &doubtful] {
+        let settled = app.post(&path(claim, "/settle"), json!({"epoch": claim["epoch"], "result": 1})).await;
+        assert_eq!((&settled["replayed"], &settled["outcome"]["result"]), (&json!(false), &json!(1)));
+        let body = json!({"epoch": claim["epoch"], "lease": lease});
+        assert_eq!(app.refused(&path(claim, "/renew"), body).await.1, "already-settled");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_holds_and_asks_for_no_more_claims_than_it_may_h12() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    ground.sections.push_str("[tenants]\nheld = 3\n");
+    let hapax = ground.serve().await;
+    let app = App::new(&hapax, ALICE);
+    let (lease, short) =
+        (app.lease().await, app.post("/v1/leases", json!({"term": "1s"})).await["lease"].clone());
+    let mut held = Vec::new();
+    for key in ["1", "2"] {
+        held.push(ask(&app, &lease, "1", key, json!({})).await);
+    }
+    assert_eq!(ask(&app, &short, "1", "lapses", json!({})).await["verdict"], "granted");
+    let too_many = async |key: &str| {
+        let got = app.ask("POST", "/v1/claims", &asked(&lease, "1", key, json!({})).to_string()).await;
+        match got.status {
+            200 => None,
+            status => Some((status, got.problem().1, got.header("retry-after").map(str::to_owned))),
+        }
+    };
+    let refused = Some((429, "too-many".to_owned(), Some("1".to_owned())));
+    // The third one may have lapsed by now, which is found out when its place is needed.
+    eventually("the one that lapsed gives its place to another", async || too_many("3").await.is_none())
+        .await;
+    assert_eq!(too_many("4").await, refused);
+    // A grant that is asked for again is no new claim, and another tenant has its own share.
+    assert_eq!(ask(&app, &lease, "1", "1", json!({})).await, held[0]);
+    assert_eq!(ask(&app, &lease, "2", "1", json!({})).await["verdict"], "held");
+    let eve = app.by(Who("globex", "web", "user:alice"));
+    let eves = eve.lease().await;
+    assert_eq!(ask(&eve, &eves, "1", "k", json!({})).await["verdict"], "granted");
+    // Each that is settled or released makes room.
+    app.post(&path(&held[0], "/settle"), json!({"epoch": held[0]["epoch"], "result": 1})).await;
+    assert_eq!(too_many("5").await, None);
+    assert_eq!(too_many("6").await, refused);
+    app.post(&path(&held[1], "/release"), json!({"epoch": held[1]["epoch"], "ran": "no"})).await;
+    assert_eq!(too_many("6").await, None);
+    assert_eq!(too_many("7").await, refused);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_makes_so_many_claims_per_second_and_no_more_h12() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    ground.sections.push_str("[tenants]\nclaims_per_second = 2\n");
+    let hapax = ground.serve().await;
+    let app = App::new(&hapax, ALICE);
+    let lease = app.lease().await;
+    let mut refused = 0;
+    for key in 0..200 {
+        let body = asked(&lease, "1", &key.to_string(), json!({})).to_string();
+        refused += usize::from(app.ask("POST", "/v1/claims", &body).await.status == 429);
+    }
+    assert!(refused > 0, "two hundred claims at once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_that_opens_too_many_leases_is_told_so_and_no_other_one_h12() {
+    let (_ground, _hapax, app) = one().await;
+    let mut last = Value::Null;
+    for _ in 0..1_000 {
+        last = app.lease().await;
+    }
+    let got = app.ask("POST", "/v1/leases", "{}").await;
+    assert_eq!(got.problem(), (429, "too-many".to_owned()), "{}", got.text());
+    assert!(got.header("retry-after").is_some() && got.text().contains("leases"), "{}", got.text());
+    let bob = app.by(Who("acme", "other", "user:bob"));
+    assert_eq!(bob.refused("/v1/leases", json!({})).await.1, "too-many", "a tenant has one share");
+    app.by(Who("globex", "web", "user:alice")).lease().await;
+    end(&app, &last).await;
+    bob.lease().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_request_has_a_line_in_the_log_and_is_counted_o1_o2() {
+    let (_ground, hapax, app) = one().await;
+    let lease = app.lease().await;
+    let granted = ask(&app, &lease, "1", "canary-key", json!({"body": "canary-body"})).await;
+    let done = json!({"epoch": granted["epoch"], "result": "canary-result"});
+    app.post(&path(&granted, "/settle"), done).await;
+    for _ in 0..2 {
+        assert_eq!(
+            ask(&app, &lease, "2", "canary-key", json!({"body": "canary-body"})).await["verdict"],
+            "replay"
+        );
+    }
+    app.refused(&path(&granted, "/settle"), json!({"epoch": granted["epoch"], "result": 2})).await;
+    app.ask("GET", "/v1/claims?operation=mail.send&key=canary-absent", "").await;
+    app.ask("GET", "/v1/canary-path", "").await;
+    assert_eq!(app.ask("GET", "/healthz", "").await.status, 200);
+    let text = hapax.ask("GET /metrics", "").await.text();
+    for (whose, endpoint, event, status, count) in [
+        ("acme web", "/v1/leases", "done", 201, 1),
+        ("acme web", "/v1/claims", "granted", 200, 1),
+        ("acme web", "/v1/claims", "replay", 200, 2),
+        ("acme web", "/v1/claims", "not-found", 404, 1),
+        ("acme web", "/v1/claims/{operation_id}/settle", "done", 200, 1),
+        ("acme web", "/v1/claims/{operation_id}/settle", "already-settled", 409, 1),
+        ("_none _none", "_none", "not-found", 404, 1),
+    ] {
+        let (tenant, project) = whose.split_once(' ').unwrap();
+        let labels = format!(
+            "tenant=\"{tenant}\",project=\"{project}\",endpoint=\"{endpoint}\",event=\"{event}\",status=\"{status}\""
+        );
+        let line = format!("hapax_api_requests_total{{{labels}}} {count}\n");
+        assert!(text.contains(&line), "{line} in {text}");
+    }
+    assert!(
+        text.contains("hapax_api_request_seconds_count{endpoint=\"/v1/claims\",event=\"replay\"} 2\n"),
+        "{text}"
+    );
+    assert!(!text.contains("/healthz"), "{text}");
+    let id = granted["operation_id"].as_str().unwrap();
+    eventually("the log has it", async || {
+        let told = hapax.told();
+        let lines: Vec<_> = told.lines().filter(|line| line.contains("hapax::api")).collect();
+        let of_claim = lines.iter().filter(|line| line.contains(id) && line.contains("acme")).count();
+        lines.len() == 8 && of_claim == 5
+    })
+    .await;
+    assert!(!hapax.told().contains("canary"), "{}", hapax.told());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_of_other_callers_and_of_hapax_itself_are_not_there_m1() {
     let (_ground, hapax, app) = one().await;
@@ -190,6 +339,8 @@ async fn bad_claims_are_refused_by_name_and_nothing_is_written_m1() {
         (400, "request-malformed", "fingerprint", with(json!({"fingerprint": "0", "body": null}))),
         (400, "request-malformed", "rerun", with(json!({"rerun": "maybe"}))),
         (400, "request-malformed", "wait", with(json!({"wait": "1h"}))),
+        (400, "request-malformed", "quiet", with(json!({"quiet": "1s"}))),
+        (400, "request-malformed", "quiet", with(json!({"quiet": "1s", "rerun": "ask"}))),
         (400, "request-malformed", "max_run", with(json!({"max_run": "31d"}))),
         (400, "request-malformed", "attempt", with(json!({"attempt": ""}))),
         (400, "request-malformed", "lease", with(json!({"lease": "1"}))),

@@ -63,6 +63,46 @@ fn epoch(ground: &Ground) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_backup_goes_into_the_folder_of_its_own_store_b8() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let config = ground.write("hapax");
+    let server = serve(&config).await;
+    assert_eq!(server.post("/charges", "k", "{}", "").await.status, 201);
+    for place in ["data/copy", "data/spool/copy", "data/../data/not/there/copy"] {
+        let refused = told(backup(&config, &ground.folder.path().join(place))).await;
+        assert_ne!(refused.code, 0, "{place}");
+        assert!(refused.err.contains("is in the folder of the store"), "{place}: {}", refused.err);
+        assert!(!ground.folder.path().join(place).exists(), "{place}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_restore_was_cut_off_no_server_begins_with_an_empty_store_b8() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let at = |name: &str| ground.folder.path().join(name);
+    let config = ground.write("hapax");
+    let server = serve(&config).await;
+    let kept = server.post("/charges", "k", "{}", "").await;
+    assert_eq!(told(backup(&config, &at("copy"))).await.code, 0);
+    server.kill();
+    std::fs::remove_dir_all(at("data")).unwrap();
+    std::fs::create_dir(at("data")).unwrap();
+    std::fs::write(at("data/hapax.restoring"), "half of it").unwrap();
+    let config_named = config.display().to_string();
+    for command in ["serve", "doctor"] {
+        let refused = told(hapax(&[command, "--config", &config_named])).await;
+        assert_ne!(refused.code, 0, "{command}: {}", refused.out);
+        let text = refused.out + &refused.err;
+        assert!(text.contains("was cut off: run `hapax restore` again"), "{command}: {text}");
+    }
+    assert!(!at("data/hapax.db").exists());
+    let restored = told(restore(&config, &at("copy"), &["--accept-gap"])).await;
+    assert_eq!(restored.code, 0, "{}", restored.err);
+    let server = serve(&config).await;
+    assert_eq!(server.post("/charges", "k", "{}", "").await.kept(), kept.kept());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_answered_before_a_backup_is_replayed_from_it_under_greater_epochs_b8_b9_l4() {
     for sections in [SEALED, ""] {
         let mut ground = Ground::new(Kind::Embedded).await;

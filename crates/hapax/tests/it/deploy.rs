@@ -17,8 +17,25 @@ fn text(file: &str) -> String {
     std::fs::read_to_string(deploy(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
+/// A file with the lines that only the application API needs: they begin with `#` and no space, and what hangs on one of them is
+/// indented behind its `#`.
+fn with_api(file: &str) -> String {
+    let mut within = false;
+    let taken_in = |line: &str| {
+        let rest = line.trim_start();
+        let begins = rest.len() > 1 && rest.starts_with('#') && !rest.starts_with("# ");
+        within = begins || within && rest.starts_with("#  ");
+        let indent = &line[..line.len() - rest.len()];
+        format!("{indent}{}\n", rest.strip_prefix('#').filter(|_| within).unwrap_or(rest))
+    };
+    text(file).lines().map(taken_in).collect()
+}
+
 fn documents(file: &str) -> Vec<Value> {
-    let all = text(file);
+    parsed(file, &text(file))
+}
+
+fn parsed(file: &str, all: &str) -> Vec<Value> {
     all.split("\n---\n")
         .map(|one| serde_saphyr::from_str(one).unwrap_or_else(|error| panic!("{file}: {error}")))
         .collect()
@@ -152,6 +169,31 @@ fn services_budget_and_policy_are_about_the_pods() {
     for host in config["admin"]["hosts"].as_array().unwrap() {
         assert!(services.contains(&host.as_str().unwrap()), "{host}");
     }
+}
+
+#[tokio::test]
+async fn the_lines_for_the_application_api_agree_once_they_are_taken_in() {
+    for file in ["docker/hapax.toml", "kubernetes/hapax.toml"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hapax.toml");
+        std::fs::write(&path, with_api(file)).unwrap();
+        let checked = told(hapax(&["config", "check", "--no-secrets", &path.display().to_string()])).await;
+        assert_eq!(checked.code, 0, "{file}: {}{}", checked.out, checked.err);
+        let config: toml::Table = with_api(file).parse().unwrap();
+        assert_eq!(port(&config["api"]), 8082, "{file}");
+        assert!(!configuration(file).contains_key("api"), "{file}");
+    }
+    let all = |file: &str| parsed(file, &with_api(file));
+    let ports = &all("kubernetes/statefulset.yaml")[0]["spec"]["template"]["spec"]["containers"][0]["ports"];
+    assert_eq!(ports[2], json!({ "name": "api", "containerPort": 8082 }));
+    let services = all("kubernetes/services.yaml");
+    let service = services.iter().find(|one| one["metadata"]["name"] == "hapax-api").unwrap();
+    assert_eq!(service["spec"]["ports"], json!([{ "name": "api", "port": 8082, "targetPort": "api" }]));
+    assert_eq!(service["spec"]["selector"], services[0]["spec"]["selector"]);
+    let policy = &all("kubernetes/networkpolicy.yaml")[0]["spec"]["ingress"];
+    assert_eq!(policy[2]["ports"], json!([{ "port": "api" }]), "{policy}");
+    let compose = &all("docker/compose.yaml")[0]["services"]["hapax"]["ports"];
+    assert_eq!(compose[2], "127.0.0.1:8082:8082");
 }
 
 #[test]

@@ -26,3 +26,21 @@ async fn lines_that_cannot_be_written_are_counted_o2() {
         .await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_told_as_wide_as_its_route_tells_callers_apart_o2_k8() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    for (path, scope) in [("/of-tenant", "tenant"), ("/of-project", "project")] {
+        ground.routes.push_str(&format!(
+            "[[routes]]\nmethod = \"POST\"\npath = \"{path}\"\noperation = \"shared.{scope}\"\npolicy = \"REQUIRED_A\"\n\
+             scope = \"{scope}\"\nupstream = \"service\"\n"
+        ));
+    }
+    let edge = ground.serve().await;
+    for path in ["/of-tenant", "/of-project", "/charges"] {
+        assert_eq!(edge.post(path, "k", "{}", "").await.status, 201, "{path}");
+    }
+    for whose in ["acme:_any:_any", "acme:web:_any", "acme:web:user:alice"] {
+        edge.tells(&format!("t-{whose}:#")).await;
+    }
+}

@@ -6,6 +6,9 @@ mod spans;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::json;
+
+use crate::application::App;
 use crate::rig::caller::{self, ALICE};
 use crate::rig::process::eventually;
 use crate::rig::{Got, Ground, Hapax, Kind, TOKEN, Who, hapax};
@@ -60,6 +63,15 @@ async fn traffic(edge: &Hapax, round: &str) {
     edge.send(ALICE, "POST /internal", &[("x-do", "hit")], "{}").await;
     edge.send(ALICE, "GET /charges", &[("idempotency-key", "k")], "").await;
     edge.send(ALICE, "GET /charges", &[], "").await;
+    edge.send(ALICE, "GET /charges", &[("x-do", "status=503")], "").await;
+    // More of these than there are keys.
+    for _ in 0..20 {
+        let line = format!("GET /charges/by-idempotency-key/{}", key("plain"));
+        assert_eq!(edge.send(ALICE, &line, &[], "").await.status, 201);
+    }
+    let app = App::new(edge, ALICE);
+    app.lease().await;
+    app.refused("/v1/claims", json!({})).await;
 }
 
 async fn metrics(edge: &Hapax) -> String {

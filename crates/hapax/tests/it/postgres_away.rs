@@ -33,6 +33,14 @@ async fn without_its_ledger_the_edge_does_nothing_and_loses_nothing_l14_l15() {
     assert!(crate::rig::holds(&spool, b"answer 2 to {}"), "it is on disk before the caller is told");
     let metrics = edge.ask("GET /metrics", "").await.text();
     assert!(metrics.lines().any(|line| line == "hapax_spool_files 1"), "{metrics}");
+    // Beside that outcome, what the refused calls have asked for without an answer.
+    let gauge = |name: &str| {
+        let value =
+            metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("{name} in {metrics}"))
+    };
+    assert!(gauge("hapax_reports_owed") >= 1.0, "{metrics}");
+    assert!(gauge("hapax_ledger_failures_total") >= 2.0, "{metrics}");
     server.rise(&[]);
     eventually("the retry gets the first answer", async || {
         let got = edge.post("/charges", "running", "{}", "").await;
@@ -72,6 +80,15 @@ async fn an_instance_without_its_ledger_says_so_and_why_until_it_is_back_l14_o1_
     let reason = reasons[0].as_str().unwrap();
     assert!(reason.starts_with("the ledger has taken no claims since 20"), "{reason}");
     assert!(up("0").await);
+    // As long as the store is away nothing is swept: that shows before a minute of it.
+    eventually("the sweep lags", async || {
+        let metrics = edge.ask("GET /metrics", "").await.text();
+        let lag = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("hapax_sweep_lag_seconds ")?.parse::<f64>().ok());
+        lag.is_some_and(|lag| lag > 3.0)
+    })
+    .await;
     assert_eq!(edge.ask("GET /healthz", "").await.status, 200, "the process lives");
     server.rise(&[]);
     eventually("it can serve again", async || edge.ask("GET /readyz", "").await.status == 200).await;

@@ -202,6 +202,26 @@ async fn a_tick_that_the_service_does_not_take_is_sent_again_under_its_key_s1() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ticks_of_the_time_without_a_process_are_counted_as_late_or_missed_s1_o1() {
+    let ground = ground(Kind::Embedded, &schedule("report", "every = \"200ms\"", "catch_up = 2")).await;
+    let edge = serve(&ground, "hapax").await;
+    ground.service.reached(1).await;
+    edge.kill();
+    let killed = std::time::Instant::now();
+    eventually("ten ticks were due", async || killed.elapsed().as_millis() > 2_000).await;
+    let edge = serve(&ground, "hapax").await;
+    eventually("they are counted", async || {
+        let metrics = edge.ask("GET /metrics", "").await.text();
+        let counted = |name: &str| {
+            let start = format!("hapax_ticks_{name}_total{{schedule=\"report\"}} ");
+            metrics.lines().find_map(|line| line.strip_prefix(&start)?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        counted("missed") >= 5 && counted("late") >= 1
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_overlaps_is_left_out_and_what_is_open_is_shown_s1() {
     let ground = ground(Kind::Embedded, &schedule("report", "every = \"300ms\"", "overlap = \"skip\"")).await;
     ground.service.hold();
@@ -211,6 +231,10 @@ async fn what_overlaps_is_left_out_and_what_is_open_is_shown_s1() {
         .await;
     let status = shown(&edge, "report").await;
     assert_eq!((status["dispatched"].as_u64(), ground.service.count()), (Some(1), 1), "{status}");
+    let metrics = edge.ask("GET /metrics", "").await.text();
+    let skipped =
+        metrics.lines().find_map(|line| line.strip_prefix("hapax_ticks_skipped_total{schedule=\"report\"} "));
+    assert!(skipped.is_some_and(|count| count.parse::<u64>().is_ok_and(|count| count >= 3)), "{metrics}");
     let told = run(&edge, "", &["schedules", "show", "report"]).await;
     for part in
         ["every 300ms", "acme/web", "POST /charges", "1 dispatched", "OPEN TICK", "sched.report.", "held"]

@@ -59,6 +59,6 @@ sections! {
             "new claims per second";
         "in_doubt": Integer(&range::TENANT), Count(0) =>
             "claims in doubt; beyond, new claims of the tenant are refused. Doubts that this process brings about count at \
-             once, those of other processes and what operators resolve within 5 s";
+             once, those of other processes and of applications, and what operators resolve, within 5 s";
     }
 }
