@@ -64,6 +64,7 @@ pub(crate) fn router(
         .on(executions::read)
         .on(executions::status)
         .on(executions::verify)
+        .on(executions::waiting)
         .on(executions::append)
         .on(executions::checkpoint)
         .on(executions::pause)
