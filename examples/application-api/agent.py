@@ -48,6 +48,7 @@ TOOLS = {"pay": pay, "note": note}
 
 def started(api, execution, lease):
     """Makes the execution, or goes on with it once the lease of its former runner has lapsed."""
+    attempt = str(uuid.uuid4())
     while True:
         try:
             return api.post(
@@ -56,13 +57,13 @@ def started(api, execution, lease):
                 agentId="clerk",
                 lease=lease.id,
                 input={"paid": []},
-                attempt=f"{lease.id}",
+                attempt=attempt,
             )
         except Refused as refusal:
             if refusal.code != "already-exists":
                 raise
         try:
-            return api.post(f"/v1/executions/{execution}/resume", lease=lease.id)
+            return api.post(f"/v1/executions/{execution}/resume", lease=lease.id, attempt=attempt)
         except Refused as refusal:
             if refusal.code == "ended":
                 return None
@@ -115,7 +116,9 @@ def main():
         iteration, state, recorded = run["iteration"], run["state"], run["plan"]
         while len(state["paid"]) < len(ORDERS):
             # A plan that is recorded counts, whatever would be planned now.
-            recorded = recorded or api.post(f"{path}/plan", runner=run["runner"], calls=plan(state))
+            recorded = recorded or api.post(
+                f"{path}/plan", runner=run["runner"], iteration=iteration, calls=plan(state)
+            )
             may_die()
             for call, planned in enumerate(recorded["calls"]):
                 step(api, path, run, iteration, call, planned, lease, ledger)

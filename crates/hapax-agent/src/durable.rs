@@ -35,7 +35,7 @@ pub use execution::{
 };
 pub use key::{Coordinates, tool_key};
 pub use lent::Lending;
-pub use operators::{Order, Sought, sought};
+pub use operators::{Order, Sought, Told, sought};
 pub use people::{Choice, Decision, Waiting, is_step};
 pub use progress::{Intent, Progress, Recorded};
 pub use resume::{Resume, lapsed};
@@ -43,5 +43,5 @@ pub use run::Run;
 pub use step::{Step, StepEnd, StepResult, Waits};
 pub use stream::{Creation, Executions};
 pub use tools::{Calling, Declaration, Tool, ToolContext, ToolError, Tools};
-pub use transfer::Export;
+pub use transfer::{Export, Sound};
 pub use verify::{Broken, Report, verify, verify_page};

@@ -57,8 +57,14 @@ pub const MAX_ITERATIONS: u64 = 10_000;
 /// Longest line of an export that is read.
 pub const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
+/// Executions that are listed at once to find those whose runner has gone.
+pub const RECOVER_PAGE: usize = 100;
+
 /// Executions that one round of erasing a subject looks at.
 pub const ERASE_PAGE: usize = 16;
+
+/// How often an order is written down again because other operators order about the same execution.
+pub const AUDIT_TRIES: u32 = 8;
 
 /// Events, and bytes of their payloads, that an import writes at once.
 pub const IMPORT_BATCH: usize = 200;

@@ -15,9 +15,10 @@ pub use claims::{
 pub use executions::{
     AppendEvent as EventToAppend, Appended, BeginStep as StepToBegin, ChainChecked,
     CompleteExecution as ExecutionToComplete, EventsQuery, ExecutionRead, ExecutionState,
-    FinishStep as StepFinished, NewExecution, OwnExecutions, OwnExecutionsQuery, PlanCall, ReadEvent,
-    RecordPlan as PlanToRecord, RecordedPlan, RecordedStep, RunningExecution, StepOutcome, StepState,
-    StopExecution as ExecutionToStop, TakeExecution as ExecutionToTake, WriteCheckpoint as CheckpointToWrite,
+    FinishStep as StepFinished, NewExecution, OwnExecutions, OwnExecutionsQuery, OwnWaiting, PlanCall,
+    ReadEvent, RecordPlan as PlanToRecord, RecordedPlan, RecordedStep, RunningExecution, StepOutcome,
+    StepState, StopExecution as ExecutionToStop, TakeExecution as ExecutionToTake, WaitingCall,
+    WriteCheckpoint as CheckpointToWrite,
 };
 pub use leases::{Lease, LeaseEnded, OpenLease as LeaseToOpen};
 pub use plans::{Action, ActionResult, Plan, PlanResults};
@@ -154,6 +155,11 @@ operations! { for Credentials;
         "Check the chain of an execution's events, a page at a time.",
         needs: CALLER, query: EventsQuery, body: Nothing, answer: ChainChecked,
         answers: (200, "What was found; go on with `next` until it is null."), refuses: [BAD_QUERY, NO_EXECUTION, STANDS, STORE],
+    }
+    ListWaiting Get "/v1/executions/{execution_id}/waiting" "listWaiting" {
+        "List the steps of an execution that wait for a person. Operators decide about them.",
+        needs: CALLER, query: Nothing, body: Nothing, answer: OwnWaiting,
+        answers: (200, "All of them."), refuses: [NO_EXECUTION, STANDS, STORE],
     }
     AppendEvent Post "/v1/executions/{execution_id}/events" "appendEvent" {
         "Append an event of the caller's own type.",

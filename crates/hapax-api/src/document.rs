@@ -80,8 +80,8 @@ fn operation<N: Need>(endpoint: &Endpoint<N>, table: &Table<N>, schemas: &mut Sc
     }
     if endpoint.method == Method::Post {
         let schema = (endpoint.body)(&mut schemas.sent);
-        operation["requestBody"] =
-            json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        let kind = schema.get("contentMediaType").and_then(Value::as_str).unwrap_or("application/json");
+        operation["requestBody"] = json!({"required": true, "content": {kind: {"schema": schema}}});
     }
     operation
 }

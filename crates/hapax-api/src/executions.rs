@@ -11,7 +11,7 @@ use crate::limits::{
     SLUG, SPAN,
 };
 use crate::text::{Epoch, OperationId, Time};
-use crate::words::{DoubtReason, ExecutionStatus, Repeatable, StepDecision};
+use crate::words::{DoubtReason, ExecutionStatus, Repeatable, StepDecision, WaitsFor};
 
 /// Any JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -255,8 +255,99 @@ pub struct WaitingStep {
     pub effect_key: Option<String>,
     /// What the tool says about being called twice.
     pub declaration: Repeatable,
-    /// Why it is not known whether it happened; null where it happened, and its result was not kept.
+    /// Why it waits.
+    pub why: WaitsFor,
+    /// Why it is not known whether it happened; null where it waits for another reason.
     pub doubt: Option<DoubtReason>,
+}
+
+/// Of which executions waiting steps are looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AllWaitingQuery {
+    /// Of this tenant.
+    #[schemars(regex(pattern = SLUG))]
+    pub tenant: Option<String>,
+    /// Of this project.
+    #[schemars(regex(pattern = CLAIMS_PROJECT))]
+    pub project: Option<String>,
+    /// At most so many executions are looked at (1 to 1000, default 50). A page may tell nothing and still have a next one.
+    #[schemars(range(min = 1, max = PAGE_RECORDS))]
+    pub limit: Option<usize>,
+    /// Where the page starts: `next` of the page before.
+    pub after: Option<String>,
+}
+
+/// The steps of some executions that wait for a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AllWaiting {
+    /// They, execution by execution.
+    pub waiting: Vec<WaitingOf>,
+    /// Where the next page starts; null at the end.
+    pub next: Option<String>,
+}
+
+/// A step that waits for a person, with its execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WaitingOf {
+    /// The execution.
+    #[schemars(regex(pattern = EXECUTION_ID))]
+    pub execution_id: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// In which project.
+    pub project: String,
+    /// How it stands: a step may wait whatever that is.
+    pub status: ExecutionStatus,
+    /// The step.
+    pub step: WaitingStep,
+}
+
+/// Which lines of an export are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["tenant", "project"]))]
+pub struct ExportQuery {
+    /// Whose it is. It must be said.
+    #[schemars(regex(pattern = SLUG))]
+    pub tenant: Option<String>,
+    /// In which project. It must be said.
+    #[schemars(regex(pattern = CLAIMS_PROJECT))]
+    pub project: Option<String>,
+    /// The place of the first event: `next` of the page before. Without it, the line about the whole.
+    pub from: Option<u64>,
+    /// The place after the last event: `until` of the first page.
+    pub until: Option<u64>,
+}
+
+/// Some lines of an export. All pages one after the other are the whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Exported {
+    /// Lines of JSON, each with its end.
+    pub lines: String,
+    /// The place of the first event of the next page; null at the end.
+    pub next: Option<u64>,
+    /// The place after the last event of the export: what is appended later is not part of it.
+    pub until: u64,
+}
+
+/// Where an execution is imported to, and who does it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["tenant", "project", "reason"]))]
+pub struct ImportQuery {
+    /// Whose it becomes. It must be said.
+    #[schemars(regex(pattern = SLUG))]
+    pub tenant: Option<String>,
+    /// In which project. It must be said.
+    #[schemars(regex(pattern = CLAIMS_PROJECT))]
+    pub project: Option<String>,
+    /// Why; the audit keeps it. It must be said.
+    #[schemars(length(min = 1, max = REASON_LENGTH), regex(pattern = SAID))]
+    pub reason: Option<String>,
+    /// Who imports; the audit shows it after the token's name.
+    #[schemars(length(max = NAME_LENGTH), regex(pattern = PRINTABLE))]
+    pub by: Option<String>,
 }
 
 /// What a person decides about a step that waits.

@@ -53,9 +53,10 @@ pub use delegated::{
 pub use document::document;
 pub use endpoint::{Content, Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
 pub use executions::{
-    BrokenChain, DecideStep, Execution, ExecutionArchived, ExecutionEvent, ExecutionEvents,
-    ExecutionEventsQuery, ExecutionQuery, ExecutionScope, Executions, ExecutionsQuery, Json, OrderExecution,
-    ResumeExecution, Verified, VerifyQuery, WaitingStep, WaitingSteps,
+    AllWaiting, AllWaitingQuery, BrokenChain, DecideStep, Execution, ExecutionArchived, ExecutionEvent,
+    ExecutionEvents, ExecutionEventsQuery, ExecutionQuery, ExecutionScope, Executions, ExecutionsQuery,
+    ExportQuery, Exported, ImportQuery, Json, OrderExecution, ResumeExecution, Verified, VerifyQuery,
+    WaitingOf, WaitingStep, WaitingSteps,
 };
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
 pub use me::{Link, Me, Server, StoreBrief};
@@ -68,7 +69,7 @@ pub use pulse::{
     AttentionCounts, LedgerPulse, Millis, Pulse, PulseQuery, Sample, SessionPulse, Share, SweepPulse,
     Traffic, TrafficQuery, TrafficRow,
 };
-pub use raw::Raw;
+pub use raw::{JsonLines, Raw};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};
 pub use schedules::{
     DecideSchedule, MissedTicks, OpenTick, RunSchedule, Schedule, ScheduleHere, ScheduleOverlap,
@@ -87,7 +88,7 @@ pub use words::{
     ActionDecision, AttentionKind, CallStatus, ClaimOrder, ConflictCode, Disposition, Done, DoubtReason,
     Executed, ExecutionConflict, ExecutionStatus, HealthStatus, Level, MayHaveRun, OutcomeKind, Ran,
     Repeatable, Rerun, Role, SettledBy, Sharing, Source, Standing, State, StepDecision, StoreKind,
-    TimelineSource,
+    TimelineSource, WaitsFor,
 };
 
 /// The endpoints of the admin listener.

@@ -20,9 +20,10 @@ use crate::delegated::{
 };
 use crate::endpoint::{Endpoint, Method, Need, Nothing, Operation, Parameter, Refusal, Status, Table};
 use crate::executions::{
-    DecideStep as Deciding, Execution, ExecutionArchived, ExecutionEvents, ExecutionEventsQuery,
-    ExecutionQuery, ExecutionScope, Executions as ExecutionPage, ExecutionsQuery, OrderExecution,
-    ResumeExecution as Resuming, Verified, VerifyQuery, WaitingSteps,
+    AllWaiting, AllWaitingQuery, DecideStep as Deciding, Execution, ExecutionArchived, ExecutionEvents,
+    ExecutionEventsQuery, ExecutionQuery, ExecutionScope, Executions as ExecutionPage, ExecutionsQuery,
+    ExportQuery, Exported, ImportQuery, OrderExecution, ResumeExecution as Resuming, Verified, VerifyQuery,
+    WaitingSteps,
 };
 use crate::keys::{KeyMade, Keys, KeysQuery, NewKey, Revoked};
 use crate::me::Me as Whoami;
@@ -32,6 +33,7 @@ use crate::node::{
 };
 use crate::problem::{Conflict, Problem};
 use crate::pulse::{Pulse as PulseOf, PulseQuery, Traffic as TrafficOf, TrafficQuery};
+use crate::raw::JsonLines;
 use crate::retention::{
     RetentionClass, RetentionClasses, SetRetention as Setting, UnsetRetention as Unsetting,
 };
@@ -311,6 +313,22 @@ operations! {
         "List the steps of an execution that wait for a person.",
         needs: READ, query: ExecutionScope, body: Nothing, answer: WaitingSteps,
         answers: (200, "All of them."), refuses: [BAD_QUERY, NO_EXECUTION, NOT_ABOUT_IT, STORE],
+    }
+    ListAllWaiting Get "/v1/waiting-steps" "listAllWaiting" {
+        "List the steps that wait for a person, of all executions, whatever their status.",
+        needs: READ, query: AllWaitingQuery, body: Nothing, answer: AllWaiting,
+        answers: (200, "Those of one page of executions."), refuses: [BAD_QUERY, STORE],
+    }
+    ExportExecution Get "/v1/executions/{execution_id}/export" "exportExecution" {
+        "Export an execution as lines of JSON, in pages.",
+        needs: OPERATE, query: ExportQuery, body: Nothing, answer: Exported,
+        answers: (200, "One page; go on with `next` and `until` until `next` is null."),
+        refuses: [BAD_QUERY, NO_EXECUTION, NOT_ABOUT_IT, STORE],
+    }
+    ImportExecution Post "/v1/executions" "importExecution" {
+        "Import an execution from its lines. It is paused, and its open steps are in doubt. The same lines again are the same import.",
+        needs: OPERATE, query: ImportQuery, body: JsonLines, answer: Execution,
+        answers: (200, "The execution, which is paused."), refuses: [BAD_BODY, NOT_ABOUT_IT, STORE],
     }
     DecideStep Post "/v1/executions/{execution_id}/decide" "decideStep" {
         "Decide about a step that waits: it happened, it may run again, or it failed. A decision counts once.",

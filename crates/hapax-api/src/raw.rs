@@ -30,6 +30,29 @@ impl JsonSchema for Raw {
     }
 }
 
+/// A body that is lines of JSON, and is read as it comes: it may be longer than any other one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JsonLines;
+
+impl JsonLines {
+    /// The media type of such a body.
+    pub const KIND: &'static str = "application/jsonl";
+}
+
+impl JsonSchema for JsonLines {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "JsonLines".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "contentMediaType": JsonLines::KIND})
+    }
+}
+
 /// A member that is there, also as null.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
     Raw::deserialize(deserializer).map(Some)

@@ -291,6 +291,15 @@ words! {
         /// It says nothing, and is treated as if it must not be.
         Unknown = "UNKNOWN",
     }
+    /// Why a step waits for a person.
+    WaitsFor ("why is in-doubt, not-kept or effect-key-taken") {
+        /// It is not known whether it happened.
+        InDoubt = "in-doubt",
+        /// It happened, and its result was not kept.
+        NotKept = "not-kept",
+        /// The key of its effect is that of other work: it cannot be made.
+        EffectKeyTaken = "effect-key-taken",
+    }
     /// What a person decides about a step.
     StepDecision ("a decision is confirm, rerun or fail") {
         /// It happened, and this was its result.
@@ -331,6 +340,8 @@ words! {
         UnsupportedSchemaVersion = "unsupported-schema-version",
         /// Other work than was recorded is asked for.
         PlanDiverged = "plan-diverged",
+        /// The key of the step's effect is that of other work, perhaps of another execution.
+        EffectKeyTaken = "effect-key-taken",
         /// The execution is in another iteration.
         WrongIteration = "wrong-iteration",
         /// What is needed was erased.

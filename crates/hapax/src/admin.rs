@@ -23,6 +23,7 @@ mod pulse;
 mod related;
 mod retention;
 mod schedules;
+mod transfer;
 pub(crate) mod view;
 mod webhooks;
 
@@ -149,6 +150,8 @@ fn looking(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
         .on(executions::events)
         .on(executions::verify)
         .on(executions::waiting)
+        .on(executions::all_waiting)
+        .on(transfer::export)
         .on(actions::list_receipts)
         .on(actions::receipts_head)
         .on(actions::verify_receipts)
@@ -180,6 +183,7 @@ fn deciding(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
         .on(delegated::purge)
         .on(delegated::kill)
         .on(executions::decide)
+        .upload(transfer::import)
         .on(executions::pause)
         .on(executions::resume)
         .on(executions::cancel)

@@ -64,6 +64,7 @@ pub(crate) fn router(state: ApplicationState, docs: &str, hosts: Hosts) -> Resul
         .on(executions::read)
         .on(executions::status)
         .on(executions::verify)
+        .on(executions::waiting)
         .on(executions::append)
         .on(executions::checkpoint)
         .on(executions::pause)

@@ -22,6 +22,13 @@ pub(crate) const API_HEAD_FIELDS: usize = 64;
 pub(crate) const API_BODY_BYTES: usize = hapax_api::limits::ADMIN_BODY_BYTES;
 /// The longest time for the body of a request.
 pub(crate) const API_BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Most bytes of an execution that is imported, and how long its lines may take to be sent and written.
+pub(crate) const IMPORT_BYTES: u64 = 1024 * 1024 * 1024;
+/// See [`IMPORT_BYTES`].
+pub(crate) const UPLOAD_PIECE: usize = 64 * 1024;
+/// See [`IMPORT_BYTES`].
+pub(crate) const REMOTE_IMPORT: Duration = Duration::from_secs(5 * 60);
 /// The longest life of a connection, so that one that reads nothing does not stay.
 pub(crate) const API_CONNECTION_LIFE: Duration = Duration::from_secs(5 * 60);
 /// How long running requests are waited for when the process ends.

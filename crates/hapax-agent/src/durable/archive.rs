@@ -97,13 +97,18 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         let mut next = 0;
         while let Some(events) = self.page(stream, &mut next).await? {
             for event in events.iter().filter(|event| whose.is(event)) {
-                let Some((_, record)) = self.claim_of(id, stream, event).await? else { continue };
+                let Some((step, record)) = self.claim_of(id, stream, event).await? else { continue };
                 let keeps = match &record.claim.state {
-                    State::Settled { outcome, .. } => *outcome != Outcome::Erased,
+                    State::Settled { outcome, .. } => *outcome != Outcome::Erased || !step.has_effect_key(),
                     State::Released { .. } => self.store().has_set_aside(record.claim.operation_id).await?,
                     State::Held { .. } | State::InDoubt { .. } => false,
                 };
-                erased.results += u64::from(keeps && self.operate(&record, Verb::Erase, by, reason).await?);
+                // Without its intent its claim cannot be found again, not even when the execution is archived.
+                let verb = match (&record.claim.state, step.has_effect_key()) {
+                    (State::Settled { .. }, false) => Verb::Purge,
+                    _ => Verb::Erase,
+                };
+                erased.results += u64::from(keeps && self.operate(&record, verb, by, reason).await?);
             }
         }
         let mut from = Some(0);

@@ -5,14 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use futures_util::future::join_all;
+use hapax_core::journal::Status;
 use hapax_core::{Journal, Ledger};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::error::Error;
+use super::execution::{AgentId, ExecutionId};
 use super::key::Coordinates;
+use super::resume::Resume;
 use super::run::Run;
 use super::step::{Step, StepEnd, StepResult};
+use super::stream::Executions;
 use super::tools::Tools;
 use crate::limits;
 
@@ -146,6 +150,7 @@ impl<A: Agent> DurableLoop<A> {
             Err(Error::PlanDiverged { at }) => {
                 Stop::Paused(format!("the plan diverged: other work was recorded at {at}"))
             }
+            Err(error @ Error::EffectKeyTaken { .. }) => Stop::Paused(error.to_string()),
             Err(Error::Erased) => Stop::Failed("erased".into()),
             Err(error) => return Err(error),
         };
@@ -153,8 +158,46 @@ impl<A: Agent> DurableLoop<A> {
             Stop::Completed(output) => run.complete(output).await?,
             Stop::Paused(reason) => run.pause(reason).await?,
             Stop::Failed(reason) => run.fail(reason).await?,
-        }
+        };
         Ok(stop)
+    }
+
+    /// Takes the executions of an agent whose runner has gone, and those that an operator has resumed, and runs them, one after the other.
+    /// One round: a process that looks after an agent's executions calls this again and again. What other processes take meanwhile is
+    /// theirs, and an execution that cannot be resumed keeps none of the others from it.
+    pub async fn recover<S: Journal + Ledger>(
+        &self,
+        executions: &Executions<S>,
+        agent: &AgentId,
+    ) -> Result<Vec<(ExecutionId, Result<Stop, Error>)>, Error> {
+        let mut recovered = Vec::new();
+        for status in [Status::Running, Status::Recovering] {
+            let mut after = None;
+            loop {
+                let (found, next) =
+                    executions.list(Some(status), after.as_deref(), limits::RECOVER_PAGE).await?;
+                for listing in found {
+                    if listing.lives || listing.summary.agent_id != agent.as_str() {
+                        continue;
+                    }
+                    let run = match Box::pin(executions.resume(&listing.id, Resume::default())).await {
+                        // Another process was there first.
+                        Err(Error::Fenced | Error::Ended | Error::VersionConflict { .. }) => continue,
+                        run => run,
+                    };
+                    let stop = match run {
+                        Ok(run) => Box::pin(self.run(&run)).await,
+                        Err(error) => Err(error),
+                    };
+                    recovered.push((listing.id, stop));
+                }
+                after = next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(recovered)
     }
 
     async fn iterate<S: Journal + Ledger>(&self, run: &Run<S>) -> Result<Stop, Error> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hapax_core::{Kind, Particular};
+use hapax_core::{Kind, OperationId, Particular};
 
 use super::key::Coordinates;
 
@@ -44,6 +44,13 @@ pub enum Error {
         /// Where.
         at: Coordinates,
     },
+    /// The key of a step's effect is that of other work, of another step or another execution.
+    EffectKeyTaken {
+        /// Where the step stands.
+        at: Coordinates,
+        /// The public id of the claim that has the key.
+        operation_id: Option<OperationId>,
+    },
     /// The iteration is not the one that the execution is in.
     WrongIteration {
         /// The one that was named.
@@ -78,6 +85,7 @@ impl Error {
             Error::ExecutionCorrupted { .. } => "execution-corrupted",
             Error::UnsupportedSchemaVersion { .. } => "unsupported-schema-version",
             Error::PlanDiverged { .. } => "plan-diverged",
+            Error::EffectKeyTaken { .. } => "effect-key-taken",
             Error::WrongIteration { .. } => "wrong-iteration",
             Error::Erased => "erased",
             Error::NotApplicable(_) => "not-applicable",
@@ -137,6 +145,15 @@ impl fmt::Display for Error {
             }
             Error::PlanDiverged { at } => {
                 write!(f, "other work than was recorded is asked for at {at}")
+            }
+            Error::EffectKeyTaken { at, operation_id: Some(operation_id) } => {
+                write!(
+                    f,
+                    "the effect key of the step at {at} is that of other work, which is operation {operation_id}"
+                )
+            }
+            Error::EffectKeyTaken { at, operation_id: None } => {
+                write!(f, "the effect key of the step at {at} is that of other work")
             }
             Error::WrongIteration { asked, present } => {
                 write!(f, "iteration {asked} is named, and the execution is in iteration {present}")

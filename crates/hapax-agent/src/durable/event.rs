@@ -1,5 +1,6 @@
 //! What the events of an execution say: their types, and their payloads as JSON.
 
+use hapax_core::journal::{Chain, Event, Status};
 use hapax_core::json::canonical_value;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -61,6 +62,23 @@ pub mod kind {
     ];
 }
 
+/// The status that an event of this type has set; `None` where it has set none.
+pub(crate) fn status_set_by(event_type: &str) -> Option<Status> {
+    match event_type {
+        kind::CREATED | kind::RESUMED => Some(Status::Running),
+        kind::RECOVERING => Some(Status::Recovering),
+        kind::PAUSED | kind::IMPORTED => Some(Status::Paused),
+        kind::COMPLETED => Some(Status::Completed),
+        kind::FAILED => Some(Status::Failed),
+        _ => None,
+    }
+}
+
+/// Whether a checkpoint was written with an event. Chain 1 does not cover its digest, so there the type of the event counts as well.
+pub(crate) fn has_checkpoint(chain: Chain, event: &Event) -> bool {
+    event.checkpoint.is_some() || (chain == Chain::V1 && event.kind == kind::ITERATION_COMPLETE)
+}
+
 /// The payload of [`kind::CREATED`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -113,6 +131,21 @@ pub(crate) struct Because {
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) at: Option<Coordinates>,
     pub(crate) reason: String,
+    /// What an operator has said beside a reason that programs compare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) detail: Option<String>,
+}
+
+impl Because {
+    /// Why an execution as a whole has come to stand as it does.
+    pub(crate) fn of(reason: &str) -> Self {
+        Because { at: None, reason: told(reason), detail: None }
+    }
+
+    /// An execution was cancelled; the text says why.
+    pub(crate) fn cancelled(why: &str) -> Self {
+        Because { detail: Some(told(why)).filter(|why| !why.is_empty()), ..Because::of("cancelled") }
+    }
 }
 
 /// The payload of [`kind::DECIDED`].

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hapax_core::AppendId;
+use hapax_core::{AppendId, AttemptId, RunnerId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -45,6 +45,25 @@ pub(crate) fn event_id(execution: &ExecutionId, at: Coordinates, what: &str) -> 
     hasher.update(key_bytes(execution, at));
     hasher.update(what);
     AppendId::from_bytes(truncated(hasher.finalize().into()))
+}
+
+/// The id of what a runner writes once, whoever asks for it how often: which write it is, and what it says.
+pub(crate) fn written_once(runner: RunnerId, what: &str, says: &[u8]) -> AppendId {
+    let mut hasher = Sha256::new();
+    hasher.update("hapax.written\0");
+    hasher.update(runner.as_bytes());
+    hasher.update((what.len() as u64).to_be_bytes());
+    hasher.update(what);
+    hasher.update(says);
+    AppendId::from_bytes(truncated(hasher.finalize().into()))
+}
+
+/// The runner that an attempt to resume an execution makes, however often it is asked for.
+pub(crate) fn runner_of(attempt: AttemptId) -> RunnerId {
+    let mut hasher = Sha256::new();
+    hasher.update("hapax.resumed\0");
+    hasher.update(attempt.as_bytes());
+    RunnerId::from_bytes(truncated(hasher.finalize().into()))
 }
 
 pub(crate) fn truncated(digest: [u8; 32]) -> [u8; 16] {

@@ -1,16 +1,21 @@
 //! Steps whose tool is called elsewhere: begun here for a holder that renews a lease of its own, and finished at any instance (M1, L5).
 
-use hapax_core::{AttemptId, Epoch, Inspect, Journal, Leases, Ledger, RunnerId, SessionId};
+use hapax_core::claim::SettledBy;
+use hapax_core::journal::Stream;
+use hapax_core::{AttemptId, Epoch, Inspect, Journal, Leases, Ledger, Record, RunnerId, SessionId, State};
 use hapax_exec::{Concluded, Ended, Entered, How, Lent, Reason, WorkResult};
 use serde_json::Value;
 
 use super::error::Error;
+use super::event::{Intended, kind};
 use super::execution::ExecutionId;
 use super::key::Coordinates;
+use super::progress::{self, Intent};
 use super::run::Run;
 use super::step::{Step, StepEnd, StepResult, Waits};
-use super::stream::Executions;
+use super::stream::{Executions, Looked};
 use super::tools::{ToolContext, ToolError};
+use crate::limits;
 
 /// What became of a step that a holder elsewhere wants to make.
 #[derive(Clone, Debug)]
@@ -57,7 +62,7 @@ impl<S: Journal + Leases> Run<S> {
                 Ok(Lending::Lent(lent, step.context(attempt)))
             }
             Ok(Entered::Done(done)) => Ok(lending(self.settled(&step, &done).await?)),
-            Ok(Entered::Differs(..)) => Err(Error::PlanDiverged { at: step.at() }),
+            Ok(Entered::Differs(error, ())) => Err(step.differs(&error)),
             Ok(Entered::Unkeyed(())) => Err(Error::Store(hapax_core::Error::internal("a step has a key"))),
             Err(error) => match error.reason() {
                 Reason::InProgress => Ok(Lending::Held),
@@ -78,21 +83,62 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         epoch: Epoch,
         ended: Result<Value, ToolError>,
     ) -> Result<StepEnd, Error> {
-        let (stream, head) = self.head(id).await?;
-        let (progress, state) = self.progress(id).await?;
-        let Some(recorded) = progress.step(at)? else {
-            return Err(Error::NotApplicable(format!("the step at {at} was not begun")));
+        let Looked { stream, head, progress, state } = self.looked(id).await?;
+        let intent = match progress.step(at) {
+            Ok(recorded) => recorded.map(|recorded| recorded.intent.clone()),
+            // What it says about a step of a complete iteration is too late for the execution, and may contradict an operator.
+            Err(Error::WrongIteration { asked, present }) if asked < present && is_result(&ended) => {
+                self.intent_of(&stream, at).await?
+            }
+            Err(error) => return Err(error),
         };
-        let step = Step::of_intent(id, at, &recorded.intent)?;
+        let Some(intent) = intent else {
+            return Err(match progress.check(at.iteration) {
+                Ok(()) => Error::NotApplicable(format!("the step at {at} was not begun")),
+                Err(error) => error,
+            });
+        };
+        let step = Step::of_intent(id, at, &intent)?;
         let claim = step.identity(self.scope())?.claim_id();
-        let record = self.store().record(claim).await?;
-        if record.is_none_or(|record| record.claim.epoch != epoch) {
-            return Err(Error::Fenced);
-        }
+        let Some(record) = self.store().record(claim).await? else { return Err(Error::Fenced) };
+        let is_late = progress.check(at.iteration);
         // It writes nothing as a runner, so that none can be displaced by it.
         let run = Run::new(self.clone(), id.clone(), stream, RunnerId::random(), &head, progress, state);
-        run.finish_step(&step, epoch, ended).await
+        if record.claim.epoch == epoch && is_late.is_ok() {
+            return run.finish_step(&step, epoch, ended).await;
+        }
+        // The ledger refuses a true outcome that comes after an operator's, and writes both down (L8).
+        if is_result(&ended) && by_operator(&record) && epoch < record.claim.epoch {
+            let _ = run.finish_step(&step, epoch, ended).await;
+        }
+        Err(is_late.err().unwrap_or(Error::Fenced))
     }
+
+    /// The intent of a step of an earlier iteration.
+    async fn intent_of(&self, stream: &Stream, at: Coordinates) -> Result<Option<Intent>, Error> {
+        let mut next = 0;
+        loop {
+            let events = self.store().read(stream, next, limits::READ_PAGE).await?;
+            let Some(last) = events.last() else { return Ok(None) };
+            next = last.seq + 1;
+            for event in events.iter().filter(|event| event.kind == kind::INTENT) {
+                let Some(payload) = self.opened(stream, event)? else { continue };
+                let intended: Intended = progress::read(&payload)?;
+                if intended.at == at {
+                    return Ok(Some(intended.into()));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a tool call ended with a result, which a step keeps.
+fn is_result(ended: &Result<Value, ToolError>) -> bool {
+    matches!(ended, Ok(_) | Err(ToolError::Refused(_)))
+}
+
+fn by_operator(record: &Record) -> bool {
+    matches!(record.claim.state, State::Settled { by: SettledBy::Operator, .. })
 }
 
 impl<S: Journal + Ledger> Run<S> {

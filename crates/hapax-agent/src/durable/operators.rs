@@ -3,14 +3,20 @@
 //! Operators run nothing themselves. A resumed execution has a runner that no process is, so that whoever looks for executions whose
 //! runner has gone takes it.
 
+use hapax_core::claim::audit::Setting;
 use hapax_core::journal::{Append, Author, Runner, Status, StreamFilter};
-use hapax_core::{Journal, Ledger, Project, SessionId, Tenant, Timestamp};
+use hapax_core::registry::DocumentId;
+use hapax_core::{Inspect, Journal, Kind, Ledger, Project, Registry, SessionId, Tenant, Timestamp};
 
 use super::error::Error;
-use super::event::{Because, kind, told};
+use super::event::{Because, kind};
 use super::execution::{self, ExecutionId, Listing, PREFIX, Summary};
 use super::run::send;
 use super::stream::Executions;
+use crate::limits;
+
+/// The kind of the registry's documents about what operators ordered.
+const KIND: &str = "executions";
 
 /// A lease that no process has and that has lapsed: stores number theirs from the other end.
 const GONE: SessionId = SessionId(i64::MAX.unsigned_abs());
@@ -71,6 +77,44 @@ pub enum Order {
     Cancel,
 }
 
+/// What the audit is told of an order, or of a decision that changes no claim.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// What is done.
+    pub verb: &'a str,
+    /// Who does it.
+    pub by: &'a str,
+    /// Why.
+    pub reason: &'a str,
+}
+
+impl<S: Journal + Ledger + Inspect + Registry> Executions<S> {
+    /// Tells the audit what an operator does about an execution, before it is done.
+    pub async fn write_down(&self, id: &ExecutionId, before: &str, told: &Told<'_>) -> Result<(), Error> {
+        let Told { verb, by, reason } = *told;
+        let name = format!("{}/{}/{}", self.scope().tenant().as_str(), self.project()?.as_str(), id.as_str());
+        let document = DocumentId::new(KIND, &name)?;
+        for _ in 0..limits::AUDIT_TRIES {
+            let version = self.store().get(&document).await?.map_or(0, |document| document.version);
+            let setting = Setting {
+                verb: format!("execution-{verb}"),
+                actor: by.to_owned(),
+                reason: reason.to_owned(),
+                name: format!("execution/{name}"),
+                before: Some(before.to_owned()),
+                after: Some(verb.to_owned()),
+            };
+            let body = Some(verb.to_owned().into());
+            match self.store().decide_setting(&document, version, body, setting).await {
+                Err(error) if error.kind() == Kind::Conflict => {}
+                done => return Ok(done?),
+            }
+        }
+        let what = "other operators keep ordering about this execution";
+        Err(Error::Store(hapax_core::Error::unavailable(what)))
+    }
+}
+
 impl<S: Journal + Ledger> Executions<S> {
     /// An execution as it is listed.
     pub async fn listing(&self, id: &ExecutionId) -> Result<Listing, Error> {
@@ -96,12 +140,12 @@ impl<S: Journal + Ledger> Executions<S> {
         if order == Order::Pause && head.status == Some(Status::Paused) {
             return Err(Error::NotApplicable("the execution is paused already".into()));
         }
-        let (kind, status, reason) = match order {
-            Order::Pause => (kind::PAUSED, Status::Paused, reason.to_owned()),
-            Order::Resume { .. } => (kind::RECOVERING, Status::Recovering, reason.to_owned()),
-            Order::Cancel => (kind::FAILED, Status::Failed, format!("cancelled: {reason}")),
+        let (kind, status, because) = match order {
+            Order::Pause => (kind::PAUSED, Status::Paused, Because::of(reason)),
+            Order::Resume { .. } => (kind::RECOVERING, Status::Recovering, Because::of(reason)),
+            Order::Cancel => (kind::FAILED, Status::Failed, Because::cancelled(reason)),
         };
-        let event = self.event(&stream, kind, &Because { at: None, reason: told(&reason) })?;
+        let event = self.event(&stream, kind, &because)?;
         // Who paused it has stopped, or was not its runner any more from then on.
         let force = match order {
             Order::Resume { force } => force || head.status == Some(Status::Paused),

@@ -3,10 +3,10 @@
 //! A decision names the execution, the step, the digest of its work and the epoch that was seen, so that it is about what the person saw
 //! and counts once. It is carried out by the ledger in one transaction with its events: the audit and the journal both tell of it.
 
-use hapax_core::journal::{Append, Author, Status};
+use hapax_core::journal::{Append, Author, Payload, Status};
 use hapax_core::{
     Decision as LedgerDecision, Epoch, Inspect, Journal, Ledger, Operated, OperationId, Outcome, Record,
-    Retention, State, Verb,
+    Registry, Retention, State, Verb,
 };
 use serde_json::Value;
 
@@ -14,10 +14,11 @@ use super::error::Error;
 use super::event::{PersonDecided, kind, told};
 use super::execution::ExecutionId;
 use super::key::{self, Coordinates};
+use super::operators::Told;
 use super::progress::Intent;
 use super::run::send;
 use super::step::{Step, StepResult, Waits, result_append};
-use super::stream::Executions;
+use super::stream::{Executions, Looked};
 use crate::limits;
 
 /// A step that waits for a person.
@@ -94,20 +95,21 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
             let step = Step::of_intent(id, at, intent)?;
             let claim = step.identity(&self.scope)?.claim_id();
             let Some(record) = self.store().record(claim).await? else { continue };
-            if let Some(why) = why_it_waits(&record) {
+            if let Some(why) = why_it_waits(&record, &step) {
                 let (epoch, operation_id) = (record.claim.epoch, record.claim.operation_id);
                 waiting.push(Waiting { at, intent: intent.clone(), why, epoch, operation_id });
             }
         }
         Ok(waiting)
     }
+}
 
+impl<S: Journal + Ledger + Inspect + Registry> Executions<S> {
     /// Carries a decision out, once.
     pub async fn decide(&self, id: &ExecutionId, decision: Decision) -> Result<(), Error> {
         check(&decision)?;
         let Decision { at, digest, epoch, choice, by, reason } = decision;
-        let (stream, head) = self.head(id).await?;
-        let (progress, _) = self.progress(id).await?;
+        let Looked { stream, head, progress, .. } = self.looked(id).await?;
         let open = progress.open_steps().find(|(place, _)| *place == at);
         let Some((_, intent)) = open.filter(|(_, intent)| intent.digest == digest) else {
             let what = format!("no step of this work is open at {at}: it has its result, or is another one");
@@ -116,11 +118,11 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         let step = Step::of_intent(id, at, intent)?;
         let claim = step.identity(&self.scope)?.claim_id();
         let record = self.store().record(claim).await?;
-        let Some((record, why)) = record.and_then(|record| why_it_waits(&record).map(|why| (record, why)))
-        else {
+        let waits = |record: Record| why_it_waits(&record, &step).map(|why| (record, why));
+        let Some((record, why)) = record.and_then(waits) else {
             return Err(Error::NotApplicable(format!("the step at {at} does not wait for a person")));
         };
-        if record.claim.epoch != epoch || record.claim.fingerprint != step.fingerprint() {
+        if record.claim.epoch != epoch {
             return Err(changed(record.claim.epoch));
         }
         let told = PersonDecided {
@@ -148,9 +150,21 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         let verb = match (&choice, why) {
             (Choice::Rerun { force }, Waits::InDoubt(_)) => Verb::Release { force: *force },
             (Choice::Rerun { .. }, Waits::NotKept) => Verb::Reopen,
+            (Choice::Rerun { .. }, Waits::KeyTaken) => {
+                let what =
+                    format!("the effect key of the step at {at} is that of other work: confirm or fail it");
+                return Err(Error::NotApplicable(what));
+            }
             (_, Waits::InDoubt(_)) => self.settle(&claim, &choice)?,
-            // It is settled already: the journal gets what the ledger does not keep.
-            (_, Waits::NotKept) => return send(self.store(), write).await.map(|_| ()),
+            // The claim stays as it is, because it is settled or another's: the journal gets the result.
+            (_, Waits::NotKept | Waits::KeyTaken) => {
+                if head.status.is_some_and(Status::is_terminal) {
+                    return Err(Error::Ended);
+                }
+                let told = Told { verb: choice.as_str(), by: &by, reason: &reason };
+                self.write_down(id, head.status.map_or("", Status::as_str), &told).await?;
+                return self.tell_journal(write).await;
+            }
         };
         let decision = LedgerDecision { seen: epoch, verb, actor: by, reason };
         match self.store().decide_with(claim, decision, events).await? {
@@ -168,6 +182,23 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         }
     }
 
+    /// Appends a decision with its result, unless another decision about the step was there first.
+    async fn tell_journal(&self, write: Append) -> Result<(), Error> {
+        let (stream, said) = (write.stream.clone(), write.events.clone());
+        let made = send(self.store(), write).await?;
+        let first = made.length.saturating_sub(said.len() as u64);
+        let kept = self.store().read(&stream, first, said.len()).await?;
+        // Both are fresh, salt and all.
+        let is_ours = kept.iter().zip(&said).all(|(kept, said)| match &kept.payload {
+            Payload::Kept { bytes, salt } => (bytes, salt) == (&said.payload, &said.salt),
+            Payload::Erased { .. } => true,
+        });
+        match is_ours {
+            true => Ok(()),
+            false => Err(Error::NotApplicable("another decision about the step was there first".into())),
+        }
+    }
+
     fn settle(&self, claim: &hapax_core::ClaimId, choice: &Choice) -> Result<Verb, Error> {
         let result = choice.result().ok_or_else(|| Error::invalid("the decision states no result"))?;
         let bytes = result.bytes().ok_or_else(|| Error::invalid("result: it has at most 1 MiB as JSON"))?;
@@ -181,8 +212,10 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
 }
 
 /// Why a step with this claim waits for a person; `None` where it does not.
-fn why_it_waits(record: &Record) -> Option<Waits> {
+fn why_it_waits(record: &Record, step: &Step) -> Option<Waits> {
     match &record.claim.state {
+        State::Released { .. } => None,
+        _ if record.claim.fingerprint != step.fingerprint() => Some(Waits::KeyTaken),
         State::InDoubt { reason, .. } => Some(Waits::InDoubt(Some(*reason))),
         State::Settled { outcome: Outcome::NotKept { .. }, .. } => Some(Waits::NotKept),
         _ => None,

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use hapax_core::journal::Status;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::driver::Plan;
 use super::error::Error;
-use super::event::{Created, Intended, Planned, Resulted, kind};
+use super::event::{Completed, Created, Intended, Planned, Resulted, kind, status_set_by};
 use super::key::Coordinates;
 use super::step::StepResult;
 use super::tools::Declaration;
@@ -23,6 +24,8 @@ pub struct Progress {
     pub input: Value,
     /// What the present iteration is going to do, once that is recorded.
     pub plan: Option<Plan>,
+    /// How the execution stands, by the last event that says so.
+    pub(crate) status: Option<Status>,
     steps: BTreeMap<u32, Recorded>,
     /// A plan, an intent or a result of the present iteration was erased.
     erased: bool,
@@ -63,28 +66,43 @@ impl From<Intended> for Intent {
 impl Progress {
     /// At its beginning.
     pub(crate) fn of(input: Value) -> Self {
-        Progress { input, ..Progress::default() }
+        Progress { input, status: Some(Status::Running), ..Progress::default() }
     }
 
     /// Takes one more event into account; `None` stands for a payload that was erased.
     pub(crate) fn fold(&mut self, event_type: &str, payload: Option<&[u8]>) -> Result<(), Error> {
+        self.status = status_set_by(event_type).or(self.status);
         match (event_type, payload) {
             (kind::CREATED, Some(payload)) => self.input = read::<Created>(payload)?.input,
             (kind::CREATED, None) => self.input_erased = true,
-            (kind::PLAN, Some(payload)) => self.plan = Some(read::<Planned>(payload)?.plan()),
+            (kind::PLAN, Some(payload)) => self.planned(read(payload)?),
             (kind::INTENT, Some(payload)) => self.intended(read(payload)?),
             (kind::RESULT, Some(payload)) => self.resulted(read(payload)?),
             (kind::PLAN | kind::INTENT | kind::RESULT, None) => self.erased = true,
-            // Counted and not read: an iteration stays complete whatever was erased of it.
-            (kind::ITERATION_COMPLETE, _) => {
-                self.iteration += 1;
-                self.plan = None;
-                self.steps.clear();
-                self.erased = false;
-            }
+            (kind::ITERATION_COMPLETE, payload) => self.completed(payload),
             _ => {}
         }
         Ok(())
+    }
+
+    /// An iteration is complete. It counts once, however often an event says so. Where the event does not say which one it was, because
+    /// that was erased or another program wrote it, it was the present one.
+    fn completed(&mut self, payload: Option<&[u8]>) {
+        let said = payload.and_then(|payload| serde_json::from_slice::<Completed>(payload).ok());
+        let iteration = said.map_or(self.iteration, |said| said.iteration);
+        if iteration < self.iteration {
+            return;
+        }
+        self.iteration = iteration.saturating_add(1);
+        self.plan = None;
+        self.steps.clear();
+        self.erased = false;
+    }
+
+    fn planned(&mut self, planned: Planned) {
+        if planned.iteration == self.iteration {
+            self.plan.get_or_insert(planned.plan());
+        }
     }
 
     pub(crate) fn intended(&mut self, intended: Intended) {
@@ -129,6 +147,16 @@ impl Progress {
         let at = |call| Coordinates { iteration: self.iteration, call };
         let open = self.steps.iter().filter(|(_, step)| step.result.is_none());
         open.map(move |(call, step)| (at(*call), &step.intent))
+    }
+
+    /// Refuses while a step of the present iteration has no result.
+    pub(crate) fn check_no_step_is_open(&self) -> Result<(), Error> {
+        match self.open_steps().next() {
+            None => Ok(()),
+            Some((at, _)) => Err(Error::NotApplicable(format!(
+                "the step at {at} was begun and has no result: neither its iteration nor the execution is complete"
+            ))),
+        }
     }
 
     /// The recorded plan of the present iteration. An error where it may have been erased.

@@ -63,6 +63,8 @@ pub enum Waits {
     InDoubt(Option<Doubt>),
     /// It happened, and its result was not kept.
     NotKept,
+    /// The key of its effect is that of other work: it cannot be made, and its agent can only be told so.
+    KeyTaken,
 }
 
 /// One tool call of an execution.
@@ -160,6 +162,14 @@ impl Step {
         }
     }
 
+    /// Its claim is about other work. Under the key of an effect that is the work of another step, perhaps of another execution.
+    pub(crate) fn differs(&self, error: &hapax_exec::Error) -> Error {
+        match self.has_effect_key() {
+            true => Error::EffectKeyTaken { at: self.at, operation_id: error.operation_id() },
+            false => Error::PlanDiverged { at: self.at },
+        }
+    }
+
     pub(crate) fn intended(&self) -> Intended {
         Intended {
             at: self.at,
@@ -198,7 +208,7 @@ impl<S: Journal + Ledger> Run<S> {
             return match entered {
                 Ok(Entered::Done(done)) => self.settled(&step, &done).await,
                 Ok(Entered::Held(held, ())) => Box::pin(self.carry_out(&step, held, tool)).await,
-                Ok(Entered::Differs(..)) => Err(Error::PlanDiverged { at: step.at }),
+                Ok(Entered::Differs(error, ())) => Err(step.differs(&error)),
                 Ok(Entered::Unkeyed(())) => {
                     Err(Error::Store(hapax_core::Error::internal("a step has a key")))
                 }
@@ -213,9 +223,11 @@ impl<S: Journal + Ledger> Run<S> {
 
     /// The step with its intent in the journal, and its result where it has one.
     pub(crate) async fn intended(&self, planned: Step) -> Result<(Step, Option<StepResult>), Error> {
-        let Some(recorded) = self.recorded(planned.at)? else {
-            self.intend(planned.intended()).await?;
-            return Ok((planned, None));
+        let recorded = match self.recorded(planned.at)? {
+            Some(recorded) => recorded,
+            None if self.intend(planned.intended()).await? => return Ok((planned, None)),
+            // Another request of the same runner was there first.
+            None => self.recorded(planned.at)?.ok_or(Error::Fenced)?,
         };
         // What was written before the first call counts, whatever is said by now.
         let Recorded { intent, result } = recorded;
@@ -316,7 +328,7 @@ impl<S: Journal + Ledger> Run<S> {
         cause: &str,
         ended: fn(String) -> Ended,
     ) -> Result<Concluded, Error> {
-        let because = Because { at: Some(step.at), reason: told(cause) };
+        let because = Because { at: Some(step.at), ..Because::of(cause) };
         let event = self.executions().event(self.stream(), kind, &because)?;
         let mut write = Append::new(self.stream().clone(), Author::Step).with(vec![event]);
         // There may be several of them, but one for each grant.

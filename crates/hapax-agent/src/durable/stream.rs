@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_core::journal::{
-    Append, Author, Birth, Chain, Event, Hash, Head, NewEvent, Runner, Status, Stream, StreamFilter,
+    Append, Author, Birth, Chain, Checkpoint, Event, Hash, Head, NewEvent, Runner, Status, Stream,
+    StreamFilter,
 };
 use hapax_core::{AppendId, AttemptId, Journal, Ledger, Project, RunnerId, Scope, SessionId};
 use hapax_exec::{Executor, Seal};
@@ -96,6 +97,11 @@ impl<S: Journal + Ledger> Executions<S> {
     /// Makes an execution, with the right to run it.
     pub async fn create(&self, new: Creation) -> Result<Run<S>, Error> {
         let Creation { id, agent, input, chain, lease, attempt } = new;
+        if chain == Chain::V1 && self.vault.0.is_some() {
+            return Err(Error::invalid(
+                "schemaVersion: 1 hashes what is kept, and payloads are sealed here; use 2, or no seal",
+            ));
+        }
         let stream = self.stream(&id)?;
         let mut runner = Runner::fresh(lease.unwrap_or_else(|| self.store().session().id));
         if let Some(attempt) = attempt {
@@ -106,22 +112,40 @@ impl<S: Journal + Ledger> Executions<S> {
             agent_id: agent.as_str().to_owned(),
             input: input.clone(),
         };
-        let first = self.event(&stream, kind::CREATED, &created)?;
-        let birth = Birth {
-            chain,
-            agent: Some(agent.as_str().to_owned()),
-            subject: self.scope.subject().map(|subject| subject.as_str().to_owned()),
-            runner: Some(runner),
-        };
+        let subject = self.scope.subject().map(|subject| subject.as_str().to_owned());
+        // The subject of the whole is hashed with its first event.
+        let first = NewEvent { subject: subject.clone(), ..self.event(&stream, kind::CREATED, &created)? };
+        let agent = Some(agent.as_str().to_owned());
+        let birth = Birth { chain, agent, subject, runner: Some(runner) };
         let mut write = Append::new(stream.clone(), Author::Creator(birth)).with(vec![first]);
         write.status = Some(Status::Running);
         if let Some(attempt) = attempt {
             write.id = AppendId::from_bytes(*attempt.as_bytes());
         }
         let head = super::run::send(self.store(), write).await?;
+        if attempt.is_some() {
+            self.is_what_was_made(&stream, &head, chain, &created).await?;
+        }
         fail::fail_point!("agent.created");
         let progress = Progress::of(input);
         Ok(Run::new(self.clone(), id, stream, runner.id, &head, progress, None))
+    }
+
+    /// An attempt that was made before has made what is asked for now. What was erased since cannot be compared.
+    async fn is_what_was_made(
+        &self,
+        stream: &Stream,
+        head: &Head,
+        chain: Chain,
+        created: &Created,
+    ) -> Result<(), Error> {
+        let first = self.store().read(stream, 0, 1).await?.into_iter().next();
+        let payload = first.map(|first| self.opened(stream, &first)).transpose()?.flatten();
+        let said = event::canonical(created)?;
+        match payload.is_none_or(|made| made == said) && head.chain == chain {
+            true => Ok(()),
+            false => Err(Error::NotApplicable("attempt: another execution was made with it".into())),
+        }
     }
 
     /// An event of ours, as it is kept.
@@ -204,37 +228,69 @@ impl<S: Journal + Ledger> Executions<S> {
     /// The right to run an execution that this runner has, for a holder that kept nothing but the runner's id. Only what the latest
     /// checkpoint does not cover is read.
     pub async fn run(&self, id: &ExecutionId, runner: hapax_core::RunnerId) -> Result<Run<S>, Error> {
-        let (stream, head) = self.head(id).await?;
-        if head.runner.is_none_or(|present| present.id != runner) {
+        let is_fenced = |head: &Head| head.runner.is_none_or(|present| present.id != runner);
+        if is_fenced(&self.head(id).await?.1) {
             return Err(Error::Fenced);
         }
-        let (progress, state) = self.progress(id).await?;
-        Ok(Run::new(self.clone(), id.clone(), stream, runner, &head, progress, state))
+        let Looked { stream, head, progress, state } = self.looked(id).await?;
+        match is_fenced(&head) {
+            true => Err(Error::Fenced),
+            false => Ok(Run::new(self.clone(), id.clone(), stream, runner, &head, progress, state)),
+        }
     }
 
     /// Where an execution is, read from its latest checkpoint on; and the state of its present iteration, where it was checkpointed.
     pub async fn progress(&self, id: &ExecutionId) -> Result<(Progress, Option<Value>), Error> {
-        let (stream, head) = self.head(id).await?;
-        let mut progress = Progress::default();
-        let mut from = 0;
-        if let Some(seq) = head.checkpoint {
-            let event = self.store().read(&stream, seq, 1).await?.into_iter().next();
-            let payload = event.map(|event| self.opened(&stream, &event)).transpose()?.flatten();
-            if let Some(payload) = payload
-                && let Ok(completed) = serde_json::from_slice::<event::Completed>(&payload)
-            {
-                (progress.iteration, from) = (completed.iteration + 1, seq + 1);
-            }
-        }
-        let mut walk = Reading { executions: self, stream: &stream, next: from, last: None };
-        walk.fold(&mut progress).await?;
-        let state = match self.checkpoint_bytes(&stream).await? {
-            Some(Some(bytes)) => Some(state_of(&bytes)?),
-            Some(None) => return Err(Error::Erased),
-            None => None,
-        };
+        let Looked { progress, state, .. } = self.looked(id).await?;
         Ok((progress, state))
     }
+
+    /// The same, with the head that goes with it.
+    pub(crate) async fn looked(&self, id: &ExecutionId) -> Result<Looked, Error> {
+        for _ in 0..limits::APPEND_TRIES {
+            let (stream, head) = self.head(id).await?;
+            let mut progress = Progress::default();
+            progress.status = head.status;
+            let mut reading = Reading::new(self, &stream, head.chain);
+            if let Some(seq) = head.checkpoint {
+                let event = self.store().read(&stream, seq, 1).await?.into_iter().next();
+                let payload = event.map(|event| self.opened(&stream, &event)).transpose()?.flatten();
+                if let Some(payload) = payload
+                    && let Ok(completed) = serde_json::from_slice::<event::Completed>(&payload)
+                {
+                    progress.iteration = completed.iteration.saturating_add(1);
+                    (reading.next, reading.checkpoint) = (seq + 1, Some(seq));
+                }
+            }
+            reading.fold(&mut progress).await?;
+            let checkpoint = self.store().checkpoint(&stream).await?;
+            let consistent = reading.ends_with(&head, checkpoint.as_ref());
+            if reading.next == head.length && consistent.is_ok() {
+                let state = match checkpoint.map(|checkpoint| checkpoint.bytes) {
+                    Some(Some(bytes)) => Some(state_of(&self.vault.open(&stream, &bytes)?)?),
+                    Some(None) => return Err(Error::Erased),
+                    None => None,
+                };
+                return Ok(Looked { stream, head, progress, state });
+            }
+            // Unless it was written to meanwhile.
+            if self.head(id).await?.1.version == head.version {
+                consistent?;
+            }
+        }
+        Err(Error::Store(hapax_core::Error::unavailable(
+            "the execution is written to all the time: try again",
+        )))
+    }
+}
+
+/// An execution as it was at one version.
+pub(crate) struct Looked {
+    pub(crate) stream: Stream,
+    pub(crate) head: Head,
+    pub(crate) progress: Progress,
+    /// The state of its present iteration, where it was checkpointed.
+    pub(crate) state: Option<Value>,
 }
 
 /// The state that a checkpoint has.
@@ -263,15 +319,23 @@ pub(crate) async fn list<S: Journal>(
 
 /// Reads a stream page by page and adds up what it says.
 pub(crate) struct Reading<'a, S: Ledger> {
-    pub(crate) executions: &'a Executions<S>,
-    pub(crate) stream: &'a Stream,
+    executions: &'a Executions<S>,
+    stream: &'a Stream,
+    chain: Chain,
     /// The place of the next event.
     pub(crate) next: u64,
     /// The hash of the last one.
     pub(crate) last: Option<Hash>,
+    /// The place of the last one that a checkpoint was written with.
+    pub(crate) checkpoint: Option<u64>,
 }
 
-impl<S: Journal + Ledger> Reading<'_, S> {
+impl<'a, S: Journal + Ledger> Reading<'a, S> {
+    /// From the first event on.
+    pub(crate) fn new(executions: &'a Executions<S>, stream: &'a Stream, chain: Chain) -> Self {
+        Reading { executions, stream, chain, next: 0, last: None, checkpoint: None }
+    }
+
     /// Up to the present end. The store checks that each event follows the one before it.
     pub(crate) async fn fold(&mut self, progress: &mut Progress) -> Result<(), Error> {
         loop {
@@ -283,8 +347,25 @@ impl<S: Journal + Ledger> Reading<'_, S> {
                 let payload = self.executions.opened(self.stream, event)?;
                 progress.fold(&event.kind, payload.as_deref())?;
                 (self.next, self.last) = (event.seq + 1, Some(event.hash));
+                if event::has_checkpoint(self.chain, event) {
+                    self.checkpoint = Some(event.seq);
+                }
             }
         }
+    }
+
+    /// The head names the checkpoint that the events have, and that one is kept.
+    pub(crate) fn ends_with(&self, head: &Head, kept: Option<&Checkpoint>) -> Result<(), Error> {
+        Ok(super::verify::checkpoint_is(self.stream, self.checkpoint, head.checkpoint, kept)?)
+    }
+
+    /// The chain ends as the head says, which was read after the last event.
+    pub(crate) fn finish(&self, head: &Head) -> Result<(), Error> {
+        if self.next > head.length {
+            let what = "the head does not know of the event";
+            return Err(hapax_core::Error::broken_chain(self.stream.as_str(), head.length, what).into());
+        }
+        Ok(super::verify::ends(self.stream, head, self.next, self.last)?)
     }
 }
 

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::error::Error;
-use super::event::kind;
+use super::event::{self, kind};
 use super::execution::{AgentId, ExecutionId};
 use super::key::{hex, truncated, unhex};
 use super::progress::Progress;
@@ -28,6 +28,7 @@ use super::run::send;
 use super::step::Step;
 use super::stream::Executions;
 use super::tools::Declaration;
+use super::verify;
 use crate::limits;
 
 /// The first line.
@@ -102,8 +103,7 @@ pub struct Export<S: Ledger> {
 impl<S: Journal + Ledger> Executions<S> {
     /// Begins to export an execution as it is now.
     pub async fn export(&self, id: &ExecutionId) -> Result<Export<S>, Error> {
-        let (stream, head) = self.head(id).await?;
-        let checkpoint = self.store().checkpoint(&stream).await?;
+        let (stream, head, checkpoint) = self.with_checkpoint(id).await?;
         let bytes = checkpoint.as_ref().and_then(|checkpoint| checkpoint.bytes.clone());
         let (plain, base64) = written(bytes.as_ref());
         let first = First {
@@ -125,9 +125,49 @@ impl<S: Journal + Ledger> Executions<S> {
         let walk = Walk::new(&stream, head.chain);
         Ok(Export { executions: self.clone(), stream, head, first: Some(first), walk })
     }
+
+    /// A head, and the checkpoint that it names.
+    async fn with_checkpoint(&self, id: &ExecutionId) -> Result<(Stream, Head, Option<Checkpoint>), Error> {
+        for _ in 0..limits::APPEND_TRIES {
+            let (stream, head) = self.head(id).await?;
+            let checkpoint = self.store().checkpoint(&stream).await?;
+            if checkpoint.as_ref().map(|checkpoint| checkpoint.seq) == head.checkpoint {
+                return Ok((stream, head, checkpoint));
+            }
+            // Unless it was written to meanwhile.
+            if self.head(id).await?.1.version == head.version {
+                verify::checkpoint_is(&stream, head.checkpoint, head.checkpoint, checkpoint.as_ref())?;
+            }
+        }
+        Err(Error::Store(hapax_core::Error::unavailable(
+            "the execution is written to all the time: try again",
+        )))
+    }
+}
+
+impl<S: Journal + Ledger> Executions<S> {
+    /// Lines of an export whose first one was told before: of the events from a place on, and the place after the last of them.
+    pub async fn exported(&self, id: &ExecutionId, from: u64, until: u64) -> Result<(Vec<u8>, u64), Error> {
+        let (stream, head) = self.head(id).await?;
+        let left = usize::try_from(until.min(head.length).saturating_sub(from)).unwrap_or(usize::MAX);
+        let events = match left {
+            0 => Vec::new(),
+            left => self.store().read(&stream, from, left.min(limits::READ_PAGE)).await?,
+        };
+        let mut lines = Vec::new();
+        for event in &events {
+            lines.extend(line(&Line::of(event, head.chain))?);
+        }
+        Ok((lines, events.last().map_or(until, |event| event.seq + 1)))
+    }
 }
 
 impl<S: Journal + Ledger> Export<S> {
+    /// How many events it has.
+    pub fn length(&self) -> u64 {
+        self.head.length
+    }
+
     /// The next lines, each with its end; `None` when there are no more. The chain is checked on the way.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
         if let Some(first) = self.first.take() {
@@ -237,6 +277,17 @@ fn read(raw: Option<&RawValue>, base64: Option<&str>) -> Option<Option<Bytes>> {
 }
 
 /// An export that was read through once, and is sound.
+#[derive(Debug)]
+pub struct Sound(Checked);
+
+impl Sound {
+    /// The execution that it is of.
+    pub fn id(&self) -> &ExecutionId {
+        &self.0.id
+    }
+}
+
+#[derive(Debug)]
 struct Checked {
     first: First,
     id: ExecutionId,
@@ -255,7 +306,22 @@ impl<S: Journal + Ledger> Executions<S> {
     /// Imports an execution. Nothing is written unless all of it is sound. It is paused, and the steps of which nobody knows the end
     /// are in doubt. The same import again goes on with one that was cut off.
     pub async fn import(&self, from: &mut (impl BufRead + Seek)) -> Result<ExecutionId, Error> {
-        let checked = self.check_import(from)?;
+        let sound = self.sound(from)?;
+        self.import_sound(from, &sound).await?;
+        Ok(sound.0.id)
+    }
+
+    /// Reads an export to its end and checks it. Nothing is written.
+    pub fn sound(&self, from: &mut (impl BufRead + Seek)) -> Result<Sound, Error> {
+        self.check_import(from).map(Sound)
+    }
+
+    /// The same as [`import`](Self::import), of lines that were checked.
+    pub async fn import_sound(
+        &self,
+        from: &mut (impl BufRead + Seek),
+        Sound(checked): &Sound,
+    ) -> Result<(), Error> {
         let stream = self.stream(&checked.id)?;
         let runner = RunnerId::from_bytes(truncated(checked.digest));
         let present = self.store().head(&stream).await?;
@@ -282,8 +348,7 @@ impl<S: Journal + Ledger> Executions<S> {
                 _ => {}
             }
         }
-        self.write_import(from, &checked, &stream, runner).await?;
-        Ok(checked.id)
+        self.write_import(from, checked, &stream, runner).await
     }
 
     fn check_import(&self, from: &mut (impl BufRead + Seek)) -> Result<Checked, Error> {
@@ -299,15 +364,15 @@ impl<S: Journal + Ledger> Executions<S> {
         };
         let bytes = read(first.checkpoint.as_deref(), first.checkpoint_base64.as_deref());
         let bytes = bytes.ok_or_else(|| Error::invalid("checkpointBase64 is not base64"))?;
-        let checkpoint = first.checkpoint_seq.map(|seq| Checkpoint { seq, bytes });
         let (mut walk, mut progress, mut last) = (Walk::new(&source, chain), Progress::default(), None);
+        // The last event that a checkpoint was written with, and the digest of that.
+        let mut latest: Option<(u64, Option<Hash>)> = None;
         while let Some(text) = lines.next()? {
             let event = parse::<Line>(&text, lines.number)?.event(chain)?;
             walk.step(&event)?;
-            if let Some(checkpoint) = checkpoint.as_ref().filter(|checkpoint| checkpoint.seq == event.seq)
-                && chain == Chain::V2
-            {
-                check_checkpoint(&source, checkpoint, event.checkpoint)?;
+            // Exports of the source have no digests: there the end of an iteration has the checkpoint.
+            if event::has_checkpoint(chain, &event) {
+                latest = Some((event.seq, event.checkpoint));
             }
             let Some(bytes) = event.payload.bytes() else { return Err(Error::Erased) };
             let opened = self.vault.open(&source, bytes)?;
@@ -322,9 +387,7 @@ impl<S: Journal + Ledger> Executions<S> {
             let what = "the export does not end as its first line says".to_owned();
             return Err(Error::ExecutionCorrupted { position, what });
         }
-        if checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.seq >= length) {
-            return Err(Error::invalid("checkpointSeq: there is no such event"));
-        }
+        let checkpoint = checkpoint_of(&source, chain, bytes, first.checkpoint_seq, latest)?;
         Ok(Checked { first, id, agent, chain, source, checkpoint, progress, digest: lines.digest(), length })
     }
 
@@ -356,7 +419,11 @@ impl<S: Journal + Ledger> Executions<S> {
                 let event = parse::<Line>(&text, lines.number)?.event(checked.chain)?;
                 let of = checked.checkpoint.as_ref().filter(|checkpoint| checkpoint.seq == event.seq);
                 snapshot = of.and_then(|checkpoint| checkpoint.bytes.clone());
-                let new = self.imported(checked, stream, event)?;
+                let mut new = self.imported(checked, stream, event)?;
+                if number == 1 && batch.is_empty() {
+                    // The subject of the whole is hashed with its first event.
+                    new.subject = new.subject.or_else(|| checked.first.subject.clone());
+                }
                 bytes += new.payload.len();
                 batch.push(new);
             }
@@ -407,6 +474,30 @@ impl<S: Journal + Ledger> Executions<S> {
             }
         }
     }
+}
+
+/// The checkpoint of an export: that of the last event which has one. Without `checkpointSeq`, as the source exports, it is the same.
+fn checkpoint_of(
+    source: &Stream,
+    chain: Chain,
+    bytes: Option<Bytes>,
+    named: Option<u64>,
+    latest: Option<(u64, Option<Hash>)>,
+) -> Result<Option<Checkpoint>, Error> {
+    let seen = latest.map(|(seq, _)| seq);
+    let Some(seq) = seen else {
+        return match (named, &bytes) {
+            (None, None) => Ok(None),
+            _ => Err(Error::invalid("checkpoint: no event of the export has one")),
+        };
+    };
+    let kept = Checkpoint { seq, bytes };
+    let is_there = Some(&kept).filter(|kept| kept.bytes.is_some());
+    verify::checkpoint_is(source, seen, named.or(seen), is_there)?;
+    if chain == Chain::V2 {
+        check_checkpoint(source, &kept, latest.and_then(|(_, digest)| digest))?;
+    }
+    Ok(Some(kept))
 }
 
 /// The id of one part of an import.

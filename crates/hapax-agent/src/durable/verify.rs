@@ -1,10 +1,12 @@
 //! Checking a chain of events from its beginning to its end, in memory that does not grow with it (J3, J7).
 
-use hapax_core::journal::{Hash, Head, Payload, Status, Stream, Walk};
+use hapax_core::journal::{Chain, Checkpoint, Event, Hash, Head, Payload, Status, Stream, Walk};
 use hapax_core::{Error as CoreError, Journal, Kind, Particular};
 use serde::Serialize;
 
 use super::error::Error;
+use super::event;
+use super::execution::PREFIX;
 use crate::limits;
 
 /// What checking a stream has found.
@@ -44,8 +46,9 @@ impl Report {
     }
 }
 
-/// Checks a stream: every event, that it ends as its head says, and its checkpoint. A stream that is written to meanwhile is checked as
-/// far as it was at the beginning.
+/// Checks a stream: every event, that it ends as its head says, that its latest checkpoint is the one that its events have, and, of an
+/// execution, that its status and its subject are the ones that its events set. A stream that is written to meanwhile is checked as far as
+/// it was at the beginning.
 pub async fn verify<S: Journal>(store: &S, stream: &Stream) -> Result<Report, Error> {
     let head = match store.head(stream).await {
         Ok(head) => head.ok_or(Error::NotFound)?,
@@ -65,11 +68,7 @@ pub async fn verify<S: Journal>(store: &S, stream: &Stream) -> Result<Report, Er
         hash: None,
         broken: None,
     };
-    let checked = async {
-        walk(store, stream, &head, &mut report).await?;
-        store.checkpoint(stream).await.map(|_| ())
-    };
-    match checked.await {
+    match walk(store, stream, &head, &mut report).await {
         Ok(()) => Ok(report),
         Err(error) => {
             report.broken = Some(broken(error, report.events)?);
@@ -79,7 +78,8 @@ pub async fn verify<S: Journal>(store: &S, stream: &Stream) -> Result<Report, Er
 }
 
 /// Checks some events of a stream from a place on, and says where the next page starts; `None` at the end, where it is also checked
-/// that the stream ends as its head says, and its checkpoint. All pages together check what [`verify`] does.
+/// that the stream ends as its head says, and its checkpoint. All pages together check what [`verify`] does, but for the status of an
+/// execution that has not ended: that one is compared where the last page has an event that sets it.
 pub async fn verify_page<S: Journal>(
     store: &S,
     stream: &Stream,
@@ -126,6 +126,8 @@ async fn page<S: Journal>(
     report.erased = of_page().filter(|event| matches!(event.payload, Payload::Erased { .. })).count() as u64;
     let last = events.last();
     report.hash = last.map(|event| event.hash.to_hex());
+    let mut seen = Seen::default();
+    events.iter().try_for_each(|event| seen.event(stream, head, event))?;
     let next = last.map_or(first, |event| event.seq + 1);
     // A page without events is at the end, whatever the head says.
     if next < head.length && !events.is_empty() {
@@ -133,7 +135,11 @@ async fn page<S: Journal>(
     }
     ends(stream, head, next, last.map(|event| event.hash))?;
     nothing_beyond(store, stream, head.length).await?;
-    store.checkpoint(stream).await.map(|_| None)
+    // An event that ends an execution is its last one.
+    let is_over = head.status.is_some_and(Status::is_terminal);
+    let said = seen.status.or(head.status.filter(|_| !is_over).or(Some(Status::Running)));
+    status_is(stream, said, head)?;
+    kept_checkpoint(store, stream, head).await.map(|()| None)
 }
 
 async fn walk<S: Journal>(
@@ -142,12 +148,13 @@ async fn walk<S: Journal>(
     head: &Head,
     report: &mut Report,
 ) -> Result<(), CoreError> {
-    let (mut next, mut last) = (0, None);
+    let (mut next, mut last, mut seen) = (0, None, Seen::default());
     while next < head.length {
         let left = usize::try_from(head.length - next).unwrap_or(usize::MAX);
         // The store checks that each event follows the one before it: to hash all of it once more would tell nothing new.
         let events = store.read(stream, next, left.min(limits::READ_PAGE)).await?;
         let Some(end) = events.last() else { break };
+        events.iter().try_for_each(|event| seen.event(stream, head, event))?;
         (next, last) = (end.seq + 1, Some(end.hash));
         report.events += events.len() as u64;
         let erased = events.iter().filter(|event| matches!(event.payload, Payload::Erased { .. }));
@@ -155,7 +162,94 @@ async fn walk<S: Journal>(
         report.hash = last.map(Hash::to_hex);
     }
     ends(stream, head, next, last)?;
-    nothing_beyond(store, stream, head.length).await
+    nothing_beyond(store, stream, head.length).await?;
+    status_is(stream, seen.status, head)?;
+    kept_checkpoint(store, stream, head).await
+}
+
+/// What the head of a stream says as well is compared with its events on the way along them.
+#[derive(Default)]
+struct Seen {
+    status: Option<Status>,
+}
+
+impl Seen {
+    fn event(&mut self, stream: &Stream, head: &Head, event: &Event) -> Result<(), CoreError> {
+        self.status = event::status_set_by(&event.kind).or(self.status);
+        let broken = |what: &str| Err(CoreError::broken_chain(stream.as_str(), event.seq, what));
+        let has_checkpoint = event::has_checkpoint(head.chain, event);
+        match head.checkpoint {
+            Some(seq) if seq > event.seq => {}
+            Some(seq) if seq == event.seq && has_checkpoint => {}
+            Some(seq) if seq == event.seq => {
+                return broken("the head names it for a checkpoint that it does not have");
+            }
+            _ if has_checkpoint => return broken("the head does not know of its checkpoint"),
+            _ => {}
+        }
+        first_is(stream, head, event)
+    }
+}
+
+/// The head of an execution has the agent and the subject that the first event has. What is sealed is not compared; in chain 1 the subject
+/// is not hashed.
+pub(crate) fn first_is(stream: &Stream, head: &Head, event: &Event) -> Result<(), CoreError> {
+    if event.seq != 0 || event.kind != event::kind::CREATED || !is_execution(stream) {
+        return Ok(());
+    }
+    let created = event.payload.bytes().map(|bytes| serde_json::from_slice::<event::Created>(bytes));
+    let what = match created {
+        Some(Ok(created)) if head.agent.as_deref() != Some(&created.agent_id) => "agent",
+        _ if head.chain == Chain::V2 && event.subject != head.subject => "subject",
+        _ => return Ok(()),
+    };
+    let what = format_args!("the head has another {what}").to_string();
+    Err(CoreError::broken_chain(stream.as_str(), 0, what))
+}
+
+fn is_execution(stream: &Stream) -> bool {
+    stream.as_str().starts_with(PREFIX)
+}
+
+/// The status of an execution is the one that its events have set last.
+pub(crate) fn status_is(stream: &Stream, said: Option<Status>, head: &Head) -> Result<(), CoreError> {
+    if !is_execution(stream) || said.is_none() || said == head.status {
+        return Ok(());
+    }
+    let what = "the status is not the one that the events set: it was changed, or an import was cut off";
+    Err(CoreError::broken_chain(stream.as_str(), head.length.saturating_sub(1), what))
+}
+
+/// The checkpoint that is kept is the one that the head names, which was compared with the events.
+async fn kept_checkpoint<S: Journal>(store: &S, stream: &Stream, head: &Head) -> Result<(), CoreError> {
+    let kept = store.checkpoint(stream).await?;
+    // One that was written meanwhile was compared with its event by the store.
+    match kept.as_ref().is_some_and(|kept| kept.seq >= head.length) {
+        true => Ok(()),
+        false => checkpoint_is(stream, head.checkpoint, head.checkpoint, kept.as_ref()),
+    }
+}
+
+/// The last event that a checkpoint was written with is the one that the head names, and the checkpoint that is kept is that one.
+pub(crate) fn checkpoint_is(
+    stream: &Stream,
+    seen: Option<u64>,
+    named: Option<u64>,
+    kept: Option<&Checkpoint>,
+) -> Result<(), CoreError> {
+    let broken = |at: u64, what: &str| Err(CoreError::broken_chain(stream.as_str(), at, what));
+    match (seen, named, kept.map(|kept| kept.seq)) {
+        (None, None, None) => Ok(()),
+        (Some(seen), Some(named), Some(kept)) if seen == named && named == kept => Ok(()),
+        (Some(seen), named, _) if named.is_none_or(|named| named < seen) => {
+            broken(seen, "the head does not know of its checkpoint")
+        }
+        (seen, Some(named), _) if seen != Some(named) => {
+            broken(named, "the head names it for a checkpoint that it does not have")
+        }
+        (seen, _, None) => broken(seen.unwrap_or(0), "the checkpoint is missing"),
+        (_, _, Some(kept)) => broken(kept, "the checkpoint is not the latest one"),
+    }
 }
 
 /// The chain, of which so many events were read, ends as the head says.

@@ -12,6 +12,7 @@ mod sealed;
 mod steps;
 mod tampered;
 mod transfers;
+mod twice;
 mod walkthrough;
 mod watched;
 mod world;

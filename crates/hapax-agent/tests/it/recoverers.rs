@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hapax::Store;
-use hapax_agent::durable::{Error, Executions, Resume, lapsed, verify};
+use hapax_agent::durable::{AgentId, Creation, Executions, Order, Stop, verify};
 use hapax_core::journal::Status;
 use hapax_core::{Leases as _, Scope};
 use hapax_exec::Executor;
@@ -12,39 +12,54 @@ use hapax_store::{Lifecycle as _, Options};
 use hapax_testkit::upstream::CountingFile;
 use serde_json::json;
 
-use crate::world::{Calls, Script, creation, database, id};
+use crate::world::{Calls, Script, World, creation, database, id};
 
 const STORE: &str = "HAPAX_TEST_RECOVERER_STORE";
 const WINS: &str = "HAPAX_TEST_RECOVERER_WINS";
 const EXECUTIONS: usize = 30;
 
 /// What one process does: it looks for executions whose runner is gone, and takes what it can.
-async fn recover(url: &str, wins: &CountingFile) -> usize {
+async fn recover(url: &str, wins: &CountingFile) {
     let store = Store::open(url, Options::default()).await.unwrap();
     let executions = Executions::new(Executor::new(store.clone()), Scope::local());
     let agent =
         hapax_agent::durable::DurableLoop::new(Script::of(&[("unsafe", json!(1))]), Calls::default().tools());
-    let mut refused = 0;
-    loop {
-        let (found, _) = lapsed(&store, Status::Running, None, 100).await.unwrap();
-        let open = executions.list(Some(Status::Completed), None, 100).await.unwrap().0.len();
-        if found.is_empty() && open == EXECUTIONS {
-            break;
-        }
-        for listing in found {
-            match executions.resume(&listing.id, Resume::default()).await {
-                Ok(run) => {
-                    wins.record(listing.id.as_str(), "won").unwrap();
-                    agent.run(&run).await.unwrap();
-                }
-                Err(Error::Fenced | Error::Ended | Error::VersionConflict { .. }) => refused += 1,
-                Err(error) => panic!("{error:?}"),
-            }
+    while executions.list(Some(Status::Completed), None, 100).await.unwrap().0.len() < EXECUTIONS {
+        for (id, stop) in agent.recover(&executions, &planner()).await.unwrap() {
+            assert!(matches!(stop, Ok(Stop::Completed(_))), "{id}: {stop:?}");
+            wins.record(id.as_str(), "won").unwrap();
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     store.close().await.unwrap();
-    refused
+}
+
+fn planner() -> AgentId {
+    AgentId::new("planner").unwrap()
+}
+
+/// What its runner has left, wherever that died, and what an operator has resumed; of this agent alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_round_takes_what_has_no_runner_and_nothing_else_j4() {
+    let world = World::memory().await;
+    let (executions, store) = (world.executions(), &world.store);
+    let lease = store.open_lease(&Scope::local(), Duration::from_secs(600)).await.unwrap();
+    let gone = |name: &str| Creation { lease: Some(lease.id), ..creation(name) };
+    executions.create(gone("running")).await.unwrap();
+    executions.create(Creation { agent: AgentId::new("another").unwrap(), ..gone("other") }).await.unwrap();
+    executions.create(gone("ordered")).await.unwrap();
+    let version = executions.status(&id("ordered")).await.unwrap().version;
+    executions.order(&id("ordered"), Order::Resume { force: true }, version, "go on").await.unwrap();
+    world.create("alive").await;
+    world.create("paused").await.pause("wait").await.unwrap();
+    store.end_lease(&Scope::local(), lease.id).await.unwrap();
+    let agent = world.agent(&[("safe", json!(1))]);
+    let mut recovered = agent.recover(&executions, &planner()).await.unwrap();
+    recovered.sort_by(|one, other| one.0.cmp(&other.0));
+    let names: Vec<_> = recovered.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(names, ["ordered", "running"]);
+    assert!(recovered.iter().all(|(_, stop)| matches!(stop, Ok(Stop::Completed(_)))), "{recovered:?}");
+    assert!(agent.recover(&executions, &planner()).await.unwrap().is_empty());
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -66,8 +81,7 @@ fn of_three_processes_one_wins_each_execution_and_no_chain_forks_postgres_j4() {
         let executions = Executions::new(Executor::new(store.clone()), Scope::local());
         let lease = store.open_lease(&Scope::local(), Duration::from_secs(600)).await.unwrap();
         for number in 0..EXECUTIONS {
-            let new =
-                hapax_agent::durable::Creation { lease: Some(lease.id), ..creation(&format!("e-{number}")) };
+            let new = Creation { lease: Some(lease.id), ..creation(&format!("e-{number}")) };
             executions.create(new).await.unwrap();
         }
         // From here on all of them have lapsed.

@@ -35,6 +35,9 @@ async fn nothing_of_a_sealed_execution_lies_open_and_it_is_resumed_with_its_keys
         assert!(matches!(other.read(&id("e-1"), 0, 10).await, Err(Error::Store(_))));
     }
     assert_eq!(executions.status(&id("e-1")).await.unwrap(), before);
+    // What is sealed cannot be hashed as chain 1 says.
+    let old = hapax_agent::durable::Creation { chain: hapax_core::journal::Chain::V1, ..creation("e-2") };
+    assert!(matches!(executions.create(old).await, Err(Error::Invalid(_))));
     // The chain is checked without any key.
     let stream = executions.stream(&id("e-1")).unwrap();
     assert!(verify(&world.store, &stream).await.unwrap().is_sound());

@@ -192,7 +192,7 @@ async fn an_effect_key_is_one_effect_of_two_executions_j5(world: World) {
     }
     assert_eq!(world.calls.count(), 1);
     let other = agent(json!(2)).run(&world.create("e-3").await).await.unwrap();
-    assert!(matches!(&other, Stop::Paused(why) if why.contains("diverged")), "{other:?}");
+    assert!(matches!(&other, Stop::Paused(why) if why.contains("effect key")), "{other:?}");
     assert_eq!(world.calls.count(), 1);
 }
 

@@ -226,3 +226,200 @@ async fn random_harm_to_a_large_log_shows_at_its_place_j3() {
     }
     assert_eq!(log.verified().await, None);
 }
+
+/// An execution on PostgreSQL, where no checksum of ours lies over the chain, and what it was before it was tampered with.
+struct Bare {
+    store: hapax_store::Store,
+    sql: tokio_postgres::Client,
+}
+
+const TABLES: [&str; 3] = ["streams", "events", "checkpoints"];
+
+impl Bare {
+    /// With two executions of six events each: checkpoints at events 2 and 4, and a pause at the end.
+    async fn new() -> Bare {
+        let url = crate::world::database().await;
+        let store = hapax_store::Store::open(&url, Options::default()).await.unwrap();
+        let (sql, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let bare = Bare { store, sql };
+        for name in ["e-1", "e-2"] {
+            let run = bare.executions().create(creation(name)).await.unwrap();
+            for n in 0..2 {
+                run.append("NOTE", &json!({ "n": n, "of": name }), None).await.unwrap();
+                run.complete_iteration(n, &json!({ "n": n })).await.unwrap();
+            }
+            run.pause("wait").await.unwrap();
+        }
+        for table in TABLES {
+            let keep = format!("CREATE TABLE kept_{table} AS TABLE hapax.{table}");
+            bare.sql.batch_execute(&keep).await.unwrap();
+        }
+        assert_eq!(bare.broken_at().await, None);
+        bare
+    }
+
+    fn executions(&self) -> Executions<hapax_store::Store> {
+        Executions::new(Executor::new(self.store.clone()), Scope::local())
+    }
+
+    async fn broken_at(&self) -> Option<u64> {
+        let stream = self.executions().stream(&id("e-1")).unwrap();
+        verify(&self.store, &stream).await.unwrap().broken.map(|broken| broken.position)
+    }
+
+    /// The same in pages.
+    async fn broken_in_pages(&self) -> Option<u64> {
+        let stream = self.executions().stream(&id("e-1")).unwrap();
+        let mut from = Some(0);
+        while let Some(next) = from {
+            let (report, more) =
+                hapax_agent::durable::verify_page(&self.store, &stream, next, 2).await.unwrap();
+            if let Some(broken) = report.broken {
+                return Some(broken.position);
+            }
+            from = more;
+        }
+        None
+    }
+
+    /// As it was.
+    async fn put_back(&self) {
+        for table in TABLES {
+            let columns = "SELECT string_agg(quote_ident(attname), ',') FROM pg_attribute \
+                           WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped";
+            let row = self.sql.query_one(columns, &[&format!("hapax.{table}")]).await.unwrap();
+            let columns: String = row.get(0);
+            let back = format!(
+                "DELETE FROM hapax.{table}; INSERT INTO hapax.{table} ({columns}) OVERRIDING SYSTEM VALUE \
+                 SELECT {columns} FROM kept_{table}"
+            );
+            self.sql.batch_execute(&back).await.unwrap();
+        }
+    }
+}
+
+/// The first execution's rows; the second's.
+const MINE: &str = "stream = (SELECT id FROM hapax.streams WHERE name LIKE '%/e-1')";
+const OTHER: &str = "stream = (SELECT id FROM hapax.streams WHERE name LIKE '%/e-2')";
+
+/// What the head says beside the chain is compared with the events.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_or_a_checkpoint_that_was_changed_on_postgres_shows_and_is_not_resumed_j3() {
+    let (head, mine) = ("WHERE name LIKE '%/e-1'", MINE);
+    let changes: Vec<(Vec<String>, u64)> = vec![
+        (
+            vec![
+                format!("UPDATE hapax.checkpoints SET seq = 2, bytes = '{{\"n\":0}}' WHERE {mine}"),
+                format!("UPDATE hapax.streams SET checkpoint = 2 {head}"),
+            ],
+            4,
+        ),
+        (
+            vec![
+                format!("DELETE FROM hapax.checkpoints WHERE {mine}"),
+                format!("UPDATE hapax.streams SET checkpoint = NULL {head}"),
+            ],
+            4,
+        ),
+        (vec![format!("UPDATE hapax.streams SET checkpoint = NULL {head}")], 4),
+        (vec![format!("UPDATE hapax.streams SET checkpoint = 3 {head}")], 4),
+        (vec![format!("DELETE FROM hapax.checkpoints WHERE {mine}")], 4),
+        (vec![format!("UPDATE hapax.checkpoints SET bytes = '{{\"n\":0}}' WHERE {mine}")], 4),
+        (vec![format!("UPDATE hapax.streams SET status = 'COMPLETED' {head}")], 5),
+        (vec![format!("UPDATE hapax.streams SET status = 'RUNNING' {head}")], 5),
+        (vec![format!("UPDATE hapax.streams SET agent = 'another' {head}")], 0),
+        (vec![format!("UPDATE hapax.streams SET subject = 'user:bob' {head}")], 0),
+        (vec![format!("UPDATE hapax.streams SET subject = NULL {head}")], 0),
+        (vec![format!("UPDATE hapax.events SET subject = 'user:bob' WHERE seq = 0 AND {mine}")], 0),
+        (vec![format!("UPDATE hapax.events SET subject = 'user:bob' WHERE seq = 3 AND {mine}")], 3),
+    ];
+    let bare = Bare::new().await;
+    for (statements, at) in changes {
+        for statement in &statements {
+            assert_eq!(bare.sql.execute(statement.as_str(), &[]).await.unwrap(), 1, "{statement}");
+        }
+        assert_eq!(bare.broken_at().await, Some(at), "{statements:?}");
+        assert_eq!(bare.broken_in_pages().await, Some(at), "{statements:?}, in pages");
+        let resumed = bare.executions().resume(&id("e-1"), Resume::default()).await;
+        assert!(
+            matches!(&resumed, Err(Error::ExecutionCorrupted { position, .. }) if *position == at),
+            "{statements:?}: {resumed:?}"
+        );
+        bare.put_back().await;
+        assert_eq!(bare.broken_at().await, None, "as it was");
+    }
+    bare.executions().resume(&id("e-1"), Resume::default()).await.unwrap();
+}
+
+/// Each byte of each event, and events that are dropped, swapped, put in or taken from elsewhere: the chain alone tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_chain_alone_shows_what_was_changed_on_postgres_j3() {
+    let bare = Bare::new().await;
+    let mut flips = 0;
+    for place in 0..6_i64 {
+        let at = format!("{MINE} AND seq = {place}");
+        for column in ["payload", "salt", "hash", "checkpoint", "kind", "at"] {
+            let bytes = match column {
+                "kind" => "convert_to(kind, 'UTF8')".to_owned(),
+                "at" => "int8send(at)".to_owned(),
+                column => column.to_owned(),
+            };
+            let query = format!("SELECT {bytes} FROM hapax.events WHERE {at}");
+            let Some(kept) = bare.sql.query_one(&query, &[]).await.unwrap().get::<_, Option<Vec<u8>>>(0)
+            else {
+                continue;
+            };
+            for number in 0..kept.len() {
+                // Text stays text, and a time stays within its bounds.
+                let bit = if column == "at" || column == "kind" { 0 } else { number % 8 };
+                if column == "at" && number < 2 {
+                    continue;
+                }
+                let mut changed = kept.clone();
+                changed[number] ^= 1 << bit;
+                let hex: String = changed.iter().map(|byte| format!("{byte:02x}")).collect();
+                let value = match column {
+                    "kind" => format!("convert_from('\\x{hex}', 'UTF8')"),
+                    "at" => format!("('x{hex}')::bit(64)::bigint"),
+                    _ => format!("'\\x{hex}'"),
+                };
+                let change = format!("UPDATE hapax.events SET {column} = {value} WHERE {at}");
+                assert_eq!(bare.sql.execute(change.as_str(), &[]).await.unwrap(), 1);
+                assert_eq!(bare.broken_at().await, Some(place as u64), "{change}");
+                flips += 1;
+            }
+            let back = format!(
+                "UPDATE hapax.events e SET {column} = k.{column} FROM kept_events k \
+                 WHERE e.stream = k.stream AND e.seq = k.seq AND e.seq = {place}"
+            );
+            bare.sql.execute(back.as_str(), &[]).await.unwrap();
+        }
+    }
+    assert!(flips > 500, "{flips} bytes were changed");
+    let taken = |seq: i64| {
+        format!(
+            "INSERT INTO hapax.events (stream, seq, kind, at, salt, payload, digest, subject, checkpoint, hash) \
+             SELECT (SELECT id FROM hapax.streams WHERE name LIKE '%/e-1'), {seq}, kind, at, salt, payload, digest, \
+             subject, checkpoint, hash FROM hapax.events WHERE "
+        )
+    };
+    let drop = |seq: i64| format!("DELETE FROM hapax.events WHERE {MINE} AND seq = {seq}");
+    let renumber =
+        |from: i64, to: i64| format!("UPDATE hapax.events SET seq = {to} WHERE {MINE} AND seq = {from}");
+    let mut cases: Vec<(Vec<String>, u64)> = (0..6).map(|seq| (vec![drop(seq)], seq as u64)).collect();
+    // The events after a dropped one close up.
+    cases.push(((2..6).map(|seq| if seq == 2 { drop(2) } else { renumber(seq, seq - 1) }).collect(), 2));
+    cases.push((vec![renumber(1, 99), renumber(3, 1), renumber(99, 3)], 1));
+    cases.push((vec![format!("{} {MINE} AND seq = 5", taken(6))], 6));
+    for seq in 0..6 {
+        cases.push((vec![drop(seq), format!("{} {OTHER} AND seq = {seq}", taken(seq))], seq as u64));
+    }
+    for (statements, at) in cases {
+        for statement in &statements {
+            assert_eq!(bare.sql.execute(statement.as_str(), &[]).await.unwrap(), 1, "{statement}");
+        }
+        assert_eq!(bare.broken_at().await, Some(at), "{statements:?}");
+        bare.put_back().await;
+    }
+}

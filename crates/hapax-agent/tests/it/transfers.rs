@@ -135,6 +135,20 @@ async fn an_export_that_was_changed_is_refused_at_its_place_and_nothing_is_writt
             other[0] = other[0].replace("\"state\":1", "\"state\":2");
             assert_eq!(place(&refused(other).await), Some(4), "the checkpoint");
         }
+        // A checkpoint that the export does not name is that of the last event which has one; no other one is taken.
+        let seq = "\"checkpointSeq\":4";
+        assert!(lines[0].contains(seq));
+        for (there, instead) in [
+            (seq, "\"checkpointSeq\":3"),
+            (seq, "\"checkpointSeq\":5"),
+            ("\"checkpoint\":{\"state\":1}", "\"checkpoint\":null"),
+        ] {
+            let mut other = owned();
+            other[0] = other[0].replace(there, instead);
+            assert_ne!(other[0], lines[0]);
+            let error = refused(other).await;
+            assert!(place(&error).is_some(), "{instead}: {error:?}");
+        }
         let mut newer = owned();
         newer[0] = newer[0].replace("\"schemaVersion\":", "\"schemaVersion\":7");
         assert!(matches!(refused(newer).await, Error::UnsupportedSchemaVersion { .. }));
@@ -149,14 +163,18 @@ async fn an_export_that_was_changed_is_refused_at_its_place_and_nothing_is_writt
 
 /// Payloads as another program wrote them: canonical they are not, and hashed as they stand.
 async fn an_export_of_the_source_is_kept_to_the_byte_j3(world: World) {
+    for (name, named) in [("kairo-1", ",\"checkpointSeq\":2"), ("kairo-2", "")] {
+        of_the_source(&world, name, named).await;
+    }
+}
+
+async fn of_the_source(world: &World, name: &str, named: &str) {
     let payloads = [r#"{"b": 1.50, "a":"é"}"#, r#"[1, 2,  3]"#, r#"{"iterationIndex":0}"#];
     let kinds_of = ["MODEL_CALL", "TOOL_CALL", "ITERATION_COMPLETE"];
     let mut hash = "GENESIS".to_owned();
-    let mut lines = vec![json!({
-        "executionId": "kairo-1", "agentId": "react", "status": "RUNNING", "version": 3, "schemaVersion": 1,
-        "checkpoint": { "messages": [] }, "checkpointSeq": 2, "unknown": true,
-    })
-    .to_string()];
+    let mut lines = vec![format!(
+        r#"{{"executionId":"{name}","agentId":"react","status":"RUNNING","version":3,"schemaVersion":1,"checkpoint":{{"messages":[]}}{named},"unknown":true}}"#
+    )];
     for (seq, payload) in payloads.iter().enumerate() {
         hash = Sha256::digest(format!("{hash}{payload}")).iter().map(|byte| format!("{byte:02x}")).collect();
         lines.push(format!(
@@ -166,16 +184,16 @@ async fn an_export_of_the_source_is_kept_to_the_byte_j3(world: World) {
     }
     let executions = world.executions();
     import(&executions, &lines.join("\n")).await.unwrap();
-    let events = executions.read(&id("kairo-1"), 0, 10).await.unwrap();
+    let events = executions.read(&id(name), 0, 10).await.unwrap();
     for (event, payload) in events.iter().zip(payloads) {
         assert_eq!(event.payload.as_ref().unwrap().get(), payload, "to the byte");
     }
     assert_eq!(events[2].hash, hash);
     assert_eq!(events[1].timestamp.as_deref(), Some("2026-03-01T12:00:01.000000Z"));
-    assert_eq!(kinds(&executions, "kairo-1").await[3..], ["EXECUTION_IMPORTED"]);
-    let run = executions.resume(&id("kairo-1"), Resume::default()).await.unwrap();
+    assert_eq!(kinds(&executions, name).await[3..], ["EXECUTION_IMPORTED"]);
+    let run = executions.resume(&id(name), Resume::default()).await.unwrap();
     assert_eq!((run.iteration(), run.state().unwrap()), (1, json!({ "messages": [] })));
-    assert!(verify(&world.store, &executions.stream(&id("kairo-1")).unwrap()).await.unwrap().is_sound());
-    let again = export(&executions, "kairo-1").await.unwrap();
+    assert!(verify(&world.store, &executions.stream(&id(name)).unwrap()).await.unwrap().is_sound());
+    let again = export(&executions, name).await.unwrap();
     assert!(again.contains(payloads[0]) && again.contains(payloads[1]));
 }

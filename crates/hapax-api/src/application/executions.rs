@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{AGENT, ATTEMPT, EVENT_TYPE, PAGE_EVENTS, PAGE_RECORDS, TOOL};
 use crate::raw::{Raw, present};
 use crate::text::{Epoch, ExecutionId, LeaseId, OperationId, RunnerId, Time};
-use crate::words::{DoubtReason, ExecutionStatus, Repeatable};
+use crate::words::{DoubtReason, ExecutionStatus, Repeatable, WaitsFor};
 
 /// An execution to make.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -247,6 +247,8 @@ pub struct RecordPlan {
     /// Whether they may run at the same time.
     #[serde(default)]
     pub parallel: bool,
+    /// The iteration that the plan is for. Where it is named and is not the present one, nothing is recorded.
+    pub iteration: Option<u64>,
 }
 
 /// A step that the caller wants to make.
@@ -340,6 +342,39 @@ pub struct FinishStep {
     pub unknown: Option<String>,
 }
 
+/// The steps of an execution that wait for a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OwnWaiting {
+    /// They, in the order of the plan.
+    pub waiting: Vec<WaitingCall>,
+}
+
+/// A step that waits for a person. Operators decide about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingCall {
+    /// The iteration.
+    pub iteration: u64,
+    /// Its place in the plan, from 0.
+    pub call: u32,
+    /// The tool.
+    pub tool: String,
+    /// The idempotency key that the tool is handed.
+    pub key: String,
+    /// SHA-256 of tool and arguments.
+    pub digest: String,
+    /// The key of the effect, where the plan gives one.
+    pub effect_key: Option<String>,
+    /// What the tool says about being called twice.
+    pub declaration: Repeatable,
+    /// The public id of its claim.
+    pub operation_id: OperationId,
+    /// Why it waits.
+    pub why: WaitsFor,
+    /// Why it is not known whether it happened; null where it waits for another reason.
+    pub reason: Option<DoubtReason>,
+}
+
 /// The end of an iteration.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -380,6 +415,9 @@ pub struct CompleteExecution {
 pub struct TakeExecution {
     /// The caller's lease, which the right to run it hangs on.
     pub lease: LeaseId,
+    /// What tells this attempt to resume it from others. Sent again with the same lease, it gets the same right to run it.
+    #[schemars(regex(pattern = ATTEMPT))]
+    pub attempt: Option<String>,
 }
 
 /// What an append has made of an execution.

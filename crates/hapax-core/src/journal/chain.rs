@@ -28,6 +28,10 @@ pub fn link(stream: &Stream, chain: Chain, previous: Option<Hash>, event: &Event
                 hasher.update((part.len() as u64).to_be_bytes());
                 hasher.update(part);
             }
+            hasher.update([u8::from(event.subject.is_some())]);
+            let subject = event.subject.as_deref().unwrap_or_default();
+            hasher.update((subject.len() as u64).to_be_bytes());
+            hasher.update(subject);
             hasher.update(payload.digest().0);
             hasher.update([u8::from(event.checkpoint.is_some())]);
             hasher.update(event.checkpoint.map_or([0; 32], |hash| hash.0));

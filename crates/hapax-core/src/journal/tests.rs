@@ -80,6 +80,7 @@ fn version_2_shows_every_change_of_an_event_at_its_place() {
         assert_eq!(changed(&|event| event.seq += 1), at);
         assert_eq!(changed(&|event| event.hash.0[31] ^= 1), at);
         assert_eq!(changed(&|event| event.checkpoint = Some(Hash([1; 32]))), at);
+        assert_eq!(changed(&|event| event.subject = Some("user:bob".into())), at);
         let other = Payload::Kept { bytes: "[]".into(), salt: Salt([0; 16]) };
         assert_eq!(changed(&|event| event.payload = other.clone()), at);
         assert_eq!(changed(&|event| event.payload = Payload::Erased { digest: Hash([0; 32]) }), at);

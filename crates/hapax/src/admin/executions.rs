@@ -4,18 +4,16 @@
 //! `hapax-agent` in one transaction with the step's claim.
 
 use hapax_agent::durable::{
-    self, Choice, Coordinates, Decision, Declaration, ExecutionId, Listing, Order, Sought, Waiting, Waits,
-    sought, tool_key, verify_page,
+    self, Choice, Coordinates, Decision, Declaration, ExecutionId, Listing, Order, Sought, Told, Waiting,
+    Waits, sought, tool_key, verify_page,
 };
 use hapax_api::{
-    BrokenChain, DecideStep, Execution, ExecutionArchived, ExecutionConflict, ExecutionEvent,
+    AllWaiting, BrokenChain, DecideStep, Execution, ExecutionArchived, ExecutionConflict, ExecutionEvent,
     ExecutionEvents, ExecutionStatus, Executions, Json, OrderExecution, Repeatable, ResumeExecution, Role,
-    StepDecision, Time, Verified, WaitingStep, WaitingSteps, operations as op,
+    StepDecision, Time, Verified, WaitingOf, WaitingStep, WaitingSteps, WaitsFor, operations as op,
 };
-use hapax_core::claim::audit::Setting;
 use hapax_core::journal::Status;
-use hapax_core::registry::DocumentId;
-use hapax_core::{Error, Inspect as _, Kind, Project, Registry as _, Scope, Subject, Tenant};
+use hapax_core::{Error, Kind, Project, Scope, Subject, Tenant};
 use hapax_exec::Executor;
 use serde_json::value::RawValue;
 
@@ -29,13 +27,25 @@ use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
 use crate::when::parse_span;
 
-/// The kind of the registry's documents about what operators ordered.
-const KIND: &str = "executions";
-
 /// One execution that is meant.
-struct Meant {
-    executions: durable::Executions<Store>,
-    id: ExecutionId,
+pub(super) struct Meant {
+    pub(super) executions: durable::Executions<Store>,
+    pub(super) id: ExecutionId,
+}
+
+/// The executions of a tenant and project, which must be named.
+pub(super) fn of(
+    state: &AdminState,
+    tenant: Option<&str>,
+    project: Option<&str>,
+) -> Result<durable::Executions<Store>, Refusal> {
+    let (Some(tenant), Some(project)) = (tenant, project) else {
+        return Err(Refusal::malformed("say `tenant` and `project`: an id counts within them"));
+    };
+    // Steps are a project's, whoever has asked for them.
+    let scope = Scope::new(Tenant::new(tenant)?, project_of(project)?, Subject::anonymous());
+    let executor = Executor::new(state.store.clone());
+    Ok(durable::Executions::new(executor, scope).sealed(state.answers.seal()))
 }
 
 fn project_of(text: &str) -> Result<Project, Error> {
@@ -47,21 +57,14 @@ fn project_of(text: &str) -> Result<Project, Error> {
 }
 
 impl Meant {
-    fn of(
+    pub(super) fn of(
         state: &AdminState,
         id: &str,
         tenant: Option<&str>,
         project: Option<&str>,
     ) -> Result<Self, Refusal> {
-        let (Some(tenant), Some(project)) = (tenant, project) else {
-            return Err(Refusal::malformed("say `tenant` and `project`: an id counts within them"));
-        };
-        let (tenant, project) = (Tenant::new(tenant)?, project_of(project)?);
+        let executions = of(state, tenant, project)?;
         let Ok(id) = ExecutionId::new(id) else { return Err(told(durable::Error::NotFound)) };
-        // Steps are a project's, whoever has asked for them.
-        let scope = Scope::new(tenant, project, Subject::anonymous());
-        let executor = Executor::new(state.store.clone());
-        let executions = durable::Executions::new(executor, scope).sealed(state.answers.seal());
         Ok(Meant { executions, id })
     }
 
@@ -69,13 +72,13 @@ impl Meant {
         self.executions.listing(&self.id).await.map_err(told)
     }
 
-    async fn shown(&self) -> Result<Execution, Refusal> {
+    pub(super) async fn shown(&self) -> Result<Execution, Refusal> {
         Ok(view(self.listing().await?)?)
     }
 }
 
 /// What an operator is told.
-fn told(error: durable::Error) -> Refusal {
+pub(super) fn told(error: durable::Error) -> Refusal {
     use durable::Error as E;
     match error {
         E::NotFound => Refusal::not_found("there is no such execution in this tenant and project"),
@@ -231,6 +234,46 @@ pub(super) async fn waiting(
     Ok(WaitingSteps { waiting: found.into_iter().map(|step| waits(&meant.id, step, tells)).collect() })
 }
 
+pub(super) async fn all_waiting(
+    state: AdminState,
+    operator: Operator,
+    asked: Asked<op::ListAllWaiting>,
+) -> Result<AllWaiting, Refusal> {
+    let query = asked.query;
+    let wanted = Sought {
+        tenant: query.tenant.map(Tenant::new).transpose()?,
+        project: query.project.as_deref().map(project_of).transpose()?,
+        ..Sought::default()
+    };
+    let most = page_size(query.limit)?;
+    let (found, next) = sought(&state.store, &wanted, query.after.as_deref(), most).await.map_err(told)?;
+    let (mut all, tells) = (Vec::new(), operator.needs(Role::Operate).is_ok());
+    for listing in found {
+        let (tenant, project) = (listing.tenant.as_str(), listing.project.as_str());
+        let its = of(&state, Some(tenant), Some(project))?;
+        let waiting = match its.waiting(&listing.id).await {
+            Ok(waiting) => waiting,
+            Err(durable::Error::Store(error)) if error.kind() != Kind::Corrupt => return Err(error.into()),
+            // One that cannot be read hides no other one.
+            Err(error) => {
+                let execution = listing.id.as_str();
+                tracing::warn!(tenant, project, execution, %error, "an execution's steps cannot be told");
+                continue;
+            }
+        };
+        let status: ExecutionStatus =
+            listing.summary.status.parse().map_err(|_| Error::corrupt("an execution has no status"))?;
+        all.extend(waiting.into_iter().map(|step| WaitingOf {
+            execution_id: listing.id.as_str().to_owned(),
+            tenant: tenant.to_owned(),
+            project: project.to_owned(),
+            status,
+            step: waits(&listing.id, step, tells),
+        }));
+    }
+    Ok(AllWaiting { waiting: all, next })
+}
+
 fn waits(id: &ExecutionId, step: Waiting, tells: bool) -> WaitingStep {
     let Waiting { at, intent, why, epoch, operation_id } = step;
     WaitingStep {
@@ -248,9 +291,14 @@ fn waits(id: &ExecutionId, step: Waiting, tells: bool) -> WaitingStep {
             Declaration::NonIdempotent => Repeatable::NonIdempotent,
             Declaration::Unknown => Repeatable::Unknown,
         },
+        why: match &why {
+            Waits::InDoubt(_) => WaitsFor::InDoubt,
+            Waits::NotKept => WaitsFor::NotKept,
+            Waits::KeyTaken => WaitsFor::EffectKeyTaken,
+        },
         doubt: match why {
             Waits::InDoubt(doubt) => doubt.map(Into::into),
-            Waits::NotKept => None,
+            Waits::NotKept | Waits::KeyTaken => None,
         },
     }
 }
@@ -322,7 +370,7 @@ async fn plainly(
 ) -> Result<Execution, Refusal> {
     let OrderExecution { tenant, project, version, reason, by } = body;
     let meant = Meant::of(state, id, Some(&tenant), Some(&project))?;
-    carry_out(state, operator, &meant, Ordered { order, version, reason, by }).await
+    carry_out(operator, &meant, Ordered { order, version, reason, by }).await
 }
 
 pub(super) async fn resume(
@@ -332,17 +380,11 @@ pub(super) async fn resume(
 ) -> Result<Execution, Refusal> {
     let ResumeExecution { tenant, project, version, force, reason, by } = asked.body;
     let meant = Meant::of(&state, &asked.id, Some(&tenant), Some(&project))?;
-    carry_out(&state, &operator, &meant, Ordered { order: Order::Resume { force }, version, reason, by })
-        .await
+    carry_out(&operator, &meant, Ordered { order: Order::Resume { force }, version, reason, by }).await
 }
 
 /// The audit tells of an order first: what cannot be written down is not done.
-async fn carry_out(
-    state: &AdminState,
-    operator: &Operator,
-    meant: &Meant,
-    asked: Ordered,
-) -> Result<Execution, Refusal> {
+async fn carry_out(operator: &Operator, meant: &Meant, asked: Ordered) -> Result<Execution, Refusal> {
     let (by, why) = (actor(&operator.name, asked.by.as_deref())?, reason(asked.reason)?);
     let listing = as_seen(meant, asked.version).await?;
     let found = Status::parse(&listing.summary.status);
@@ -363,7 +405,10 @@ async fn carry_out(
         let detail = "the execution is paused already";
         return Err(Refusal::Execution(ExecutionConflict::NotApplicable, detail.into()));
     }
-    write_down(state, &listing, verb, &by, &why).await?;
+    let note = Told { verb, by: &by, reason: &why };
+    meant.executions.write_down(&meant.id, &listing.summary.status, &note).await.map_err(told)?;
+    let (execution, actor) = (meant.id.as_str(), &by);
+    tracing::info!(verb, actor, reason = why, execution, "an operator ordered");
     let ordered = meant.executions.order(&meant.id, asked.order, asked.version, &why).await;
     ordered.map_err(told)?;
     meant.shown().await
@@ -396,35 +441,4 @@ pub(super) async fn archive(
         "an execution was archived"
     );
     Ok(ExecutionArchived { execution: view(listing)?, purged: archived.purged })
-}
-
-async fn write_down(
-    state: &AdminState,
-    listing: &Listing,
-    verb: &str,
-    actor: &str,
-    reason: &str,
-) -> Result<(), Error> {
-    let name = format!("{}/{}/{}", listing.tenant.as_str(), listing.project.as_str(), listing.id.as_str());
-    let id = DocumentId::new(KIND, &name)?;
-    for _ in 0..limits::RETENTION_ATTEMPTS {
-        let version = state.store.get(&id).await?.map_or(0, |document| document.version);
-        let setting = Setting {
-            verb: format!("execution-{verb}"),
-            actor: actor.to_owned(),
-            reason: reason.to_owned(),
-            name: format!("execution/{name}"),
-            before: Some(listing.summary.status.clone()),
-            after: Some(verb.to_owned()),
-        };
-        match state.store.decide_setting(&id, version, Some(verb.to_owned().into()), setting).await {
-            Err(error) if error.kind() == Kind::Conflict => {}
-            done => {
-                done?;
-                tracing::info!(verb, actor, reason, execution = name, "an operator ordered");
-                return Ok(());
-            }
-        }
-    }
-    Err(Error::unavailable("other operators keep ordering about this execution"))
 }

@@ -4,13 +4,13 @@
 
 use hapax_agent::durable::{
     AgentId, Creation, Error, Execution, ExecutionId, Executions, Plan, PlannedCall, Recorded, Resume, Run,
-    Sought, StepResult, parse_runner, sought, tool_key, verify_page,
+    Sought, StepResult, Waiting, Waits, parse_runner, sought, tool_key, verify_page,
 };
 use hapax_api::application::{
-    self as op, Appended, ChainChecked, ExecutionRead, ExecutionState, OwnExecutions, PlanCall, ReadEvent,
-    RecordedPlan, RecordedStep, RunningExecution, StepOutcome,
+    self as op, Appended, ChainChecked, ExecutionRead, ExecutionState, OwnExecutions, OwnWaiting, PlanCall,
+    ReadEvent, RecordedPlan, RecordedStep, RunningExecution, StepOutcome, WaitingCall,
 };
-use hapax_api::{BrokenChain, ExecutionStatus, Raw, RunnerId, Time};
+use hapax_api::{BrokenChain, ExecutionStatus, Raw, RunnerId, Time, WaitsFor};
 use hapax_core::journal::{Chain, Status};
 use hapax_core::{AppendId, Leases as _, Scope};
 use serde_json::Value;
@@ -80,7 +80,8 @@ pub(super) async fn resume(
 ) -> Result<RunningExecution, Refusal> {
     let (id, lease) = (id(&asked.id)?, read::lease(asked.body.lease.as_str())?);
     state.store.renew_lease(&caller, lease).await.map_err(told::of_store)?;
-    let how = Resume { force: false, lease: Some(lease) };
+    let attempt = asked.body.attempt.as_deref().map(|text| read::attempt(lease, text)).transpose()?;
+    let how = Resume { force: false, lease: Some(lease), attempt };
     let run = Box::pin(of(&state, caller).resume(&id, how)).await.map_err(of_execution)?;
     running(&run).await
 }
@@ -228,6 +229,35 @@ pub(super) async fn verify(
     Ok(ChainChecked { events: report.events, erased: report.erased, hash: report.hash, broken, next })
 }
 
+pub(super) async fn waiting(
+    state: ApplicationState,
+    caller: Scope,
+    asked: Asked<op::ListWaiting>,
+) -> Result<OwnWaiting, Refusal> {
+    let id = id(&asked.id)?;
+    let found = of(&state, caller).waiting(&id).await.map_err(of_execution)?;
+    let one = |step: Waiting| {
+        let (why, reason) = match step.why {
+            Waits::InDoubt(doubt) => (WaitsFor::InDoubt, doubt.map(Into::into)),
+            Waits::NotKept => (WaitsFor::NotKept, None),
+            Waits::KeyTaken => (WaitsFor::EffectKeyTaken, None),
+        };
+        WaitingCall {
+            iteration: step.at.iteration,
+            call: step.at.call,
+            key: tool_key(&id, step.at),
+            tool: step.intent.tool,
+            digest: step.intent.digest,
+            effect_key: step.intent.effect_key,
+            declaration: steps::repeatable(step.intent.declaration),
+            operation_id: step.operation_id.into(),
+            why,
+            reason,
+        }
+    };
+    Ok(OwnWaiting { waiting: found.into_iter().map(one).collect() })
+}
+
 fn appended(run: &Run<Store>, version: u64) -> Appended {
     Appended { execution_id: run.id().as_str().to_owned().into(), version }
 }
@@ -263,7 +293,7 @@ pub(super) async fn checkpoint(
     let body = asked.body;
     let value = read::value("checkpoint", &body.checkpoint)?;
     let run = run(&state, caller, &asked.id, &body.runner).await?;
-    match run.complete_iteration(body.iteration, &value).await {
+    match Box::pin(run.complete_iteration(body.iteration, &value)).await {
         // Sent again by a caller that has not heard the first answer.
         Err(Error::WrongIteration { asked, present })
             if asked.checked_add(1) == Some(present) && run.state().is_ok_and(|kept| kept == value) => {}
@@ -279,8 +309,7 @@ pub(super) async fn pause(
     asked: Asked<op::PauseExecution>,
 ) -> Result<Appended, Refusal> {
     let run = run(&state, caller, &asked.id, &asked.body.runner).await?;
-    run.pause(&asked.body.reason).await.map_err(of_execution)?;
-    let version = run.version().await;
+    let version = run.pause(&asked.body.reason).await.map_err(of_execution)?;
     Ok(appended(&run, version))
 }
 
@@ -292,8 +321,7 @@ pub(super) async fn complete(
     let output = asked.body.output.as_ref();
     let output = output.map_or(Ok(Value::Null), |output| read::value("output", output))?;
     let run = run(&state, caller, &asked.id, &asked.body.runner).await?;
-    run.complete(&output).await.map_err(of_execution)?;
-    let version = run.version().await;
+    let version = run.complete(&output).await.map_err(of_execution)?;
     Ok(appended(&run, version))
 }
 
@@ -303,7 +331,6 @@ pub(super) async fn fail(
     asked: Asked<op::FailExecution>,
 ) -> Result<Appended, Refusal> {
     let run = run(&state, caller, &asked.id, &asked.body.runner).await?;
-    run.fail(&asked.body.reason).await.map_err(of_execution)?;
-    let version = run.version().await;
+    let version = run.fail(&asked.body.reason).await.map_err(of_execution)?;
     Ok(appended(&run, version))
 }

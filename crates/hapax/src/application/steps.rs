@@ -46,8 +46,12 @@ pub(super) async fn plan(
     });
     let calls = calls.collect::<Result<_, Refusal>>()?;
     let run = run(&state, caller, &asked.id, &body.runner).await?;
+    let present = run.iteration();
+    if let Some(asked) = body.iteration.filter(|asked| *asked != present) {
+        return Err(of_execution(Error::WrongIteration { asked, present }));
+    }
     let plan = run.record_plan(Plan::Act { calls, parallel: body.parallel }).await.map_err(of_execution)?;
-    recorded(run.iteration(), plan)
+    recorded(present, plan)
 }
 
 pub(super) async fn begin(
@@ -77,10 +81,13 @@ pub(super) async fn begin(
         Box::pin(run.begin_step(step, lease, attempt)).await
     };
     let lending = match begun.await {
-        Err(Error::PlanDiverged { at }) => {
-            let reason = format!("the plan diverged: other work was recorded at {at}");
+        Err(error @ (Error::PlanDiverged { .. } | Error::EffectKeyTaken { .. })) => {
+            let reason = match &error {
+                Error::PlanDiverged { at } => format!("the plan diverged: other work was recorded at {at}"),
+                other => other.to_string(),
+            };
             run.pause(&reason).await.map_err(of_execution)?;
-            return Err(of_execution(Error::PlanDiverged { at }));
+            return Err(of_execution(error));
         }
         // This attempt was given back. Sent again, it would be told the same for ever.
         Err(Error::Call(error)) if matches!(error.reason(), Reason::AttemptFailed { .. }) => {
@@ -124,7 +131,8 @@ fn planned(run: &Run<Store>, at: Coordinates) -> Result<PlannedCall, Refusal> {
 fn waits(why: Waits) -> StepState {
     match why {
         Waits::InDoubt(doubt) => StepState::Waits { reason: doubt.map(Into::into) },
-        Waits::NotKept => StepState::Waits { reason: None },
+        // Another execution has the key: that is refused as `effect-key-taken` where it is found out.
+        Waits::NotKept | Waits::KeyTaken => StepState::Waits { reason: None },
     }
 }
 
@@ -134,7 +142,8 @@ fn ended(body: &StepFinished) -> Result<Result<Value, ToolError>, Refusal> {
         (Some(value), None, None, None) => {
             // Kept without its bytes, it would wait for a person.
             if read::canonical("result", value)?.len() > limits::STEP_RESULT_BYTES {
-                return Err(Refusal::malformed("result: at most 1 MiB as canonical JSON"));
+                let most = limits::STEP_RESULT_BYTES;
+                return Err(Refusal::malformed(format!("result: at most {most} bytes as canonical JSON")));
             }
             Ok(Ok(read::value("result", value)?))
         }

@@ -83,6 +83,11 @@ pub(super) fn of_execution(error: durable::Error) -> Refusal {
         E::PlanDiverged { at } => {
             (Standing::PlanDiverged, json!({"iteration": at.iteration, "call": at.call}))
         }
+        E::EffectKeyTaken { at, operation_id } => {
+            let holder = operation_id.map(|operation_id| operation_id.to_string());
+            let more = json!({"iteration": at.iteration, "call": at.call, "operation_id": holder});
+            (Standing::EffectKeyTaken, more)
+        }
         E::WrongIteration { present, .. } => (Standing::WrongIteration, json!({"iteration": present})),
         E::Erased => (Standing::Erased, Value::Null),
         other => return Problem::new(Code::Internal).owing_to(other.to_string()).into(),

@@ -5,13 +5,14 @@
 mod decide;
 mod order;
 mod tell;
+mod transfer;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args as ClapArgs, Subcommand};
 use hapax_agent::durable::ExecutionId;
 use hapax_api::{
-    Execution, ExecutionEventsQuery, ExecutionQuery, ExecutionScope, ExecutionStatus, ExecutionsQuery,
-    Nothing, operations as op,
+    AllWaitingQuery, Execution, ExecutionEventsQuery, ExecutionQuery, ExecutionScope, ExecutionStatus,
+    ExecutionsQuery, Nothing, operations as op,
 };
 
 use super::remote::{Remote, Server};
@@ -24,7 +25,7 @@ pub(crate) enum Command {
     List(List),
     /// Show one execution, and its events.
     Show(Show),
-    /// List steps that wait for a person: of one execution, or of all that are paused.
+    /// List steps that wait for a person: of one execution, or of all, whatever their status.
     Waiting(Waiting),
     /// Decide about a step that waits: it happened, it may run again, or it failed. Counts once; the execution waits until it is resumed.
     Decide(decide::Decide),
@@ -36,6 +37,10 @@ pub(crate) enum Command {
     Cancel(order::Order),
     /// Let go of the claims of an execution that has ended. Its journal stays, and its id stays used up.
     Archive(order::Order),
+    /// Write an execution as lines of JSON, to be imported elsewhere. Needs a token with the role operate.
+    Export(transfer::Export),
+    /// Import an execution from such lines. It is paused, and steps that were open wait for a person.
+    Import(transfer::Import),
 }
 
 /// Whom to ask, and how to tell.
@@ -129,7 +134,7 @@ pub(crate) struct Show {
 /// `hapax executions waiting`
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Waiting {
-    /// The execution's id; without it, all that are paused.
+    /// The execution's id; without it, all of them.
     #[arg(value_name = "ID", requires = "tenant", requires = "project")]
     id: Option<String>,
     /// Whose it is, or only of this tenant.
@@ -153,6 +158,8 @@ pub(crate) async fn run(command: Command) -> Result<(), Failed> {
         Command::Resume(resume) => resume.run().await,
         Command::Cancel(order) => order.run::<op::CancelExecution>().await,
         Command::Archive(order) => order.archive().await,
+        Command::Export(export) => export.run().await,
+        Command::Import(import) => import.run().await,
     }
 }
 
@@ -221,12 +228,13 @@ impl Waiting {
             found = self.of(&remote, id, tenant, project).await?;
         } else {
             let (tenant, project) = (self.tenant.clone(), self.project.clone());
-            let status = Some(ExecutionStatus::Paused);
-            let mut query = ExecutionsQuery { tenant, project, status, ..ExecutionsQuery::default() };
+            let mut query = AllWaitingQuery { tenant, project, ..AllWaitingQuery::default() };
             loop {
-                let page = remote.call::<op::ListExecutions>("", &query, &Nothing {}).await?;
-                for paused in &page.executions {
-                    found |= self.of(&remote, &paused.execution_id, &paused.tenant, &paused.project).await?;
+                let page = remote.call::<op::ListAllWaiting>("", &query, &Nothing {}).await?;
+                for one in &page.waiting {
+                    let whose = (&one.execution_id[..], &one.tenant[..], &one.project[..]);
+                    tell::waiting(whose, &one.step, self.place.json)?;
+                    found = true;
                 }
                 query.after = page.next;
                 if query.after.is_none() {

@@ -3,12 +3,18 @@
 //! What answers is believed only where it says that it is an admin listener and has what the API promises: any other server
 //! that speaks JSON would otherwise report that nothing is in doubt.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::time::Duration;
+
 use bytes::Bytes;
 use clap::Args as ClapArgs;
-use hapax_api::{Method, Operation, Problem};
+use futures_util::Stream;
+use hapax_api::{JsonLines, Method, Operation, Problem};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Request, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -89,7 +95,24 @@ impl Remote {
             Method::Post => serde_json::to_vec(body).map_err(|error| unsendable(&error))?,
             Method::Get | Method::Delete => Vec::new(),
         };
-        let Answered { status, ours, bytes } = self.ask(O::METHOD.as_str(), &path, body).await?;
+        let body = Full::new(Bytes::from(body));
+        let asked = (O::METHOD.as_str(), "application/json", limits::REMOTE_ANSWER);
+        self.understood(self.ask(asked, &path, body).await?)
+    }
+
+    /// Calls an operation whose body is a file with lines of JSON, which is sent as it is read.
+    pub(crate) async fn upload<O>(&self, query: &O::Query, file: File) -> Result<O::Answer, Failed>
+    where
+        O: Operation<Body = JsonLines>,
+        O::Answer: DeserializeOwned,
+    {
+        let path = path(O::PATH, "", query)?;
+        let asked = (O::METHOD.as_str(), JsonLines::KIND, limits::REMOTE_IMPORT);
+        self.understood(self.ask(asked, &path, StreamBody::new(pieces(file))).await?)
+    }
+
+    fn understood<T: DeserializeOwned>(&self, answered: Answered) -> Result<T, Failed> {
+        let Answered { status, ours, bytes } = answered;
         match status {
             200..300 if ours => serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error)),
             200..300 => Err(self.stranger(status)),
@@ -100,17 +123,25 @@ impl Remote {
         }
     }
 
-    async fn ask(&self, method: &str, path: &str, body: Vec<u8>) -> Result<Answered, Failed> {
+    async fn ask<B>(
+        &self,
+        (method, kind, within): (&str, &str, Duration),
+        path: &str,
+        body: B,
+    ) -> Result<Answered, Failed>
+    where
+        B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
+    {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
             .header(HOST, &self.authority)
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(body)))
+            .header(CONTENT_TYPE, kind)
+            .body(body)
             .map_err(|_| Failed::misuse(format!("{TOKEN} or --admin has characters that cannot be sent")))?;
         let stream = self.connect().await?;
-        match timeout(limits::REMOTE_ANSWER, exchange(stream, request)).await {
+        match timeout(within, exchange(stream, request)).await {
             Ok(Ok(answered)) => Ok(answered),
             Ok(Err(error)) => Err(self.lost(&error.to_string())),
             Err(_) => Err(self.lost("it took too long")),
@@ -173,10 +204,28 @@ struct Answered {
     bytes: Bytes,
 }
 
-async fn exchange(
+/// A file in pieces, each read when the one before it was sent.
+fn pieces(mut file: File) -> impl Stream<Item = Result<Frame<Bytes>, std::io::Error>> + Unpin {
+    futures_util::stream::iter(std::iter::from_fn(move || {
+        let mut piece = vec![0; limits::UPLOAD_PIECE];
+        match file.read(&mut piece) {
+            Ok(0) => None,
+            Ok(length) => {
+                piece.truncate(length);
+                Some(Ok(Frame::data(piece.into())))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }))
+}
+
+async fn exchange<B>(
     stream: TcpStream,
-    request: Request<Full<Bytes>>,
-) -> Result<Answered, Box<dyn std::error::Error + Send + Sync>> {
+    request: Request<B>,
+) -> Result<Answered, Box<dyn std::error::Error + Send + Sync>>
+where
+    B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
+{
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
     let response = sender.send_request(request).await?;

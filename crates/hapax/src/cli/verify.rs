@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use hapax_agent::actions::receipts;
-use hapax_agent::durable::{ExecutionId, Report, verify};
+use hapax_agent::durable::{Broken, ExecutionId, Report, verify};
 use hapax_core::journal::{Stream, StreamFilter};
 use hapax_core::{Error, Journal, Kind, Tenant};
 use hapax_store::Lifecycle as _;
@@ -117,8 +117,10 @@ async fn check(store: &impl Journal, wanted: &Wanted, told: &Told) -> Result<(),
     loop {
         let page = store.list_streams(&filter, after.as_deref(), limits::PAGE).await.map_err(unlisted)?;
         for damaged in &page.damaged {
-            say::note(format!("{}: {}", damaged.id, damaged.error));
-            broken += 1;
+            let place = Broken { position: 0, what: damaged.error.clone() };
+            let report = Report { stream: damaged.id.clone(), broken: Some(place), ..Report::default() };
+            (checked, broken) = (checked + 1, broken + 1);
+            told.of(&report)?;
         }
         for listed in page.items.iter().filter(|listed| wanted.is_meant(&listed.stream)) {
             let report = verify(store, &listed.stream).await;

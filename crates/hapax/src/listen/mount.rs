@@ -16,7 +16,7 @@ use axum::extract::{Query, RawPathParams, Request};
 use axum::middleware::{Next, from_fn};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
-use hapax_api::{Content as _, Method, Need, Operation, OperationId, Table};
+use hapax_api::{Content as _, JsonLines, Method, Need, Operation, OperationId, Table};
 use hapax_core::{Error, OperationId as CoreId};
 use hapax_tower::{Code, Problem};
 use http::header::{
@@ -279,6 +279,39 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
         self.add::<O>(on(filter(O::METHOD), handler))
     }
 
+    /// A handler that reads its body itself, as that comes. Its callers are known.
+    pub(crate) fn upload<O, F, R>(self, run: F) -> Self
+    where
+        O: Operation<Need = A::Need, Body = JsonLines>,
+        F: Fn(S, A::Caller, Asked<O>, Body) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<O::Answer, Refusal>> + Send,
+    {
+        let Some(needs) = O::NEEDS else { return self };
+        let (state, callers, manner) = (self.state.clone(), self.callers.clone(), self.manner.clone());
+        let handler = move |request: Request| {
+            let (state, callers, manner, run) = (state.clone(), callers.clone(), manner.clone(), run.clone());
+            async move {
+                let answer = async {
+                    let (head, body) = request.into_parts();
+                    let of = Of { operation: O::ID, id: "", changes: true };
+                    let caller = callers.admit(&head, needs, &of).await?;
+                    let who = caller.clone();
+                    let done = async {
+                        let asked = Asked { id: String::new(), query: query::<O>(&head)?, body: JsonLines };
+                        answer::<O>(run(state, caller, asked, body).await?)
+                    }
+                    .await;
+                    if let Err(refusal) = &done {
+                        callers.refused(&who, &of, refusal).await;
+                    }
+                    done
+                };
+                manner.finished(answer.await)
+            }
+        };
+        self.add::<O>(on(filter(O::METHOD), handler))
+    }
+
     fn add<O: Operation>(mut self, handler: MethodRouter) -> Self {
         let known =
             |id, path, method: Method| (id, path, method.as_str()) == (O::ID, O::PATH, O::METHOD.as_str());
@@ -407,11 +440,15 @@ async fn understood<O: Operation>(
         },
         Method::Get | Method::Delete => Bytes::from_static(b"{}"),
     };
-    let query = Query::<O::Query>::try_from_uri(&head.uri)
-        .map_err(|rejection| Refusal::malformed(rejection.body_text()))?;
+    let query = query::<O>(head)?;
     let body = serde_json::from_slice(&body)
         .map_err(|error| Refusal::malformed(format!("the body is not the JSON that is expected: {error}")))?;
-    Ok(Asked { id, query: query.0, body })
+    Ok(Asked { id, query, body })
+}
+
+fn query<O: Operation>(head: &Parts) -> Result<O::Query, Refusal> {
+    let query = Query::<O::Query>::try_from_uri(&head.uri);
+    Ok(query.map_err(|rejection| Refusal::malformed(rejection.body_text()))?.0)
 }
 
 async fn read(body: Body, (most, too_long): (usize, &'static str)) -> Result<Bytes, Refusal> {

@@ -135,6 +135,7 @@ standings! {
     ExecutionCorrupted = "execution-corrupted" "The execution's chain of events is broken"
     UnsupportedSchemaVersion = "unsupported-schema-version" "The execution's schema version is not known here"
     PlanDiverged = "plan-diverged" "Other work was recorded there"
+    EffectKeyTaken = "effect-key-taken" "Other work has the key of the effect"
     WrongIteration = "wrong-iteration" "The execution is in another iteration"
     Erased = "erased" "What is needed was erased"
 }

@@ -21,6 +21,11 @@ impl App {
         App { address: hapax.api(), who }
     }
 
+    /// The same at another address.
+    pub(crate) fn at(address: SocketAddr, who: Who) -> App {
+        App { address, who }
+    }
+
     pub(crate) fn by(self, who: Who) -> App {
         App { who, ..self }
     }
@@ -152,12 +157,23 @@ pub(crate) async fn walks_through(here: &App, elsewhere: &App) {
     let length = here.length("e-1").await;
     elsewhere.post(&path("e-1", "events"), event).await;
     assert_eq!(here.length("e-1").await, length, "an event that is sent again is appended once");
+    let other = json!({"runner": runner, "eventType": "OTHER", "payload": {"seen": 1}, "attempt": "n"});
+    assert_eq!(here.refused(&path("e-1", "events"), other).await.1, "execution-not-applicable");
+    // A plan that arrives late is not that of the next iteration.
+    let late = json!({"runner": runner, "calls": calls, "iteration": 0});
+    assert_eq!(here.refused(&path("e-1", "plan"), late).await.1, "wrong-iteration");
     let expecting = json!({"runner": runner, "eventType": "NOTE", "payload": 1, "version": 1});
     let (status, code, conflict) = here.refused(&path("e-1", "events"), expecting).await;
     assert_eq!((status, code.as_str()), (409, "version-conflict"));
     assert_eq!((&conflict["expected"], &conflict["found"]), (&json!(1), &noted["version"]));
 
-    here.post(&path("e-1", "complete"), json!({"runner": runner, "output": "paid"})).await;
+    let complete = json!({"runner": runner, "output": "paid"});
+    let completed = here.post(&path("e-1", "complete"), complete.clone()).await;
+    assert_eq!(elsewhere.post(&path("e-1", "complete"), complete).await, completed, "sent again");
+    assert_eq!(
+        here.refused(&path("e-1", "complete"), json!({"runner": runner, "output": "owed"})).await.1,
+        "ended"
+    );
     let event = json!({"runner": runner, "eventType": "N", "payload": 1});
     assert_eq!(elsewhere.refused(&path("e-1", "events"), event).await.1, "ended");
     let resume = json!({"lease": lease});
@@ -183,7 +199,13 @@ pub(crate) async fn is_resumed(here: &App, elsewhere: &App) {
     let early = elsewhere.refused(&path("e-2", "resume"), json!({"lease": next})).await;
     assert_eq!((early.0, early.1.as_str()), (409, "fenced"), "its runner lives");
     assert_eq!(here.ask("DELETE", &format!("/v1/leases/{}", lease.as_str().unwrap()), "").await.status, 200);
-    let resumed = elsewhere.post(&path("e-2", "resume"), json!({"lease": next})).await;
+    let resume = json!({"lease": next, "attempt": "r"});
+    let resumed = elsewhere.post(&path("e-2", "resume"), resume.clone()).await;
+    assert_eq!(here.post(&path("e-2", "resume"), resume).await, resumed, "sent again");
+    assert_eq!(
+        here.refused(&path("e-2", "resume"), json!({"lease": next, "attempt": "s"})).await.1,
+        "fenced"
+    );
     assert_eq!(
         (&resumed["plan"]["calls"][0]["tool"], &resumed["steps"][0]["result"]),
         (&json!("pay"), &Value::Null)
@@ -197,6 +219,9 @@ pub(crate) async fn is_resumed(here: &App, elsewhere: &App) {
     // Nobody knows whether the step ran.
     let begun = elsewhere.post(&path("e-2", "begin"), begin(&resumed["runner"], &next, "1")).await;
     assert_eq!(begun, json!({"step": "waits", "reason": "lapsed"}));
+    let waiting = here.get("/v1/executions/e-2/waiting").await["waiting"].clone();
+    assert_eq!((&waiting[0]["why"], &waiting[0]["reason"]), (&json!("in-doubt"), &json!("lapsed")));
+    assert_eq!((&waiting[0]["tool"], &waiting[1]), (&json!("pay"), &Value::Null));
     // Its holder was slow, and tells the truth in the end.
     let done = elsewhere.post(&path("e-2", "finish"), finish(&granted["epoch"], json!({"result": 1}))).await;
     assert_eq!(done["step"], "done");
@@ -204,6 +229,7 @@ pub(crate) async fn is_resumed(here: &App, elsewhere: &App) {
     assert_eq!(begun, done);
     let checkpoint = json!({"runner": resumed["runner"], "iteration": 0, "checkpoint": {}});
     elsewhere.post(&path("e-2", "checkpoint"), checkpoint).await;
+    assert_eq!(here.get("/v1/executions/e-2/waiting").await["waiting"], json!([]));
     here.post(&path("e-2", "fail"), json!({"runner": resumed["runner"], "reason": "cancelled"})).await;
 }
 
@@ -379,7 +405,7 @@ fn bad_cases(lease: &Value, runner: &Value, granted: &Value) -> Vec<Bad> {
         (
             400,
             "request-malformed",
-            "at most 1 MiB",
+            "at most 1046528 bytes",
             post("finish", finish(&granted["epoch"], json!({"result": "x".repeat(1024 * 1024)}))),
         ),
     ]

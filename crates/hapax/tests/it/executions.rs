@@ -366,6 +366,101 @@ async fn executions_are_looked_at_and_decided_about_on_the_command_line_m2() {
     assert!(refused.code == 1 && refused.err.contains("has ended"), "{}", refused.err);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_execution_is_exported_and_imported_on_the_command_line_j7_m2() {
+    let ground = Ground::new(Kind::Embedded).await;
+    written(&ground).await;
+    let edge = ground.serve().await;
+    let out = ground.folder.path().join("e-1.jsonl").display().to_string();
+    assert_eq!(of(&edge, "export", "none", &["--out", &out]).await.code, 1, "there is no such execution");
+    let exported = of(&edge, "export", "e-1", &["--out", &out]).await;
+    assert_eq!((exported.code, exported.out.as_str()), (0, ""), "{}", exported.err);
+    assert_eq!(of(&edge, "export", "e-1", &["--out", &out]).await.code, 2, "the file is there");
+    let printed = of(&edge, "export", "e-1", &["--out", "-"]).await;
+    let text = std::fs::read_to_string(&out).unwrap();
+    assert_eq!((printed.code, &printed.out), (0, &text), "{}", printed.err);
+    let events = shown_by(&edge, "e-1").await["events"].as_u64().unwrap();
+    assert_eq!(text.lines().count() as u64, events + 1);
+    // Into another server, and there once.
+    let elsewhere = Ground::new(Kind::Embedded).await;
+    let there = elsewhere.serve().await;
+    let import = async |file: &str, project: &str| {
+        let to = ["--tenant", "acme", "--project", project, "--reason", "we move", "--by", "alice"];
+        run(&there, "", &[&["executions", "import", file][..], &to].concat()).await
+    };
+    for _ in 0..2 {
+        let imported = import(&out, "web").await;
+        assert_eq!((imported.code, imported.out.as_str()), (0, "e-1 PAUSED\n"), "{}", imported.err);
+    }
+    assert_eq!(shown_by(&there, "e-1").await["events"], events + 1, "and that it was imported");
+    let waiting = run(&there, "", &["executions", "waiting"]).await;
+    assert!(waiting.out.contains("hapax executions decide e-1"), "{}{}", waiting.out, waiting.err);
+    let audit = there.ask("GET /v1/audit?verb=execution-import", "").await.json();
+    let told = &audit["events"][0];
+    assert_eq!((&told["reason"], &told["setting"]), (&json!("we move"), &json!("execution/acme/web/e-1")));
+    assert!(told["actor"].as_str().unwrap().ends_with("/alice"), "{told}");
+    // What is not sound is refused, says where, and leaves nothing behind.
+    let bad = elsewhere.folder.path().join("bad.jsonl").display().to_string();
+    std::fs::write(&bad, text.replace("secret", "Secret")).unwrap();
+    let refused = import(&bad, "app").await;
+    assert!(refused.code == 1 && refused.err.contains("broken at position"), "{}", refused.err);
+    std::fs::write(&bad, "no lines").unwrap();
+    assert_eq!(import(&bad, "app").await.code, 2);
+    assert_eq!(import("/none/such", "app").await.code, 2);
+    let listed = lines(&run(&there, "", &["executions", "list", "--project", "app", "--json"]).await);
+    assert_eq!(listed.len(), 0, "{listed:?}");
+    // A token that may only read exports nothing and imports nothing: what an execution has kept is told to operators.
+    let page = edge.ask(&format!("GET {}", path("e-1", &format!("/export?{WHOSE}&from=0"))), "").await;
+    assert_eq!(page.status, 400, "`from` goes with `until`");
+}
+
+async fn shown_by(edge: &Hapax, id: &str) -> Value {
+    edge.ask(&format!("GET {}", path(id, &format!("?{WHOSE}"))), "").await.json()
+}
+
+#[tokio::test]
+async fn what_waits_is_found_whatever_the_status_of_its_execution_is_j6() {
+    each(async |office| {
+        let alice = executions(office, "user:alice");
+        in_doubt(&alice, "paused").await;
+        for id in ["running", "failed"] {
+            let run = created(&alice, id).await;
+            called(&run, Err(ToolError::Unknown("cut".into()))).await;
+            if id == "failed" {
+                run.fail("no").await.unwrap();
+            }
+        }
+        created(&alice, "fine").await;
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = office.get(&format!("/v1/waiting-steps?limit=2{after}")).await;
+            assert!(page.status == 200 && !page.body.contains("secret"), "{}", page.body);
+            let page = page.json();
+            found.extend(page["waiting"].as_array().unwrap().iter().map(|one| {
+                assert_eq!((&one["step"]["tool"], &one["step"]["why"]), (&json!("pay"), &json!("in-doubt")));
+                format!("{} {}", one["execution_id"], one["status"]).replace('"', "")
+            }));
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(found, ["failed FAILED", "paused PAUSED", "running RUNNING"]);
+        assert_eq!(
+            office.get("/v1/waiting-steps?project=app&tenant=acme").await.json()["waiting"],
+            json!([])
+        );
+        let told = office.send("GET", "/v1/waiting-steps", OPERATOR, "").await;
+        assert!(told.body.contains("secret"), "{}", told.body);
+        for may_not in [path("paused", &format!("/export?{WHOSE}"))] {
+            assert_eq!(office.get(&may_not).await.status, 403, "{may_not}");
+        }
+        let import = "/v1/executions?tenant=acme&project=web&reason=no";
+        assert_eq!(office.send("POST", import, READER, "").await.status, 403);
+    })
+    .await;
+}
+
 /// Changes one byte of what is kept, wherever it is kept.
 fn tamper(folder: &Path, marker: &[u8]) -> usize {
     let mut changed = 0;

@@ -78,7 +78,7 @@ impl Resume {
 }
 
 impl Place {
-    fn tell(&self, execution: &Execution) -> Result<(), Failed> {
+    pub(super) fn tell(&self, execution: &Execution) -> Result<(), Failed> {
         let done = match self.json {
             true => tell::line(execution),
             false => say::data(format!("{} {}", execution.execution_id, execution.status)),

@@ -1,6 +1,6 @@
 //! What `hapax executions` prints.
 
-use hapax_api::{Execution, ExecutionEvent, Json, Time, WaitingStep};
+use hapax_api::{Execution, ExecutionEvent, Json, Time, WaitingStep, WaitsFor};
 use serde::Serialize;
 use serde_json::json;
 
@@ -95,15 +95,24 @@ pub(super) fn waiting(
         }
         return line(&record);
     }
-    let why = match step.doubt {
-        Some(doubt) => format!("it is not known whether it happened ({doubt})"),
-        None => "it happened, and its result was not kept".to_owned(),
+    let why = match (step.why, step.doubt) {
+        (WaitsFor::InDoubt, Some(doubt)) => format!("it is not known whether it happened ({doubt})"),
+        (WaitsFor::InDoubt, None) => "it is not known whether it happened".to_owned(),
+        (WaitsFor::NotKept, _) => "it happened, and its result was not kept".to_owned(),
+        (WaitsFor::EffectKeyTaken, _) => {
+            let key = say::clean(step.effect_key.as_deref().unwrap_or_default());
+            format!("other work has its effect key {key}: operation {}", step.operation_id)
+        }
     };
     say::data(format!("{} {}: {why}", say::clean(&step.tool), said(step.args.as_ref())))?;
     say::data(format!("  key {}, {}, digest {}", step.key, step.declaration, step.digest))?;
+    let choices = match step.why {
+        WaitsFor::EffectKeyTaken => "(--confirm JSON | --fail TEXT)",
+        WaitsFor::InDoubt | WaitsFor::NotKept => "(--confirm JSON | --rerun | --fail TEXT)",
+    };
     say::data(format!(
         "  hapax executions decide {id} --tenant {tenant} --project {project} --iteration {} --call {} --epoch {} \
-         (--confirm JSON | --rerun | --fail TEXT) --reason TEXT",
+         {choices} --reason TEXT",
         step.iteration, step.call, step.epoch
     ))
 }
