@@ -33,6 +33,7 @@ mod npm_restate;
 mod observed;
 mod office;
 mod operators;
+mod operators_tls;
 mod pages;
 mod postgres;
 mod postgres_application;
