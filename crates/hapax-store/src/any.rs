@@ -21,7 +21,7 @@ use crate::options::Options;
 #[cfg(feature = "postgres")]
 use crate::postgres::Postgres;
 use crate::tally::Tally;
-use crate::{Lifecycle, limits};
+use crate::{Lifecycle, Overview, limits};
 
 /// The environment variable that names a store where nothing else does.
 pub const STORE_VARIABLE: &str = "HAPAX_STORE";
@@ -177,6 +177,10 @@ impl Lifecycle for Store {
 
     async fn time(&self) -> Result<Timestamp, Error> {
         each!(self, store => store.time().await)
+    }
+
+    async fn overview(&self) -> Result<Overview, Error> {
+        each!(self, store => store.overview().await)
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -62,7 +62,7 @@ use crate::clock::SystemClock;
 use crate::options::Options;
 use crate::table::Table;
 use crate::tally::Tally;
-use crate::{Lifecycle, limits};
+use crate::{Lifecycle, Overview, limits};
 use batch::Memory;
 use fault::Fault;
 use folder::Folder;
@@ -96,6 +96,7 @@ struct Core {
     /// For reads that may take a while.
     archive: Desk,
     running: Mutex<Running>,
+    folder: PathBuf,
 }
 
 /// The threads, and what tells them to stop.
@@ -277,7 +278,8 @@ fn start(folder: &Folder, options: &Options, writer: Writer, copier: Copier) -> 
     let copied = state.clone();
     running.spawn("hapax-copy", move || copier.run(&copied))?;
     running.spawn("hapax-write", move || writer.run(queue))?;
-    Ok(Embedded { core: Arc::new(Core { state, jobs, desk, archive, running: Mutex::new(running) }) })
+    let (folder, running) = (folder.path().to_owned(), Mutex::new(running));
+    Ok(Embedded { core: Arc::new(Core { state, jobs, desk, archive, running, folder }) })
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
@@ -321,6 +323,13 @@ impl Lifecycle for Embedded {
 
     async fn time(&self) -> Result<Timestamp, Error> {
         Ok(self.core.state.clock.now())
+    }
+
+    async fn overview(&self) -> Result<Overview, Error> {
+        let (folder, now) = (self.core.folder.clone(), self.core.state.clock.now());
+        let looked = tokio::task::spawn_blocking(move || (space::taken(&folder), space::free(&folder))).await;
+        let (bytes, free) = looked.unwrap_or_default();
+        Ok(Overview { now, openers: Vec::new(), bytes, free })
     }
 
     async fn close(&self) -> Result<(), Error> {

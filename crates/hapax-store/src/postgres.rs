@@ -66,7 +66,7 @@ use tokio::task::LocalSet;
 use crate::hub::Watch;
 use crate::options::Options;
 use crate::tally::Tally;
-use crate::{Lifecycle, limits};
+use crate::{Lifecycle, Overview, limits};
 use address::Address;
 use batch::{Claiming, Item, Settling};
 use change::{Order, ending};
@@ -428,6 +428,12 @@ impl Lifecycle for Postgres {
     async fn time(&self) -> Result<Timestamp, Error> {
         let shared = self.shared.clone();
         let asked = async move |link: &mut Link| session::time(&shared, link).await;
+        self.shared.ask(Resend::Always, asked).await
+    }
+
+    async fn overview(&self) -> Result<Overview, Error> {
+        let shared = self.shared.clone();
+        let asked = async move |link: &mut Link| session::overview(&shared, link).await;
         self.shared.ask(Resend::Always, asked).await
     }
 

@@ -38,10 +38,13 @@ pub(crate) enum ListenerCode {
     Misdirected,
     /// Too many wrong tokens came from this address.
     TooManyGuesses,
+    /// The newest claims of more shelves are asked for than are merged.
+    TooManyShelves,
 }
 
 impl ListenerCode {
-    const ALL: [ListenerCode; 2] = [ListenerCode::Misdirected, ListenerCode::TooManyGuesses];
+    const ALL: [ListenerCode; 3] =
+        [ListenerCode::Misdirected, ListenerCode::TooManyGuesses, ListenerCode::TooManyShelves];
 
     /// Its status, word, title and page.
     fn row(self) -> (u16, &'static str, &'static str, &'static str) {
@@ -57,6 +60,12 @@ impl ListenerCode {
                 "too-many-guesses",
                 "Too many wrong tokens came from this address",
                 include_str!("../../../../docs/errors/too-many-guesses.md"),
+            ),
+            ListenerCode::TooManyShelves => (
+                400,
+                "too-many-shelves",
+                "The newest claims of so many shelves are not listed",
+                include_str!("../../../../docs/errors/too-many-shelves.md"),
             ),
         }
     }
