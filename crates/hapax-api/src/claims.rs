@@ -258,9 +258,35 @@ pub struct Claim {
     pub opened_at: Time,
     /// The present epoch was granted.
     pub granted_at: Time,
+    /// The service that the work is done by, as the routes are now. Told where one claim is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub upstream: Option<String>,
+    /// The key that this service gets; not told where none is sent, nor where the claim does not keep it (a webhook's).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub upstream_key: Option<String>,
+    /// Whose the present epoch is or was: of a claim that is held or in doubt, where one claim is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ClaimHolder")]
+    pub holder: Option<ClaimHolder>,
     /// The state, and what is known in it.
     #[serde(flatten)]
     pub state: ClaimState,
+}
+
+/// The process that the present epoch of a claim was granted to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClaimHolder {
+    /// Its session with the store.
+    #[schemars(regex(pattern = "^[0-9]+$"))]
+    pub session: String,
+    /// What it is called; null where it has not told.
+    pub instance: Option<String>,
+    /// Whether its session lasts.
+    pub alive: bool,
+    /// Until when it lasts, or lasted; null where nothing is known of it any more.
+    pub until: Option<Time>,
 }
 
 /// What depends on the state of a claim.
@@ -334,7 +360,7 @@ pub struct Doubt {
     pub cause: Option<String>,
 }
 
-/// What is kept. Without `outcome=true` only its kind and size.
+/// What is kept. Without `outcome=true` only its kind, its size and the status of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
     /// What it is.

@@ -193,6 +193,8 @@ pub struct ExecutionEvent {
     pub hash: String,
     /// Whether its payload was erased.
     pub erased: bool,
+    /// The claim of the step that it intends; null where it intends none, and where that claim is gone.
+    pub operation_id: Option<OperationId>,
     /// What it says, where that was asked for and was not erased.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schemars(with = "Json")]

@@ -41,9 +41,9 @@ pub use actions::{
 pub use attention::{Acknowledged, Attention, AttentionItem, Remark};
 pub use audit::{Audit, AuditQuery, Event};
 pub use claims::{
-    Claim, ClaimQuery, ClaimState, Claims, ClaimsQuery, Counts, CountsQuery, Damaged, Doubt, Fingerprint,
-    Found, HeaderValues, Headers, LookupQuery, Outcome, Related, Shelf, Shelves, ShelvesQuery, Timeline,
-    TimelineEvent,
+    Claim, ClaimHolder, ClaimQuery, ClaimState, Claims, ClaimsQuery, Counts, CountsQuery, Damaged, Doubt,
+    Fingerprint, Found, HeaderValues, Headers, LookupQuery, Outcome, Related, Shelf, Shelves, ShelvesQuery,
+    Timeline, TimelineEvent,
 };
 pub use decisions::{Decide, Decided, EraseSubject, ErasedSubject, Resolve, Settle};
 pub use delegated::{
@@ -61,13 +61,13 @@ pub use executions::{
 pub use keys::{Key, KeyMade, Keys, KeysQuery, NewKey, Revoked};
 pub use me::{Link, Me, Server, StoreBrief};
 pub use node::{
-    Health, Markdown, OpenMetrics, Readiness, Route, RouteRetention, Routes, UpstreamShown, Upstreams,
-    Written,
+    ConfigShown, Health, Instance, Instances, Markdown, OpenMetrics, Readiness, Route, RouteRetention,
+    Routes, StoreState, UpstreamShown, Upstreams, Written,
 };
 pub use problem::{Conflict, Problem};
 pub use pulse::{
-    AttentionCounts, LedgerPulse, Millis, Pulse, PulseQuery, Sample, SessionPulse, Share, SweepPulse,
-    Traffic, TrafficQuery, TrafficRow,
+    AttentionCounts, LedgerPulse, Millis, Pulse, PulseQuery, Sample, SessionPulse, Share, SpoolPulse,
+    SweepPulse, Traffic, TrafficQuery, TrafficRow, UpstreamPulse,
 };
 pub use raw::{JsonLines, Raw};
 pub use retention::{RetentionClass, RetentionClasses, RetentionSet, SetRetention, UnsetRetention};

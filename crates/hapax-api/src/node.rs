@@ -1,10 +1,16 @@
 //! The process itself: whether it lives and can serve, its routes; and answers that are no JSON of their own.
 
+use std::collections::BTreeMap;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::claims::Counts;
 use crate::endpoint::Content;
-use crate::words::HealthStatus;
+use crate::executions::Json;
+use crate::pulse::{SpoolPulse, SweepPulse};
+use crate::text::Time;
+use crate::words::{HealthStatus, StoreKind};
 
 /// The process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -93,6 +99,75 @@ pub struct UpstreamShown {
     pub url: Option<String>,
     /// How many routes lead to it.
     pub routes: usize,
+    /// How often it has failed since this process started, by what became of the request: `executed` where the service's own error was
+    /// the answer, or the code of a problem.
+    pub failures: BTreeMap<String, u64>,
+    /// When it failed last; null where it has not.
+    pub last_failure: Option<Time>,
+    /// The nodes of a cluster that are asked nothing now, because they have failed too often.
+    pub suspended: Vec<String>,
+}
+
+/// The processes on the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Instances {
+    /// In the order in which they came; those that have ended lately are among them.
+    pub instances: Vec<Instance>,
+}
+
+/// A process that has the store open, or had it lately.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Instance {
+    /// Its session with the store.
+    #[schemars(regex(pattern = "^[0-9]+$"))]
+    pub session: String,
+    /// What it is called; null where it has not told.
+    pub name: Option<String>,
+    /// Its version of hapax; null where it has not told.
+    pub version: Option<String>,
+    /// When its session began.
+    pub opened_at: Time,
+    /// When its session was renewed last.
+    pub last_at: Time,
+    /// Until when its claims are its own; later, what it holds is in doubt or runs again.
+    pub until: Time,
+    /// Whether that time has not come.
+    pub alive: bool,
+    /// Whether it is the process that answers.
+    pub this: bool,
+}
+
+/// The store, and what this process has still to write to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StoreState {
+    /// Which kind of store.
+    pub kind: StoreKind,
+    /// How many bytes it takes; null where that is not known.
+    pub bytes: Option<u64>,
+    /// How many bytes are free where it lies; null where that is not known.
+    pub free_bytes: Option<u64>,
+    /// Whether what is kept is encrypted.
+    pub sealed: bool,
+    /// How many claims there are, as was counted last.
+    pub counts: Counts,
+    /// Records that cannot be read, as was counted last.
+    pub damaged: u64,
+    /// The sweeper, which forgets what is due.
+    pub sweep: SweepPulse,
+    /// The outcomes of this process that the store has not heard.
+    pub spool: SpoolPulse,
+}
+
+/// The configuration of this process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigShown {
+    /// When it was read.
+    pub loaded_at: Time,
+    /// What was changed in the file and takes effect after a restart.
+    pub waits_for_restart: Vec<String>,
+    /// The configuration as it takes effect, without secrets: what `hapax config show --json` prints. Null where it was given in another
+    /// way than by a file.
+    pub config: Json,
 }
 
 /// Metrics in the OpenMetrics text format.

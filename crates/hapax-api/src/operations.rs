@@ -28,8 +28,8 @@ use crate::executions::{
 use crate::keys::{KeyMade, Keys, KeysQuery, NewKey, Revoked};
 use crate::me::Me as Whoami;
 use crate::node::{
-    Health as Alive, Markdown, OpenMetrics, Readiness as Ready, Routes as RouteList,
-    Upstreams as UpstreamList, Written,
+    ConfigShown, Health as Alive, Instances as InstanceList, Markdown, OpenMetrics, Readiness as Ready,
+    Routes as RouteList, StoreState as StoreTold, Upstreams as UpstreamList, Written,
 };
 use crate::problem::{Conflict, Problem};
 use crate::pulse::{Pulse as PulseOf, PulseQuery, Traffic as TrafficOf, TrafficQuery};
@@ -231,6 +231,20 @@ operations! {
     Upstreams Get "/v1/upstreams" "upstreams" {
         "The services behind.", needs: READ, query: Nothing, body: Nothing, answer: UpstreamList,
         answers: (200, "All of them."), refuses: [],
+    }
+    Instances Get "/v1/instances" "instances" {
+        "The processes on the store, and which of them live.", needs: READ, query: Nothing, body: Nothing, answer: InstanceList,
+        answers: (200, "All that are known."), refuses: [STORE],
+    }
+    StoreState Get "/v1/store" "storeState" {
+        "The store: how much room it takes, and what it has still to be told.",
+        needs: READ, query: Nothing, body: Nothing, answer: StoreTold,
+        answers: (200, "The store."), refuses: [STORE],
+    }
+    ShowConfig Get "/v1/config" "showConfig" {
+        "The configuration of this process as it takes effect, without secrets.",
+        needs: READ, query: Nothing, body: Nothing, answer: ConfigShown,
+        answers: (200, "The configuration."), refuses: [],
     }
     CountClaims Get "/v1/claims/count" "countClaims" {
         "Count claims by state.", needs: READ, query: CountsQuery, body: Nothing, answer: Counts,

@@ -43,6 +43,10 @@ pub struct Pulse {
     pub session: SessionPulse,
     /// Its sweeper, which forgets what is due.
     pub sweep: SweepPulse,
+    /// What it has still to tell the ledger.
+    pub spool: SpoolPulse,
+    /// The services behind that have failed within the window.
+    pub upstreams: Vec<UpstreamPulse>,
     /// How many claims there are, store-wide, as was counted last.
     pub counts: Counts,
     /// What waits for a person, store-wide.
@@ -76,6 +80,26 @@ pub struct SessionPulse {
 pub struct SweepPulse {
     /// How long ago it had nothing more to do, in seconds.
     pub lag_s: u64,
+}
+
+/// Outcomes that the ledger has not heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SpoolPulse {
+    /// Those that lie on this machine's disk until the ledger takes them.
+    pub waiting: u64,
+    /// All that the ledger has not heard, those among them.
+    pub owed: u64,
+}
+
+/// A service behind that has failed lately.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UpstreamPulse {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How often, since this process started.
+    pub failures: u64,
+    /// When it did so last.
+    pub last_at: Time,
 }
 
 /// How much waits for a person.

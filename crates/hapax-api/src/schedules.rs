@@ -49,6 +49,8 @@ pub struct Schedule {
     pub next: Vec<Time>,
     /// Ticks that were dispatched and have not ended, as far as is known.
     pub open: Vec<OpenTick>,
+    /// The tick that was dispatched last, whether it has ended or not; null where none was.
+    pub last: Option<OpenTick>,
     /// How many ticks were dispatched, those that were late among them.
     pub dispatched: u64,
     /// How many were dispatched late.

@@ -10,11 +10,12 @@ mod tally;
 mod text;
 mod ticks;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use hapax_core::Scope;
+use hapax_core::{Scope, Timestamp};
 
 pub use families::{FAMILIES, Family, Kind};
 pub use grains::{AnswerCount, Traffic};
@@ -28,6 +29,8 @@ use tally::Tally;
 use text::Text;
 use ticks::Ticks;
 
+use crate::{clock, limits};
+
 /// How the store of a process does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Vitals {
@@ -39,6 +42,15 @@ pub struct Vitals {
     pub journal_appends: u64,
     /// Actions that wait for their turn in a lane.
     pub lanes_waiting: usize,
+}
+
+/// How a service behind has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamFailures {
+    /// How often, by what became of the request: `executed` where the service's own error was the answer, or the code of a problem.
+    pub by_event: BTreeMap<&'static str, u64>,
+    /// When it did so last.
+    pub last_at: Timestamp,
 }
 
 /// Everything that a process counts.
@@ -61,6 +73,7 @@ pub struct Metrics {
     owed: AtomicU64,
     spooled: AtomicU64,
     circuits_open: Mutex<Vec<String>>,
+    upstream_failures: Mutex<BTreeMap<String, UpstreamFailures>>,
     vitals: Mutex<Vitals>,
     /// Those that were exported, and those that were lost.
     spans: [AtomicU64; 2],
@@ -186,6 +199,35 @@ impl Metrics {
     /// Signed content came again under another identifier.
     pub(crate) fn content_repeated(&self, provider: &Arc<str>) {
         self.contents_repeated.add([provider], 1);
+    }
+
+    /// How the services behind have failed, by name; those that have not are left out.
+    pub fn upstream_failures(&self) -> BTreeMap<String, UpstreamFailures> {
+        self.upstream_failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Which nodes of clusters are asked nothing at the moment.
+    pub fn circuits_open(&self) -> Vec<String> {
+        self.circuits_open.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many reports the ledger has not heard, and how many outcomes lie in the spool.
+    pub fn owed(&self) -> (u64, u64) {
+        (self.owed.load(Ordering::Relaxed), self.spooled.load(Ordering::Relaxed))
+    }
+
+    /// A service has failed.
+    pub(crate) fn upstream_failed(&self, name: &str, event: &'static str) {
+        let since = clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let last_at = Timestamp::ZERO.after(since);
+        let mut all = self.upstream_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= limits::TALLIED && !all.contains_key(name) {
+            return;
+        }
+        let fresh = || UpstreamFailures { by_event: BTreeMap::new(), last_at };
+        let failures = all.entry(name.to_owned()).or_insert_with(fresh);
+        *failures.by_event.entry(event).or_default() += 1;
+        failures.last_at = last_at;
     }
 
     pub(crate) fn ledger_failed(&self) {

@@ -301,7 +301,11 @@ impl<L: Ledger, R> Shared<L, R> {
         if let Some(trace) = &seen.trace {
             self.record_span(trace, seen, answered, hit.is_some() || seen.handler_hit);
         }
-        match (why(answered), answered.event) {
+        let why = why(answered);
+        if let (Why::Service(_), Some(route)) = (&why, seen.route()) {
+            self.metrics.upstream_failed(&route.upstream.name, word(answered.event));
+        }
+        match (why, answered.event) {
             (Why::Service(cause), _) => {
                 line!(warn, upstream = seen.route().map(|route| &*route.upstream.name), cause = &*cause,)
             }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_core::{Policy, Project, Tenant};
+use hapax_core::{Error, Identity, Key, Policy, Project, Tenant};
 use hapax_http::settings::{Listener, Pacing, Service};
 use hapax_tower::{Code, Problem, Rule};
 use http::uri::PathAndQuery;
@@ -178,6 +178,18 @@ pub struct Upstream {
 }
 
 impl Upstream {
+    /// The key as this service is to see it (K4); `None` where none is sent. `key` is the one that came, or else the claim's.
+    pub fn key_of(&self, identity: &Identity, key: &Key) -> Result<Option<String>, Error> {
+        Ok(Some(match self.key {
+            UpstreamKey::None => return Ok(None),
+            UpstreamKey::Raw => key.as_str().to_owned(),
+            UpstreamKey::Digest(digits) => identity.claim_id().to_string()[..digits.min(64)].to_owned(),
+            UpstreamKey::Namespaced => {
+                hapax_core::scope::namespaced(&identity.scope().narrowed(identity.width()), key)?
+            }
+        }))
+    }
+
     /// The defaults, for a plain service here.
     pub fn new(name: &str, host: &str, port: u16) -> Self {
         let service = Service::new(name, host, port);

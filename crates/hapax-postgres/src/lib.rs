@@ -67,7 +67,7 @@ use hapax_core::{
 };
 use hapax_store::hub::Watch;
 use hapax_store::parts::confused;
-use hapax_store::{Lifecycle, Options, Tally};
+use hapax_store::{Lifecycle, Options, Overview, Tally};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
@@ -428,6 +428,12 @@ impl Lifecycle for Postgres {
     async fn time(&self) -> Result<Timestamp, Error> {
         let shared = self.shared.clone();
         let asked = async move |link: &mut Link| session::time(&shared, link).await;
+        self.shared.ask(Resend::Always, asked).await
+    }
+
+    async fn overview(&self) -> Result<Overview, Error> {
+        let shared = self.shared.clone();
+        let asked = async move |link: &mut Link| session::overview(&shared, link).await;
         self.shared.ask(Resend::Always, asked).await
     }
 

@@ -20,6 +20,7 @@ use super::queue::closed_error;
 use super::row::{Uuid, get, micros, unreadable};
 use super::shared::Shared;
 use crate::limits;
+use crate::{Opener, Overview};
 
 /// A request to the heart.
 pub(super) enum Beat {
@@ -292,6 +293,28 @@ pub(super) async fn time(shared: &Shared, link: &mut Link) -> Result<Timestamp, 
     let micros: i64 = get(&link.query_one(sql, &[&shared.session.given_time()]).await?, 0)?;
     Ok(Timestamp::from_micros(micros))
 }
+
+/// The sessions of processes, and how much room the tables take.
+pub(super) async fn overview(shared: &Shared, link: &mut Link) -> Result<Overview, Failure> {
+    let mut told = Overview { now: time(shared, link).await?, ..Overview::default() };
+    let size = link.query_one(SIZE, &[]).await?;
+    told.bytes = u64::try_from(get::<i64>(&size, 0)?).ok();
+    for row in link.query(OPENERS, &[]).await? {
+        let at = |column| get(&row, column).map(Timestamp::from_micros);
+        let session = SessionId(get::<i64>(&row, 0)?.cast_unsigned());
+        told.openers.push(Opener { session, opened_at: at(1)?, last_at: at(2)?, until: at(3)? });
+    }
+    told.openers.reverse();
+    Ok(told)
+}
+
+const SIZE: &str = "\
+    SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c \
+    WHERE c.relnamespace = 'hapax'::regnamespace AND c.relkind = 'r'";
+
+/// The latest ones: sessions that are over are kept for a while.
+const OPENERS: &str = "\
+    SELECT id, opened_at, last, until FROM hapax.sessions WHERE term IS NULL ORDER BY id DESC LIMIT 1000";
 
 /// Ends the session: what it held has lapsed, and where it holds nothing, nobody will ask for it again.
 pub(super) async fn end(shared: &Shared, link: &mut Link) -> Result<(), Failure> {

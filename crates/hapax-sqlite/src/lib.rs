@@ -61,7 +61,7 @@ use std::time::Duration;
 
 use hapax_core::{Clock as _, Error, Timestamp};
 use hapax_store::table::Table;
-use hapax_store::{Lifecycle, Options, SystemClock, Tally};
+use hapax_store::{Lifecycle, Options, Overview, SystemClock, Tally};
 use rusqlite::Connection;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -99,6 +99,7 @@ struct Core {
     /// For reads that may take a while.
     archive: Desk,
     running: Mutex<Running>,
+    folder: PathBuf,
 }
 
 /// The threads, and what tells them to stop.
@@ -281,7 +282,8 @@ fn start(folder: &Folder, options: &Options, writer: Writer, copier: Copier) -> 
     let copied = state.clone();
     running.spawn("hapax-copy", move || copier.run(&copied))?;
     running.spawn("hapax-write", move || writer.run(queue))?;
-    Ok(Embedded { core: Arc::new(Core { state, jobs, desk, archive, running: Mutex::new(running) }) })
+    let (folder, running) = (folder.path().to_owned(), Mutex::new(running));
+    Ok(Embedded { core: Arc::new(Core { state, jobs, desk, archive, running, folder }) })
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
@@ -325,6 +327,13 @@ impl Lifecycle for Embedded {
 
     async fn time(&self) -> Result<Timestamp, Error> {
         Ok(self.core.state.clock.now())
+    }
+
+    async fn overview(&self) -> Result<Overview, Error> {
+        let (folder, now) = (self.core.folder.clone(), self.core.state.clock.now());
+        let looked = tokio::task::spawn_blocking(move || (space::taken(&folder), space::free(&folder))).await;
+        let (bytes, free) = looked.unwrap_or_default();
+        Ok(Overview { now, openers: Vec::new(), bytes, free })
     }
 
     async fn close(&self) -> Result<(), Error> {

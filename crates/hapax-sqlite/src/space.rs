@@ -40,8 +40,14 @@ pub fn room_needed(folder: &Path, largest_outcome: usize) -> u64 {
     Room::new(largest_outcome).needed(1) + limits::BALLAST_BYTES.saturating_sub(ballast)
 }
 
-fn free(folder: &Path) -> Option<u64> {
+pub(super) fn free(folder: &Path) -> Option<u64> {
     statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// How many bytes the files of the store take.
+pub(super) fn taken(folder: &Path) -> Option<u64> {
+    let sizes = std::fs::read_dir(folder).ok()?.flatten().filter_map(|file| file.metadata().ok());
+    Some(sizes.filter(std::fs::Metadata::is_file).map(|file| file.len()).sum())
 }
 
 /// How much an embedded store may use.

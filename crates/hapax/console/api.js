@@ -20,17 +20,20 @@ const asQuery = query => {
   return text ? "?" + text : "";
 };
 
-async function answer(response) {
+/** Numbers that this language would round stay the text that they are. */
+const exactly = (name, value, context) => (typeof value === "number" && context && String(value) !== context.source ? JSON.rawJSON(context.source) : value);
+
+async function answer(response, exact) {
   const text = await response.text();
   let body = null;
-  try { body = JSON.parse(text); } catch { /* said below */ }
+  try { body = JSON.parse(text, exact && "rawJSON" in JSON ? exactly : undefined); } catch { /* said below */ }
   if (response.ok && body !== null) return body;
   if (response.ok) throw new Problem(0, { title: "Half an answer", detail: "what came is not JSON: the connection may have broken" });
   throw new Problem(response.status, body ?? { detail: response.statusText });
 }
 
 /** Sends one request. Throws a `Problem`. A 401 leads to the sign-in over the page. */
-export async function call(method, path, { query, body, signal, as } = {}) {
+export async function call(method, path, { query, body, signal, as, exact } = {}) {
   const headers = { authorization: `Bearer ${as ?? token}`, accept: "application/json" };
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
@@ -40,12 +43,14 @@ export async function call(method, path, { query, body, signal, as } = {}) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, { title: "No answer", detail: "the server cannot be reached" });
   }
-  try { return await answer(response); } catch (problem) {
+  try { return await answer(response, exact); } catch (problem) {
     if (problem.status === 401 && as === undefined && current().signedIn) send({ type: "signedOut", problem });
     throw problem;
   }
 }
 
+/** `exact`: numbers that would be rounded are kept as text, for what is shown and not counted with. */
+export const getExact = (path, query, signal) => call("GET", path, { query, signal, exact: true });
 export const get = (path, query, signal) => call("GET", path, { query, signal });
 export const post = (path, body) => call("POST", path, { body });
 
@@ -63,10 +68,12 @@ async function who(as) {
 
 /** Signs in with a token, and lets the other tabs know. */
 export async function signIn(typed) {
+  const began = performance.now();
   const me = await who(typed);
+  const way = performance.now() - began;
   token = typed;
   store.set(typed);
-  send({ type: "signedIn", me, now: Date.now() });
+  send({ type: "signedIn", me, now: Date.now(), way });
 }
 
 export function signOut() {

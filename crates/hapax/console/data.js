@@ -18,6 +18,17 @@ export async function claimsPage(query, signal) {
   }
 }
 
+/**
+ * One page of the newest claims. Of more shelves than the server merges, shelf by shelf and the oldest of each first, as
+ * `oldest` of the page says; pages after it are asked for with that.
+ */
+export async function newestPage(query, signal, oldest = false) {
+  if (!oldest) {
+    try { return await claimsPage({ ...query, order: "newest" }, signal); } catch (problem) { if (problem.code !== "too-many-shelves") throw problem; }
+  }
+  return { ...(await claimsPage(query, signal)), oldest: true };
+}
+
 /** All claims in doubt, up to what a desk can hold. */
 export async function doubts(scope, signal) {
   const claims = [], damaged = [];
@@ -42,15 +53,22 @@ export async function decide(claim, verb, body) {
 /** After a lost answer: did the decision count? The claim says. */
 export const read = id => get(`/v1/claims/${encodeURIComponent(id)}`);
 
-const end = ({ epoch, reason, by }) => `${epoch ? ` --epoch ${epoch}` : ""} --reason ${reason ? quoted(reason) : "…"}${by ? ` --by ${quoted(by)}` : ""}`;
+const USUAL = "http://127.0.0.1:8081";
+/** Where the command finds this server; what it takes by itself is left out. */
+const where = () => (location.origin === USUAL ? "" : ` --admin ${location.origin}`);
+const end = ({ epoch, reason, by }) => `${epoch ? ` --epoch ${epoch}` : ""} --reason ${reason ? quoted(reason) : "…"}${by ? ` --by ${quoted(by)}` : ""}${where()}`;
 
 /** The command line that decides the same. */
 export const cli = {
-  settle: (claim, { status, type, reason }) => `hapax claims resolve ${claim.operation_id} --settle-status ${status} --settle-body answer.json${type ? ` --settle-header ${quoted(`Content-Type: ${type}`)}` : ""}${end({ epoch: claim.epoch, reason })}`,
-  release: (claim, { force, reason }) => `hapax claims resolve ${claim.operation_id} --release${force ? " --force" : ""}${end({ epoch: claim.epoch, reason })}`,
-  plain: (claim, verb, { reason }) => `hapax claims ${verb} ${claim.operation_id}${end({ epoch: claim.epoch, reason })}`,
-  note: (claim, { reason }) => `hapax claims note ${claim.operation_id}${end({ reason })}`,
-  other: (words, { reason } = {}) => `hapax ${words}${reason === undefined ? "" : end({ reason })}`,
+  settle: (claim, { status, type, reason, by }) => `hapax claims resolve ${claim.operation_id} --settle-status ${status} --settle-body answer.json${type ? ` --settle-header ${quoted(`Content-Type: ${type}`)}` : ""}${end({ epoch: claim.epoch, reason, by })}`,
+  release: (claim, { force, reason, by }) => `hapax claims resolve ${claim.operation_id} --release${force ? " --force" : ""}${end({ epoch: claim.epoch, reason, by })}`,
+  plain: (claim, verb, { reason, by }) => `hapax claims ${verb} ${claim.operation_id}${end({ epoch: claim.epoch, reason, by })}`,
+  note: (claim, { reason, by }) => `hapax claims note ${claim.operation_id}${end({ reason, by })}`,
+  other: (words, { reason, by } = {}) => `hapax ${words}${reason === undefined ? where() : end({ reason, by })}`,
+  /** The same decision about many: a loop of the shell over operation ids and epochs. */
+  many: (claims, rest) => `while read -r id epoch; do hapax claims ${rest}${where()}; done <<'END'\n${claims.map(({ operation_id, epoch }) => `${operation_id} ${epoch}`).join("\n")}\nEND`,
+  /** A reason and a name, as every command of a decision takes them. */
+  because: ({ reason, by }) => `--reason ${reason ? quoted(reason) : "…"}${by ? ` --by ${quoted(by)}` : ""}`,
 };
 
 /** The newest kept answer of the claim's operation, to start from: with its claim, whose ids must not stay in it. */

@@ -40,18 +40,33 @@ function Side({ at }) {
   </aside>`;
 }
 
+/** Pages of shelves that are read for the names: beyond them a tenant is typed on the screen of claims. */
+const PAGES = 50;
+
+/** The projects of each tenant that has claims. */
+async function names(signal) {
+  const projects = new Map();
+  let after;
+  for (let page = 0; page < PAGES && after !== null; page += 1) {
+    const { shelves, next } = await get("/v1/shelves", { limit: 1000, after }, signal);
+    for (const { tenant, project } of shelves) projects.set(tenant, (projects.get(tenant) ?? new Set()).add(project));
+    after = next;
+  }
+  return projects;
+}
+
 function Scope() {
   // Asked for anew on each screen, because tenants come; the former ones stay meanwhile.
-  const from = useData(`shelves ${here().parts[0] ?? ""}`, signal => get("/v1/shelves", { limit: 1000 }, signal).catch(() => ({ shelves: [] })), null);
+  const from = useData(`shelves ${here().parts[0] ?? ""}`, signal => names(signal).catch(() => null), null);
   const known = useRef(null);
   known.current = from.data ?? known.current;
   const data = known.current;
   const [, look] = useState(0);
   useEffect(() => { const again = () => look(times => times + 1); addEventListener("hashchange", again); return () => removeEventListener("hashchange", again); }, []);
   const { tenant = "", project = "" } = here().query;
-  const tenants = [...new Set([...(data?.shelves ?? []).map(shelf => shelf.tenant), tenant].filter(Boolean))].sort();
-  const projects = [...new Set([...(data?.shelves ?? []).filter(shelf => shelf.tenant === tenant).map(shelf => shelf.project), project].filter(Boolean))].sort();
-  const pick = (label, value, all, names, name) => html`<select class="hide-small" aria-label=${label} value=${value} onChange=${event => refine(name === "tenant" ? { tenant: event.target.value, project: "" } : { project: event.target.value })}>
+  const tenants = [...new Set([...(data?.keys() ?? []), tenant].filter(Boolean))].sort();
+  const projects = [...new Set([...(data?.get(tenant) ?? []), project].filter(Boolean))].sort();
+  const pick = (label, value, all, names, name) => html`<select class="scope" aria-label=${label} value=${value} onChange=${event => refine(name === "tenant" ? { tenant: event.target.value, project: "" } : { project: event.target.value })}>
     <option value="" selected=${value === ""}>${all}</option>${names.map(one => html`<option key=${one} value=${one} selected=${one === value}>${visible(one)}</option>`)}</select>`;
   return html`${pick("Tenant", tenant, "All tenants", tenants, "tenant")}${tenant && pick("Project", project, "All projects", projects, "project")}`;
 }
@@ -67,7 +82,7 @@ function Top() {
   return html`<header class="top">
     <${Search} /><${Scope} /><div class="top-gap"></div>
     <button class="btn quiet live" type="button" aria-pressed=${state.live} title="Live updates on or off (l)" onClick=${toggleLive}><span class=${state.live ? "dot" : "dot off"}></span>${state.live ? "Live" : "Stopped"}</button>
-    <div class="seg hide-medium" role="group" aria-label="Times"><button type="button" aria-pressed=${state.zone === "utc"} onClick=${() => setZone("utc")}>UTC</button><button type="button" aria-pressed=${state.zone !== "utc"} onClick=${() => setZone("local")}>Local</button></div>
+    <div class="seg" role="group" aria-label="Times"><button type="button" aria-pressed=${state.zone === "utc"} onClick=${() => setZone("utc")}>UTC</button><button type="button" aria-pressed=${state.zone !== "utc"} onClick=${() => setZone("local")}>Local</button></div>
     <div class="seg" role="radiogroup" aria-label="Theme">${THEMES.map(([name, sign, words]) => html`<label key=${name} title=${words}><input type="radio" name="theme" id=${`theme-${name}`} checked=${state.theme === name} onChange=${() => setTheme(name)} /><span aria-hidden="true">${sign}</span><span class="visually-hidden">${words}</span></label>`)}</div>
     <button class="btn quiet" type="button" aria-label="Keys of the keyboard" title="Keys (?)" onClick=${() => send({ type: "set", help: true })}>?</button>
     <div class="who hide-small"><b>${visible(state.me?.name)}</b><span class="tag">${state.me?.role}</span></div>
@@ -99,6 +114,7 @@ function Help() {
 
 /** Everything around a screen. */
 export function Frame({ place, children }) {
+  const silent = useStore(state => state.silentSince), away = useStore(state => state.away);
   const said = useStore(state => state.said), help = useStore(state => state.help), zone = useStore(state => state.zone), theme = useStore(state => state.theme);
   const main = useRef(null), first = useRef(true);
   const at = place.parts.join("/");
@@ -108,6 +124,6 @@ export function Frame({ place, children }) {
     t: () => setTheme(THEMES[(THEMES.findIndex(([name]) => name === theme) + 1) % 3][0]), "?": () => send({ type: "set", help: true }), y: () => { copy(location.href); },
   }, 0);
   return html`<a class="skip" href="#main" onClick=${event => { event.preventDefault(); main.current.focus(); }}>Skip to content</a>
-    <div class="frame"><${Side} at=${place.parts[0] ?? ""} /><${Top} /><main id="main" tabindex="-1" ref=${main}><${Banners} />${children}</main></div>
+    <div class="frame"><${Side} at=${place.parts[0] ?? ""} /><${Top} /><main id="main" tabindex="-1" ref=${main}><${Banners} /><div class=${silent || away ? "stale" : ""}>${children}</div></main></div>
     <div class="visually-hidden said" role="status" aria-live="polite">${said}</div>${help && html`<${Help} />`}`;
 }

@@ -3,14 +3,14 @@ import { html, render, useEffect, useErrorBoundary, useState } from "./html.js";
 import { usePlace } from "./route.js";
 import { current, send, useStore } from "./store.js";
 import { resume, signOut } from "./api.js";
-import { start as startPulse } from "./pulse.js";
+import { refresh, start as startPulse } from "./pulse.js";
 import { start as startKeys } from "./keys.js";
 import { Frame } from "./frame.js";
 import { SignIn } from "./signin.js";
 import { Empty, Head, Note, Skeleton } from "./ui.js";
 
-/** A screen is fetched when it is first opened. */
-const from = (file, name) => () => import(`./screens/${file}.js`).then(module => module[name]);
+/** A screen is fetched when it is first opened. A browser does not ask again for a file that it did not get, so a further try names it otherwise. */
+const from = (file, name) => again => import(`./screens/${file}.js${again ? `?again=${again}` : ""}`).then(module => module[name]);
 
 const SCREENS = {
   "": from("overview", "Overview"), attention: from("attention", "Attention"), claims: from("claims", "Claims"), requests: from("requests", "Requests"),
@@ -20,14 +20,24 @@ const SCREENS = {
 };
 const ONE = { claims: from("claim", "Claim"), executions: from("execution", "Execution"), webhooks: from("webhook", "Webhook"), routes: from("routes", "Route") };
 
-/** The view of a place: null while it comes, false where there is none. A file that is gone means another version is served now. */
+/** How often a file is asked for by itself. */
+const TRIES = 3;
+
+/**
+ * The view of a place: null while it comes, false where there is none. A file that does not come is asked for again when the
+ * server has answered; whether another version is served now, the pulse tells.
+ */
 function useView(load) {
-  const [view, set] = useState(null);
+  const [view, set] = useState({ load, of: null, tries: 0 });
+  const beat = useStore(state => state.beat);
+  const look = tries => load(tries).then(of => set({ load, of, tries }), () => { set({ load, of: null, tries: tries + 1, beat: current().beat }); refresh(); });
   useEffect(() => {
-    if (!load) { set({ load, of: false }); return; }
-    load().then(of => set({ load, of }), () => send({ type: "set", outdated: true }));
+    set({ load, of: load ? null : false, tries: 0 });
+    if (load) look(0);
   }, [load]);
-  return view?.load === load ? view.of : null;
+  const lost = view.load === load && view.of === null && view.tries > 0;
+  useEffect(() => { if (lost && view.tries < TRIES && beat !== view.beat) look(view.tries); }, [beat, lost, view.tries]);
+  return { of: view.load === load ? view.of : null, lost, again: () => (view.tries < TRIES ? look(view.tries) : location.reload()) };
 }
 
 const Missing = () => html`<${Head} title="No such page" /><${Empty}>The link leads nowhere. <a href="#/">Overview</a><//>`;
@@ -36,8 +46,9 @@ const Missing = () => html`<${Head} title="No such page" /><${Empty}>The link le
 function Screen({ place }) {
   const [fault, forget] = useErrorBoundary();
   const [name = "", id] = place.parts;
-  const View = useView(id !== undefined && Object.hasOwn(ONE, name) ? ONE[name] : (Object.hasOwn(SCREENS, name) ? SCREENS[name] : null));
+  const { of: View, lost, again } = useView(id !== undefined && Object.hasOwn(ONE, name) ? ONE[name] : (Object.hasOwn(SCREENS, name) ? SCREENS[name] : null));
   if (fault) return html`<${Head} title="A fault of this page" /><${Note} kind="error" alert actions=${html`<button class="btn small" type="button" onClick=${forget}>Try again</button>`}><b>The page cannot be shown.</b> ${String(fault)}<//>`;
+  if (lost) return html`<${Head} title="This page did not come" /><${Note} kind="error" alert actions=${html`<button class="btn small" type="button" onClick=${again}>Retry</button>`}><b>A file of this page could not be fetched.</b> It is asked for again when the server answers.<//>`;
   if (View === null) return html`<${Skeleton} />`;
   return View ? html`<${View} place=${place} id=${id} />` : html`<${Missing} />`;
 }

@@ -4,8 +4,8 @@ import { useEffect, useRef, useState } from "./html.js";
 import { absent, get } from "./api.js";
 import { current, listen, send, useStore } from "./store.js";
 
-const EVERY = 2000, BACKED_OFF = 15000, FAILURES = 3;
-let timer = null, failures = 0, asking = false, took = 0, without = false;
+const EVERY = 2500, BACKED_OFF = 15000, FAILURES = 3;
+let timer = null, failures = 0, failedAt = 0, asking = false, took = 0, without = false;
 
 /** How much of the past the chart shows; the pulse is asked for it. */
 export const windows = { "15m": "15 min", "1h": "1 h", "6h": "6 h", "24h": "24 h" };
@@ -18,22 +18,53 @@ async function pieced() {
     get("/readyz").catch(problem => problem.body?.reasons ? problem.body : { ready: false, reasons: [problem.message] }),
     get("/v1/claims/count"),
   ]);
-  return { ready: ready.ready, reasons: ready.reasons, counts, attention: { in_doubt: counts.in_doubt }, changed: null };
+  return { pulse: { ready: ready.ready, reasons: ready.reasons, counts, attention: { in_doubt: counts.in_doubt }, changed: null }, now: Date.now(), way: 0 };
 }
 
+/** Samples of each window that the server remembers. */
+const MOST = { "15m": 90, "1h": 60, "6h": 360, "24h": 288 };
+/** Those that were told, so that only later ones are asked for: of one window, of one life of the server. */
+let kept = { window: null, since: null, cursor: undefined, samples: [] };
+
+/** A pulse with all samples of its window. */
+function whole(pulse, window, after) {
+  const last = after === undefined ? "" : kept.samples.at(-1)?.at ?? "";
+  const former = after === undefined ? [] : kept.samples;
+  const samples = [...former, ...pulse.samples.filter(sample => sample.at > last)].slice(-MOST[window]);
+  kept = { window, since: pulse.since, cursor: pulse.cursor, samples };
+  return { ...pulse, samples };
+}
+
+/** The pulse, and how long ago the server's clock was read: unknown where the way took long. */
 async function ask() {
   const window = current().window ?? "15m";
   if (without) return pieced();
-  try { return await get("/v1/pulse", { window }); } catch (problem) {
+  const after = kept.window === window ? kept.cursor : undefined;
+  const began = performance.now();
+  try {
+    const pulse = await get("/v1/pulse", { window, after });
+    const way = performance.now() - began;
+    const other = (current().window ?? "15m") !== window || (after !== undefined && pulse.since !== kept.since);
+    if (!other) return heard(whole(pulse, window, after), way);
+  } catch (problem) {
     if (!absent(problem)) throw problem;
     without = true;
     return pieced();
   }
+  // Another window is shown by now, or another process answers: what was kept is not its past.
+  kept = { window: null, since: null, cursor: undefined, samples: [] };
+  return ask();
 }
 
 /** The digest that stands in the path of these files; what the server says now is another one after an upgrade. */
 const BUILD = new URL(import.meta.url).pathname.split("/")[2];
-const isNew = console_ => Boolean(console_) && BUILD !== "dev" && console_ !== "dev" && console_ !== BUILD;
+const isNew = console_ => Boolean(console_) && console_ !== BUILD;
+
+/** Notes what a pulse says of these files, and when the server's clock was read. */
+function heard(pulse, way) {
+  if (isNew(pulse.console) && !current().outdated) send({ type: "set", outdated: true });
+  return { pulse, now: Date.now(), way };
+}
 
 async function beat() {
   clearTimeout(timer);
@@ -41,17 +72,17 @@ async function beat() {
   asking = true;
   const began = performance.now();
   try {
-    const pulse = await ask();
+    const told = await ask();
     failures = 0;
-    send({ type: "pulse", pulse, now: Date.now() });
-    if (isNew(pulse.console) && !current().outdated) send({ type: "set", outdated: true });
+    send({ type: "pulse", ...told });
   } catch (problem) {
     failures += 1;
-    if (failures >= FAILURES || problem.status === 503) send({ type: "silent", now: Date.now() });
+    if (failures === 1) failedAt = Date.now() - (performance.now() - began) + current().skew;
+    if (failures >= FAILURES || problem.status === 503) send({ type: "silent", since: failedAt });
   }
   took = performance.now() - began;
   asking = false;
-  const pause = failures >= FAILURES ? BACKED_OFF : Math.max(without ? 2 * EVERY : EVERY, 10 * took);
+  const pause = failures >= FAILURES ? BACKED_OFF : Math.min(BACKED_OFF, Math.max(without ? 2 * EVERY : EVERY, 10 * took));
   if (wanted()) timer = setTimeout(beat, pause);
 }
 
@@ -60,7 +91,7 @@ export const look = () => send({ type: "set", decided: current().decided + 1 });
 
 /** Asks now, live or not: after a decision, or where a person asks for it. */
 export async function refresh() {
-  try { send({ type: "pulse", pulse: await ask(), now: Date.now() }); } catch { /* the next beat says it */ }
+  try { send({ type: "pulse", ...(await ask()) }); } catch { /* the next beat says it */ }
 }
 
 /** Starts; the poll stops by itself while nothing is wanted. */

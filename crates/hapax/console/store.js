@@ -13,22 +13,25 @@ export const initial = () => ({
 });
 
 const changes = {
-  signedIn: (state, { me, now }) => ({ signedIn: true, refused: null, me, ...skewed(me.time, now) }),
+  signedIn: (state, { me, now, way }) => ({ signedIn: true, refused: null, me, ...skewed(me.time, now, way) }),
   signedOut: (state, { problem }) => ({ signedIn: false, refused: problem ?? null, me: problem ? state.me : null }),
-  pulse: (state, { pulse, now }) => ({
-    pulse, pulseAt: now, silentSince: null, beat: state.beat + 1, ...skewed(pulse.time, now),
+  pulse: (state, { pulse, now, way }) => ({
+    pulse, pulseAt: now, silentSince: null, beat: state.beat + 1, ...skewed(pulse.time, now, way),
     away: pulse.ledger && pulse.ledger.up === false ? { since: pulse.ledger.since } : null,
   }),
-  silent: (state, { now }) => ({ silentSince: state.silentSince ?? now }),
+  silent: (state, { since }) => ({ silentSince: state.silentSince ?? since }),
   set: (state, { type, ...rest }) => rest,
   said: (state, { text }) => ({ said: text }),
 };
 
-/** How far this machine's clock is from the server's, in milliseconds. */
-const skewed = (time, now) => {
-  if (!time) return {};
-  return { skew: Date.parse(time) - now, skewKnown: true };
-};
+/** The longest way of a question and its answer that still tells how the clocks differ, in milliseconds. */
+const WAY = 1000;
+
+/**
+ * How far this machine's clock is from the server's, in milliseconds: the server read its clock in the middle of the way, as
+ * far as can be known. Of a long way nothing is learned.
+ */
+const skewed = (time, now, way) => (time && way <= WAY ? { skew: Date.parse(time) - (now - way / 2), skewKnown: true } : {});
 
 /** The next state. Pure. */
 export const update = (state, message) => ({ ...state, ...changes[message.type](state, message) });

@@ -15,6 +15,7 @@ mod deliveries;
 mod erase;
 mod executions;
 mod gate;
+mod instances;
 mod keys;
 mod me;
 mod newest;
@@ -25,6 +26,7 @@ mod retention;
 mod schedules;
 mod transfer;
 pub(crate) mod view;
+mod watched;
 mod webhooks;
 
 use std::net::SocketAddr;
@@ -49,6 +51,7 @@ pub use console::Console;
 pub(crate) use delegated::admin_of;
 use gate::Gate;
 pub use hapax_api::Role;
+pub(crate) use instances::{Loaded, introduce};
 pub(crate) use keys::{
     checked as checked_key, create as create_key, page as keys_page, revoke as revoke_key,
 };
@@ -65,8 +68,9 @@ pub(crate) struct AdminState {
     pub(crate) webhooks: Desk<Store>,
     pub(crate) schedules: Arc<Dispatcher>,
     pub(crate) about: Arc<About>,
+    pub(crate) loaded: Arc<instances::Loaded>,
     pub(crate) rings: Arc<Rings>,
-    pub(crate) attention: Arc<attention::Counted>,
+    pub(crate) watched: Arc<watched::Watched>,
 }
 
 /// How operators are served.
@@ -88,6 +92,8 @@ pub struct Setup {
     pub label: Option<String>,
     /// Other tools that know more, by name: URLs with `{operation_id}` and other places.
     pub links: Vec<(String, String)>,
+    /// The configuration as it takes effect, without secrets; null where there is no file.
+    pub shown: serde_json::Value,
 }
 
 impl Setup {
@@ -103,6 +109,7 @@ impl Setup {
             name: nothing.clone(),
             label: nothing,
             links: Vec::new(),
+            shown: serde_json::Value::Null,
         }
     }
 }
@@ -140,6 +147,9 @@ fn looking(mount: Mount<AdminState, Gate>) -> Mount<AdminState, Gate> {
         .on(related::timeline)
         .on(attention::get)
         .on(node::upstreams)
+        .on(instances::get_list)
+        .on(instances::store)
+        .on(instances::config)
         .on(claims::get_list)
         .on(claims::get_count)
         .on(claims::get_one)

@@ -9,7 +9,7 @@ use hapax_postgres::Postgres;
 use hapax_sqlite::Embedded;
 use hapax_store::hub::Watch;
 use hapax_store::memory::Memory;
-use hapax_store::{Lifecycle, Options, Tally};
+use hapax_store::{Lifecycle, Options, Overview, Tally};
 
 use crate::limits;
 
@@ -123,6 +123,10 @@ impl Lifecycle for Store {
 
     async fn time(&self) -> Result<Timestamp, Error> {
         each!(self, store => store.time().await)
+    }
+
+    async fn overview(&self) -> Result<Overview, Error> {
+        each!(self, store => store.overview().await)
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -14,6 +14,7 @@ mod documented;
 pub(crate) mod executions;
 pub(crate) mod init;
 pub(crate) mod keys;
+pub(crate) mod observe;
 pub mod openapi;
 pub(crate) mod probe;
 mod remote;
@@ -50,6 +51,12 @@ enum Command {
     /// Look at claims, and decide about those that need somebody to decide.
     #[command(subcommand)]
     Claims(claims::Command),
+    /// Say how a server and the processes on its store do, and what waits for a person.
+    Status(observe::Status),
+    /// Say what a server has answered, by tenant, project and endpoint.
+    Traffic(observe::TrafficArgs),
+    /// Look at what operators did, newest first.
+    Audit(observe::AuditArgs),
     /// Look at what waits for a person, and say that it was seen.
     #[command(subcommand)]
     Attention(attention::Command),
@@ -161,6 +168,9 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Claims(command) => runtime.block_on(claims::run(command)),
+        Command::Status(args) => runtime.block_on(observe::status(args)),
+        Command::Traffic(args) => runtime.block_on(observe::traffic(args)),
+        Command::Audit(args) => runtime.block_on(observe::audit(args)),
         Command::Attention(command) => runtime.block_on(attention::run(command)),
         Command::Delegated(command) => runtime.block_on(delegated::run(command)),
         Command::Executions(command) => runtime.block_on(executions::run(command)),

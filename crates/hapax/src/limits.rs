@@ -74,6 +74,10 @@ pub(crate) const TRAFFIC_SPARK: usize = 30;
 pub(crate) const PULSE_WINDOW: Duration = Duration::from_secs(15 * 60);
 /// The longest such span.
 pub(crate) const PULSE_WINDOW_MOST: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a pulse waits for what it asks of the store; after that it tells what was known before.
+pub(crate) const PULSE_PATIENCE: Duration = Duration::from_millis(200);
+/// Services behind that a pulse names because they have failed.
+pub(crate) const PULSE_UPSTREAMS: usize = 16;
 /// How long a count of what waits for a person is told again.
 pub(crate) const ATTENTION_EVERY: Duration = Duration::from_secs(5);
 /// Claims that a page of the newest of several shelves looks at.
@@ -266,6 +270,8 @@ pub(crate) const LOOK_EVERY_AWAY: Duration = Duration::from_secs(1);
 pub(crate) const LEDGER_ANSWERS: Duration = Duration::from_secs(8);
 /// The same for an outcome. PostgreSQL tries that twice: together with others, and alone where that left it open.
 pub(crate) const LEDGER_SETTLES: Duration = Duration::from_secs(16);
+/// How long such a question may have no answer before operators are told that the ledger does not answer.
+pub(crate) const LEDGER_SILENT: Duration = Duration::from_secs(2);
 /// How many such questions in a row must fail before an instance says that it cannot serve.
 pub(crate) const LEDGER_FAILURES: u32 = 2;
 /// Pages of claims in doubt that are counted by tenant; with more, those beyond are not.

@@ -114,6 +114,8 @@ pub struct Node {
     tokens: AdminTokens,
     /// Those of the admin listener.
     certificates: Option<Certificates>,
+    /// What operators are shown of the configuration.
+    loaded: Arc<admin::Loaded>,
     traces: Option<Exporting>,
 }
 
@@ -152,6 +154,9 @@ impl Node {
         let dispatcher = Arc::new(dispatcher);
         let health = Arc::new(Health::default());
         let rings = Arc::new(Rings::new());
+        let about = Arc::new(admin::About::new(parts.admin.clone(), admin_address, &store));
+        admin::introduce(&store, &about.instance).await;
+        let loaded = Arc::new(admin::Loaded::new(parts.admin.shown.clone()));
         let state = AdminState {
             store: store.clone(),
             gateway: gateway.clone(),
@@ -161,8 +166,9 @@ impl Node {
             answers: KeptAnswers::new(parts.seal.clone()),
             schedules: dispatcher.clone(),
             rings: rings.clone(),
-            attention: Arc::default(),
-            about: Arc::new(admin::About::new(parts.admin.clone(), admin_address, &store)),
+            watched: Arc::default(),
+            about: about.clone(),
+            loaded: loaded.clone(),
         };
         let router = admin::router(state, parts.admin)?;
         let tls = certificates.as_ref().map(connections::tls);
@@ -209,6 +215,7 @@ impl Node {
             tokens,
             traces,
             certificates,
+            loaded,
         })
     }
 
@@ -244,6 +251,11 @@ impl Node {
             certificates.reload().map_err(|error| hapax_core::Error::invalid(error.to_string()))?;
         }
         Ok(())
+    }
+
+    /// Shows operators another configuration, and what of it takes effect after a restart.
+    pub(crate) fn show(&self, config: serde_json::Value, waits_for_restart: Vec<String>) {
+        self.loaded.again(config, waits_for_restart);
     }
 
     /// How long what is running may take when this ends.

@@ -1,13 +1,16 @@
 //! The end of what is kept beside an execution's journal: archiving it, and erasing what it has of a subject (J5, B9).
 
+use std::collections::BTreeMap;
+
 use hapax_core::journal::{Event, Head, Status, Stream, StreamFilter};
 use hapax_core::{
-    Decision, Inspect, Journal, Ledger, Operated, Outcome, Project, Record, State, Subject, Tenant, Verb,
+    Decision, Inspect, Journal, Ledger, Operated, OperationId, Outcome, Project, Record, State, Subject,
+    Tenant, Verb,
 };
 
 use super::error::Error;
 use super::event::{Intended, kind};
-use super::execution::{self, ExecutionId};
+use super::execution::{self, ExecutionEvent, ExecutionId};
 use super::progress::Intent;
 use super::step::Step;
 use super::stream::Executions;
@@ -143,6 +146,27 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         let events = self.store().read(stream, *next, limits::READ_PAGE).await?;
         *next += events.len() as u64;
         Ok((!events.is_empty()).then_some(events))
+    }
+
+    /// The claims of the steps that the intents among these events are about, by their places. Events and what they say are those of
+    /// [`Executions::read`].
+    pub async fn claims_of(
+        &self,
+        id: &ExecutionId,
+        events: &[ExecutionEvent],
+    ) -> Result<BTreeMap<u64, OperationId>, Error> {
+        let mut claims = BTreeMap::new();
+        for event in events.iter().filter(|event| event.event_type == kind::INTENT) {
+            let Some(payload) = &event.payload else { continue };
+            let intended: Intended = super::progress::read(payload.get().as_bytes())?;
+            let at = intended.at;
+            let step = Step::of_intent(id, at, &Intent::from(intended))?;
+            let claim = step.identity(&self.scope)?.claim_id();
+            if let Some(record) = self.store().record(claim).await? {
+                claims.insert(event.seq, record.claim.operation_id);
+            }
+        }
+        Ok(claims)
     }
 
     /// The claim of the step that an intent event is about.

@@ -17,7 +17,7 @@ use http::{Method, Request, Response, Uri};
 use super::tries::Tries;
 use super::{Pools, headers, reconcile};
 use crate::intake::Hop;
-use crate::settings::{OnExhausted, Route, Upstream, UpstreamKey};
+use crate::settings::{OnExhausted, Route, Upstream};
 use crate::trace::Step;
 use crate::upstream::{Failed, Incoming, Outgoing, Pool, Reached};
 
@@ -111,14 +111,7 @@ fn upstream_key(
     identity: &Identity,
     key: &Key,
 ) -> Result<Option<HeaderValue>, hapax_core::Error> {
-    let text = match upstream.key {
-        UpstreamKey::None => return Ok(None),
-        UpstreamKey::Raw => key.as_str().to_owned(),
-        UpstreamKey::Digest(digits) => identity.claim_id().to_string()[..digits.min(64)].to_owned(),
-        UpstreamKey::Namespaced => {
-            hapax_core::scope::namespaced(&identity.scope().narrowed(identity.width()), key)?
-        }
-    };
+    let Some(text) = upstream.key_of(identity, key)? else { return Ok(None) };
     HeaderValue::try_from(text)
         .map(Some)
         .map_err(|_| hapax_core::Error::invalid("the key cannot be written into a header"))
@@ -205,6 +198,7 @@ mod tests {
     use hapax_core::{Operation, Project, Scope, Source, Subject, Tenant, Width};
 
     use super::*;
+    use crate::settings::UpstreamKey;
 
     /// A delivery is claimed under a digest of what was signed, and shows the key that it came with.
     #[test]

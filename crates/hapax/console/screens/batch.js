@@ -1,10 +1,10 @@
 // A decision about many doubts: each with the epoch that was seen, four at a time, with progress and a stop between two.
 import { html, useRef, useState } from "../html.js";
-import { decide, notBefore } from "../data.js";
+import { cli, decide, notBefore } from "../data.js";
 import { useStore } from "../store.js";
-import { plural, shorter, toBase64, visible } from "../text.js";
+import { plural, quoted, shorter, toBase64, visible } from "../text.js";
 import { left } from "../time.js";
-import { Act, Dialog, Field, Input, Note } from "../ui.js";
+import { Act, Cli, Dialog, Field, Input, Note } from "../ui.js";
 import { Because } from "./decision.js";
 
 const MOST = 200, AT_ONCE = 4;
@@ -21,6 +21,14 @@ async function run(claims, one, tell, stopped) {
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
 }
+
+/** The commands that decide the same. */
+const commands = (what, claims, { status, body, reason, by }) => {
+  const why = cli.because({ reason: reason.trim(), by });
+  if (what === "note") return cli.many(claims, `note "$id" ${why}`);
+  const how = what === "release" ? "--release" : `--settle-status ${status}${body ? ` --settle-body answer.json --settle-header ${quoted("Content-Type: application/json")}` : ""}`;
+  return cli.many(claims, `resolve "$id" --epoch "$epoch" ${how} ${why}`);
+};
 
 export function Batch({ what, claims, close, done }) {
   const [seen] = useState(() => claims.slice(0, MOST));
@@ -41,7 +49,7 @@ export function Batch({ what, claims, close, done }) {
   return html`<${Dialog} title=${`${word} ${plural(seen.length, "claim")}`} close=${() => { stop.current = true; close(); }}><div class="form">
     ${ask ? html`<p class="outcome">${follows}${claims.length > MOST ? ` At most ${MOST} at a time: these are the first.` : ""}</p>${early > 0 && html`<${Note} kind="doubt">${plural(early, "of them may still run", "of them may still run")}: the server refuses these; force is not offered for many.<//>`}
       ${what === "settle" && html`<div class="row align-top"><${Field} id="b-status" label="Status"><${Input} id="b-status" type="number" class="w-status" value=${status} on=${setStatus} /><//><${Field} grow id="b-body" label="Body"><textarea id="b-body" rows="3" value=${body} onInput=${event => setBody(event.target.value)}></textarea><//></div>`}
-      <${Because} reason=${reason} setReason=${setReason} by=${by} setBy=${setBy} id="b-reason" />`
+      <${Because} reason=${reason} setReason=${setReason} by=${by} setBy=${setBy} id="b-reason" /><div class="row"><${Cli} line=${commands(what, seen, { status, body, reason, by })} /></div>`
     : html`<div class="progress" role="status"><progress aria-label="Progress" max=${seen.length} value=${told.length}></progress><span>${well} done · ${told.length - well} not · of ${seen.length}${stage === "done" && told.length < seen.length ? " · stopped" : ""}</span></div>`}
     <ul class="many" tabindex="0" aria-label="Claims and results">${seen.map(claim => html`<li key=${claim.operation_id}><bdi class="mono">${shorter(visible(claim.key), 40)}</bdi><code class="muted">${claim.epoch}</code><${Result} of=${results[claim.operation_id]} /></li>`)}</ul>
     <div class="row end">${ask ? html`<button class="btn" type="button" autofocus onClick=${close}>Cancel</button><${Act} kind="primary" disabled=${reason.trim() === ""} on=${start}>${word} ${plural(seen.length, "claim")}<//>` : stage === "running" ? html`<button class="btn" type="button" onClick=${() => { stop.current = true; }}>Stop</button>` : html`<button class="btn primary" type="button" onClick=${close}>Close</button>`}</div></div><//>`;

@@ -46,20 +46,18 @@ function About({ claim }) {
     ["operation id", html`<${Code}>${claim.operation_id}<//> <${Copy} text=${claim.operation_id} what="the operation id" />`],
     ["tenant / project", html`<a href=${link(["claims"], { tenant: claim.tenant })}>${claim.tenant}</a> / <a href=${link(["claims"], { tenant: claim.tenant, project: claim.project })}>${claim.project}</a>`],
     ["subject", html`<${Foreign} text=${claim.subject} />`],
-    ["operation", html`<a href=${link(["routes", claim.operation])}><code>${visible(claim.operation)}</code></a> ${route && html`<span class="muted">${route.method} ${visible(route.path)} → ${visible(route.upstream)}</span>`}`],
+    ["operation", html`<a href=${link(["routes", claim.operation])}><code>${visible(claim.operation)}</code></a> ${route && html`<span class="muted">${route.method} ${visible(route.path)} → ${visible(claim.upstream ?? route.upstream)}</span>`}`],
     ["key", html`<${Foreign} text=${claim.key} /> <${Tag}>${claim.source}<//> <${Tag}>scope ${claim.scope}<//>`],
     claim.upstream_key && ["key sent on", html`<${Code}>${visible(claim.upstream_key)}<//> <${Copy} text=${claim.upstream_key} what="the key that was sent on" />`],
     ["epoch", html`<${Code}>${claim.epoch}<//> <span class="muted">x-operation-epoch ${claim.operation_epoch}</span>`],
-    claim.holder && ["held by", html`${visible(claim.holder.instance ?? claim.holder.session)} <span class="muted">${claim.holder.alive ? html`session until <${Time} at=${claim.holder.until} />` : "its session has ended"}</span>`],
+    claim.holder && ["held by", html`${visible(claim.holder.instance ?? `session ${claim.holder.session}`)} <span class="muted">${claim.holder.alive ? html`session until <${Time} at=${claim.holder.until} />` : "its session has ended"}</span>`],
     ["rerun", html`${claim.rerun}${route?.give_up ? html` <span class="muted">· gives up after ${route.give_up}</span>` : ""}`],
     ["fingerprint", html`<${Code}>${digest.slice(0, 8)}…${digest.slice(-8)}<//> <${Copy} text=${digest} what="the fingerprint" />`],
-    claim.trace_id && ["trace", html`<${Code}>${claim.trace_id}<//> <${Copy} text=${claim.trace_id} what="the trace id" />`],
     links.length > 0 && ["elsewhere", html`<${LinksOut} claim=${claim} />`],
     ["opened", html`<${Time} at=${claim.opened_at} exact zone /> <span class="muted"><${Age} at=${claim.opened_at} /> ago</span>`],
     claim.state === "held" && ["runs until", claim.run_until ? html`<${Time} at=${claim.run_until} exact zone />` : "no bound"],
     claim.state === "in_doubt" && ["may run until", html`<${Time} at=${claim.may_run_until} exact zone />`],
     claim.state === "settled" && ["kept until", claim.keep_until ? html`<${Time} at=${claim.keep_until} exact zone /> <span class="muted">${visible(route?.retention?.class)}</span>` : "for ever"],
-    claim.waiting > 0 && ["callers waiting", String(claim.waiting)],
   ]} /><//>`;
 }
 
@@ -98,11 +96,17 @@ function Related({ claim, from }) {
 
 const distance = (one, claim) => { const far = Date.parse(one.opened_at) - Date.parse(claim.opened_at); return `${span(Math.abs(far))} ${far < 0 ? "before" : "later"}`; };
 
+/** What is known of the work under a claim. */
+const fate = one => (one.state === "settled" ? (one.outcome?.kind === "refused" ? "refused" : "ran") : one.state === "held" ? "runs" : one.ran === "no" ? "not" : "unknown");
+const FATES = {
+  ran: status => `was executed too${status ? ` (${status})` : ""}`, refused: status => `was refused by the service${status ? ` (${status})` : ""}`,
+  runs: () => "runs now", not: () => "did not run", unknown: () => "is not known to have run, nor not to have run",
+};
+
 function SameRequest({ claim, related }) {
   const alike = related.data?.same_request ?? [], [other] = nearest(alike, claim);
   if (!other) return null;
-  const ran = other.state === "settled" ? `and was executed too${other.outcome?.status ? ` (${other.outcome.status})` : ""}` : `and is ${other.state.replace("_", " ")}`;
-  return html`<${Note} kind="mismatch" actions=${html`<a class="btn small" href=${link(["claims", other.operation_id])}>Compare</a>`}><b>The same request came under another key.</b> <${Foreign} text=${other.key} /> came ${distance(other, claim)}, ${other.subject === claim.subject ? "from the same caller" : html`from <${Foreign} text=${other.subject} />`}, with the same fingerprint, ${ran}.${alike.length > 1 ? ` ${plural(alike.length - 1, "more key")} asked for it, too.` : ""} Two keys are two intents: hapax ran both.<//>`;
+  return html`<${Note} kind="mismatch" actions=${html`<a class="btn small" href=${link(["claims", other.operation_id])}>Compare</a>`}><b>The same request came under another key.</b> <${Foreign} text=${other.key} /> came ${distance(other, claim)}, ${other.subject === claim.subject ? "from the same caller" : html`from <${Foreign} text=${other.subject} />`}, with the same fingerprint, and ${FATES[fate(other)](other.outcome?.status)}.${alike.length > 1 ? ` ${plural(alike.length - 1, "more key")} asked for it, too.` : ""} Two keys are two intents${fate(claim) === "ran" && fate(other) === "ran" ? ": hapax ran both" : ""}.<//>`;
 }
 
 /** A change while somebody looks is shown, and is no surprise. */

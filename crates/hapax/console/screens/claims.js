@@ -1,7 +1,7 @@
 // Claims: found by what they are; a condition that scans says how far it has looked.
 import { html, useEffect, useRef, useState } from "../html.js";
 import { absent, get } from "../api.js";
-import { claimsPage } from "../data.js";
+import { newestPage } from "../data.js";
 import { useData } from "../pulse.js";
 import { copy } from "../copy.js";
 import { useKeys } from "../keys.js";
@@ -33,29 +33,30 @@ export const CSV = ["operation_id", "state", "key", "tenant", "project", "subjec
 /** Looks on, page by page, until there are enough hits, the end, a stop, or a minute has passed. */
 function useScan(filter) {
   const key = JSON.stringify(filter);
-  const [found, set] = useState({ key, claims: [], damaged: [], looked: 0, next: null, running: true, problem: null });
+  const [found, set] = useState({ key, claims: [], damaged: [], looked: 0, next: null, oldest: false, running: true, problem: null });
   const run = useRef(null);
-  const look = async (after, wanted) => {
+  const look = async (after, wanted, oldest) => {
     const mine = { stopped: false };
     run.current = mine;
     const until = Date.now() + PATIENCE;
     let hits = 0;
     do {
       try {
-        const page = await claimsPage({ ...filter, order: "newest", limit: HITS, after });
+        const page = await newestPage({ ...filter, limit: HITS, after }, undefined, oldest);
         if (mine.stopped) return;
+        oldest = Boolean(page.oldest);
         after = page.next; hits += page.claims.length;
-        set(now => ({ ...now, claims: merged(now.claims, page.claims), damaged: [...now.damaged, ...(page.damaged ?? [])], looked: now.looked + (page.looked_at ?? page.claims.length), next: page.next ?? null, running: Boolean(page.next) && hits < wanted && Date.now() < until }));
+        set(now => ({ ...now, claims: merged(now.claims, page.claims), damaged: [...now.damaged, ...(page.damaged ?? [])], looked: now.looked + (page.looked_at ?? page.claims.length), next: page.next ?? null, oldest, running: Boolean(page.next) && hits < wanted && Date.now() < until }));
       } catch (problem) { if (!mine.stopped) set(now => ({ ...now, running: false, problem })); return; }
     } while (after && hits < wanted && Date.now() < until && !mine.stopped);
   };
   useEffect(() => {
-    set({ key, claims: [], damaged: [], looked: 0, next: null, running: true, problem: null });
-    look(undefined, HITS);
+    set({ key, claims: [], damaged: [], looked: 0, next: null, oldest: false, running: true, problem: null });
+    look(undefined, HITS, false);
     return () => { run.current.stopped = true; };
   }, [key]);
   const stop = () => { run.current.stopped = true; set(now => ({ ...now, running: false })); };
-  const more = () => { set(now => ({ ...now, running: true, problem: null })); look(found.next ?? undefined, HITS); };
+  const more = () => { set(now => ({ ...now, running: true, problem: null })); look(found.next ?? undefined, HITS, found.oldest); };
   const fresh = claims => set(now => ({ ...now, claims: merged(claims, now.claims.map(claim => claims.find(one => one.operation_id === claim.operation_id) ?? claim)) }));
   return { ...found, stop, more, fresh };
 }
@@ -64,7 +65,7 @@ const merged = (first, then) => { const known = new Set(first.map(claim => claim
 
 /** New claims on top, and what became of those that are shown. */
 function useFresh(filter, scan) {
-  const { data } = useData("fresh" + JSON.stringify(filter), signal => claimsPage({ ...filter, order: "newest", limit: HITS }, signal), "claims");
+  const { data } = useData(`fresh ${scan.oldest} ${JSON.stringify(filter)}`, signal => newestPage({ ...filter, limit: HITS }, signal, scan.oldest), "claims");
   const first = useRef(null);
   useEffect(() => { if (data && first.current && data !== first.current && !scan.running) scan.fresh(data.claims); first.current = data; }, [data]);
 }
@@ -91,7 +92,9 @@ function Filters({ filter }) {
 function Progress({ scan, filter }) {
   const narrow = NAMES.some(name => filter[name]);
   if (scan.running) return html`<div class="progress" role="status"><progress aria-label="Looking"></progress><span>looked at ${count(scan.looked)} · ${count(scan.claims.length)} found …</span><button class="btn small" type="button" onClick=${scan.stop}>Stop</button></div>`;
-  return html`<div class="progress" role="status"><span>${scan.next ? `looked at ${count(scan.looked)} so far` : narrow ? `looked at all ${count(scan.looked)}` : `all ${count(scan.looked)}`}${narrow ? ` · ${count(scan.claims.length)} found` : ""}</span>${scan.next && html`<button class="btn small" type="button" onClick=${scan.more}>Load more</button>`}</div>`;
+  if (scan.problem && scan.claims.length === 0) return null;
+  const order = scan.oldest && html`<span>Oldest first: there are more than 1,000 shelves of tenant, project and operation. Name a tenant for the newest.</span>`;
+  return html`<div class="progress" role="status"><span>${scan.problem ? `looked at ${count(scan.looked)}, not at all` : scan.next ? `looked at ${count(scan.looked)} so far` : narrow ? `looked at all ${count(scan.looked)}` : `all ${count(scan.looked)}`}${narrow ? ` · ${count(scan.claims.length)} found` : ""}</span>${order}${scan.next && html`<button class="btn small" type="button" onClick=${scan.more}>Load more</button>`}</div>`;
 }
 
 /** Where the caller is known, a key is found by point reads. */
@@ -118,7 +121,8 @@ function List({ filter }) {
   const move = by => { if (scan.claims.length === 0) return; const next = Math.min(scan.claims.length - 1, Math.max(0, at + by)); setAt(next); document.querySelectorAll("tbody tr")[next]?.scrollIntoView({ block: "nearest" }); };
   useKeys({ j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1), c: () => one && copy(one.operation_id), o: () => one && window.open(link(["claims", one.operation_id]), "_blank", "noopener"),
     Enter: event => { if (event.target.closest("a, button, summary") || !one) return false; go(["claims", one.operation_id]); } });
-  const page = async after => { const got = await claimsPage({ ...filter, order: "newest", limit: 1000, after }); return { rows: got.claims, next: got.next }; };
+  let oldest = false;
+  const page = async after => { const got = await newestPage({ ...filter, limit: 1000, after }, undefined, after !== undefined && oldest); oldest = Boolean(got.oldest); return { rows: got.claims, next: got.next }; };
   return html`<${Head} title="Claims" note=${html`<${Counts} filter=${filter} />`} actions=${html`<a class="btn quiet small" href=${link(["delegated"], { tenant: filter.tenant })}>Kept by a cluster</a><${Exports} screen="claims" filter=${filter} columns=${CSV} page=${page} />`} />
     <${Filters} filter=${filter} /><${Progress} scan=${scan} filter=${filter} />
     ${scan.problem && html`<${ProblemNote} problem=${scan.problem} again=${scan.more} />`}

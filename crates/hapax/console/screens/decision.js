@@ -39,7 +39,7 @@ export function Ask({ title, verb, danger, name, seen, line, close, run, childre
     ${danger && html`<${Field} id="again" label=${html`Type <code>${visible(name)}</code> to confirm`}><${Input} id="again" value=${typed} on=${setTyped} /><//>`}
     <${Because} reason=${reason} setReason=${setReason} by=${by} setBy=${setBy} />
     ${problem && (seen && problem.status === 409 ? html`<${Conflict} problem=${problem} seen=${seen} />` : html`<${ProblemNote} problem=${problem} />`)}
-    ${line && html`<div class="row"><${Cli} line=${line(reason)} /></div>`}
+    ${line && html`<div class="row"><${Cli} line=${line(reason, by || undefined)} /></div>`}
     <div class="row end"><button class="btn" type="button" onClick=${close} autofocus>Cancel</button><${Act} type="submit" kind=${danger ? "danger" : "primary"} disabled=${!may}>${verb}<//></div></form><//>`;
 }
 
@@ -48,5 +48,5 @@ export function ClaimDecision({ verb, claim, close, done }) {
   const [seen] = useState(claim);
   const [word, follows, danger] = WHAT[verb];
   const run = async body => { await decide(seen, verb, body); done(); };
-  return html`<${Ask} title=${`${word} ${visible(seen.key)}`} verb=${`${word} ${visible(seen.key)}`} danger=${danger} name=${seen.key} seen=${seen} close=${close} run=${run} line=${reason => cli.plain(seen, verb, { reason })}><p class="outcome">${follows}</p><//>`;
+  return html`<${Ask} title=${`${word} ${visible(seen.key)}`} verb=${`${word} ${visible(seen.key)}`} danger=${danger} name=${seen.key} seen=${seen} close=${close} run=${run} line=${(reason, by) => cli.plain(seen, verb, { reason, by })}><p class="outcome">${follows}</p><//>`;
 }

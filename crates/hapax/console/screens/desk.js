@@ -23,10 +23,10 @@ const Found = ({ name, value, what }) => html`<div><div class="k">${name}</div><
 function FindOut({ claim }) {
   const until = claim.may_run_until && claim.may_run_until < new Date(Date.now() + state().skew).toISOString() ? claim.may_run_until : claim.may_run_until ?? claim.doubt.since;
   return html`<div class="section"><h2 class="h3"><span class="step">1</span>Find out <small>search the system that would know, by any of these</small></h2><div class="find">
-    ${claim.upstream_key === null ? html`<div><div class="k">Idempotency-Key</div><div class="v muted">none was sent on</div></div>` : html`<${Found} name=${claim.upstream_key ? `Idempotency-Key, as ${claim.upstream ?? "the service"} got it` : "the caller's key"} value=${claim.upstream_key ?? claim.key} what="the key that was sent" />`}
+    <${Found} name=${claim.upstream_key ? `Idempotency-Key, as ${claim.upstream} got it` : "the caller's key"} value=${claim.upstream_key ?? claim.key} what="the key that was sent" />
     <${Found} name="x-operation-id" value=${claim.operation_id} what="the operation id" />
     <${Found} name=${`When it can have happened (${zoneName()})`} value=${`${shown(claim.granted_at, { exact: true })} – ${shown(until, { exact: true })}`} what="the interval" />
-    ${claim.trace_id ? html`<div><${Found} name="Trace" value=${claim.trace_id} what="the trace id" /></div>` : html`<div><div class="k">Caller</div><div class="v"><${Foreign} text=${`${claim.tenant} / ${claim.project} · ${claim.subject}`} /></div></div>`}
+    <div><div class="k">Caller</div><div class="v"><${Foreign} text=${`${claim.tenant} / ${claim.project} · ${claim.subject}`} /></div></div>
   </div><${LinksOut} claim=${claim} /></div>`;
 }
 
@@ -34,7 +34,7 @@ const sentence = text => text.charAt(0).toUpperCase() + text.slice(1);
 
 function Lede({ claim }) {
   const { doubt } = claim;
-  return html`<p class="lede">${sentence(DOUBTS[doubt.reason] ?? doubt.reason)}${claim.upstream ? ` (upstream ${visible(claim.upstream)})` : ""}${doubt.cause && html`: <b>${visible(doubt.cause)}</b>`}. It is not known whether the work was done. Callers get 409 <code>outcome-unknown</code>; nothing runs under this key until you decide.${claim.asking?.count ? ` ${claim.asking.count} callers have asked since.` : ""}</p>`;
+  return html`<p class="lede">${sentence(DOUBTS[doubt.reason] ?? doubt.reason)}${claim.upstream ? ` (upstream ${visible(claim.upstream)})` : ""}${doubt.cause && html`: <b>${visible(doubt.cause)}</b>`}. It is not known whether the work was done. Callers get 409 <code>outcome-unknown</code>; nothing runs under this key until you decide.</p>`;
 }
 
 const wait = claim => { const from = notBefore(claim); return from ? left(from) : 0; };
@@ -67,7 +67,7 @@ function Stated({ claim, form, set, donor, setDonor }) {
     } catch (caught) { setProblem(caught); }
   };
   const foreign = leftOver(form, donor);
-  return html`<div class="row align-top"><${Field} id="status" label="Status"><${Input} id="status" type="number" class="w-status" min="200" max="599" value=${form.status} on=${status => set({ status })} /><//><${Field} grow id="type" label="Content-Type"><${Input} id="type" value=${form.type} on=${type => set({ type })} /><//>
+  return html`<div class="row align-top stated"><${Field} id="status" label="Status"><${Input} id="status" type="number" class="w-status" min="200" max="599" value=${form.status} on=${status => set({ status })} /><//><${Field} grow id="type" label="Content-Type"><${Input} id="type" value=${form.type} on=${type => set({ type })} /><//>
     <div class="field"><span class="label">Start from</span><${Act} on=${start}>the last answer of ${visible(claim.operation)}<//></div></div>
     ${problem && html`<${ProblemNote} problem=${problem} />`}
     <${Field} id="body" label="Body" hint=${`${size(form.body)} bytes${form.body ? (isJson(form.body) ? " · valid JSON" : /json/.test(form.type) ? " · not valid JSON" : "") : ""}`} error=${foreign && `The body still has ${visible(foreign)}, which is the other request's: put in what belongs to this one.`}><textarea id="body" rows="4" spellcheck=${false} value=${form.body} onInput=${event => set({ body: event.target.value })}></textarea><//>`;
@@ -161,7 +161,7 @@ function Open({ seen, now, again, gone, next }) {
         <${Because} reason=${form.reason} setReason=${reason => desk.set({ reason })} by=${form.by} setBy=${by => desk.set({ by })} id="reason" />
         <${Follows} claim=${seen} choice=${choice} form=${form} forced=${forced} />
         ${problem && (problem.status === 409 ? html`<${Conflict} problem=${problem} seen=${seen} />` : html`<${ProblemNote} problem=${problem} />`)}
-        <div class="row"><${Cli} line=${choice === "settle" ? cli.settle(seen, form) : choice === "release" ? cli.release(seen, { force: forced, reason: form.reason }) : cli.note(seen, form)} /><${Act} kind="primary" disabled=${!ready} on=${desk.submit}>${VERBS[choice]} ${shortKey(seen.key)} <kbd>Ctrl ↵</kbd><//></div>
+        <div class="row"><${Cli} line=${choice === "settle" ? cli.settle(seen, form) : choice === "release" ? cli.release(seen, { force: forced, reason: form.reason, by: form.by }) : cli.note(seen, form)} /><${Act} kind="primary" disabled=${!ready} on=${desk.submit}>${VERBS[choice]} ${shortKey(seen.key)} <kbd>Ctrl ↵</kbd><//></div>
       </div></div>`}
     ${forcing && html`<${Force} claim=${seen} close=${() => setForcing(false)} release=${force} />`}</section>`;
 }

@@ -1,6 +1,6 @@
 // One execution: its chain of events, the steps that wait, and pausing, resuming, cancelling, verifying, exporting.
 import { html, useRef, useState } from "../html.js";
-import { get, mayOperate, post } from "../api.js";
+import { get, mayOperate, post, getExact } from "../api.js";
 import { useData } from "../pulse.js";
 import { cli } from "../data.js";
 import { link } from "../route.js";
@@ -52,22 +52,21 @@ function Waiting({ one, again }) {
     ${deciding && html`<${DecideStep} step=${deciding} execution=${one} close=${() => setDeciding(null)} done=${() => { setDeciding(null); again(); from.again(); }} />`}`;
 }
 
-const field = (payload, name) => payload && typeof payload === "object" && payload[name] !== undefined ? String(payload[name]) : null;
+const field = (payload, name) => { const value = payload && typeof payload === "object" ? payload[name] : undefined; return value === undefined || (value !== null && typeof value === "object") ? null : String(value); };
 
 function Payload({ event }) {
   const [open, setOpen] = useState(false);
   if (event.erased) return html`<span class="muted">erased</span>`;
   if (event.payload === undefined) return html`<span class="muted">–</span>`;
   const what = ["tool", "status", "reason", "error"].map(name => field(event.payload, name)).filter(Boolean).join(" · ");
-  const id = field(event.payload, "operation_id");
-  return html`${what && html`<span>${visible(shorter(what, 60))} </span>`}${/^op_/.test(id) && html`<a href=${link(["claims", id])}>claim </a>`}<button class="btn quiet small" type="button" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Hide" : "Payload"}</button>${open && html`<${JsonText} text=${JSON.stringify(event.payload)} label=${`Payload of ${event.seq}`} />`}`;
+  return html`${what && html`<span>${visible(shorter(what, 60))} </span>`}${event.operation_id && html`<a href=${link(["claims", event.operation_id])}>claim</a> `}<button class="btn quiet small" type="button" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Hide" : "Payload"}</button>${open && html`<${JsonText} text=${JSON.stringify(event.payload)} label=${`Payload of ${event.seq}`} />`}`;
 }
 
 function Events({ one, broken }) {
   const operate = useStore(state => mayOperate(state.me));
   const [from, setFrom] = useState(null);
   const start = from ?? Math.max(0, one.events - PAGE);
-  const data = useData(`events ${one.execution_id} ${start} ${one.version}`, signal => get(`${base(one)}/events`, { tenant: one.tenant, project: one.project, from: start, limit: PAGE, payloads: operate || undefined }, signal), null);
+  const data = useData(`events ${one.execution_id} ${start} ${one.version}`, signal => getExact(`${base(one)}/events`, { tenant: one.tenant, project: one.project, from: start, limit: PAGE, payloads: operate || undefined }, signal), null);
   const columns = [
     { name: "#", num: true, of: event => (broken?.position === event.seq ? html`<b class="c-refused">✗ ${event.seq}</b>` : event.seq) }, { name: "When", of: event => html`<${Time} at=${event.at} exact />` }, { name: "Type", of: event => html`<code>${visible(event.type)}</code>` }, { name: "What", of: event => html`<${Payload} event=${event} />` }, { name: "Hash", of: event => html`<code class="muted">${event.hash.slice(0, 10)}…</code> <${Copy} text=${event.hash} what="the hash" />` },
   ];
@@ -82,7 +81,7 @@ function useExport(one) {
     let from = 0;
     stop.current = false;
     try {
-      do { const page = await get(`${base(one)}/events`, { tenant: one.tenant, project: one.project, from, limit: 256, payloads: true }); lines.push(...page.events.map(event => JSON.stringify(event))); from = page.next; set(lines.length); } while (from !== null && !stop.current);
+      do { const page = await getExact(`${base(one)}/events`, { tenant: one.tenant, project: one.project, from, limit: 256, payloads: true }); lines.push(...page.events.map(event => JSON.stringify(event))); from = page.next; set(lines.length); } while (from !== null && !stop.current);
       save(`hapax_execution_${one.execution_id}_${stamp()}${from === null ? "" : "_incomplete"}.jsonl`, "application/jsonl", lines.join("\n") + "\n");
     } finally { set(null); }
   };
@@ -96,7 +95,7 @@ function Page({ one, again }) {
   const out = useExport(one);
   const order = async said => { await post(`${base(one)}/${asking.verb}`, { ...scope, version: asking.version, ...said }); setAsking(null); again(); };
   const corrupted = verify.broken;
-  const line = reason => cli.other(`executions ${asking.verb} ${one.execution_id} --tenant ${one.tenant} --project ${one.project}`, { reason });
+  const line = (reason, by) => cli.other(`executions ${asking.verb} ${one.execution_id} --tenant ${one.tenant} --project ${one.project}`, { reason, by });
   return html`<div class="crumbs"><a href="#/executions">Executions</a><span>/</span><a href=${link(["executions"], { tenant: one.tenant })}>${one.tenant}</a></div>
     <${Head} title=${`Execution ${visible(one.execution_id)}`} actions=${html`<button class="btn" type="button" onClick=${verify.running ? verify.stop : verify.start}>${verify.running ? "Stop" : "Verify"}</button><${Act} on=${out.running === null ? out.run : out.stop}>${out.running === null ? "Export" : `Stop (${out.running})`}<//>${!corrupted && (FITS[one.status] ?? []).map(verb => html`<${Act} key=${verb} kind=${verb === "cancel" ? "danger" : ""} on=${() => setAsking({ verb, version: one.version })}>${WHAT[verb][0]}…<//>`)}`}><div class="claim-head"><${Status} status=${one.status} big /><h1 class="key">${visible(one.execution_id)}</h1><${Copy} text=${one.execution_id} what="the id" /></div><//>
     <div class="stack"><${Verified} what="events" of=${verify} /><${Waiting} one=${one} again=${again} />

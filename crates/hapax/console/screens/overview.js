@@ -19,8 +19,9 @@ const seconds = samples => samples.reduce((all, sample) => all + (sample.step_s 
 const lately = samples => { const step = samples.at(-1)?.step_s ?? 10; return samples.slice(-Math.max(1, Math.round(60 / step))); };
 
 /** How it is, worst first, in one sentence made by rules. */
-export function sentence(pulse) {
+export function sentence(pulse, silentSince) {
   if (!pulse) return "Asking …";
+  if (silentSince) return `Not known since ${shown(silentSince)}: the server does not answer.`;
   if (pulse.ledger?.up === false) return `The ledger does not answer${pulse.ledger.since ? ` since ${shown(pulse.ledger.since)}` : ""}.`;
   if (pulse.ready === false) return `Not ready: ${(pulse.reasons ?? []).map(visible).join("; ")}`;
   // Just started: nothing store-wide is counted yet, and zero would be a claim.
@@ -30,8 +31,8 @@ export function sentence(pulse) {
   const rose = sum(samples, "in_doubt");
   const last = [...samples].reverse().find(sample => sample.in_doubt > 0);
   if (rose) said.push(`${plural(rose, "claim")} became in doubt, last at ${shown(last.at, { short: true })}.`);
-  const failing = (pulse.upstreams ?? []).filter(one => one.suspended || one.failures > 0);
-  if (failing.length) said.push(`Failures of ${failing.map(one => visible(one.name)).join(", ")}.`);
+  const failing = pulse.upstreams ?? [];
+  if (failing.length) said.push(`Failures of ${failing.map(one => `${visible(one.name)}, last at ${shown(one.last_at, { short: true })}`).join("; ")}.`);
   if (said.length === 1 && sum(samples, "unavailable")) said.push(`${count(sum(samples, "unavailable"))} requests found the ledger away.`);
   if (said.length === 1 && sum(samples, "mismatch") > sum(samples, "replayed") / 10 && sum(samples, "mismatch") > 2) said.push("Many keys are used for different requests.");
   const waits = Object.values(pulse.attention ?? {}).reduce((all, number) => all + number, 0);
@@ -107,8 +108,8 @@ function Health({ pulse }) {
     ${ledger && row(ledger.up !== false, ledger.up === false ? "Ledger away" : "Ledger takes claims", ledger.took_us ? ms(ledger.took_us / 1000) : "–")}
     ${session && row(session.left_ms > 3000, "Session renewed", `${span(session.left_ms)} left`)}
     ${sweep && row((sweep.lag_s ?? 0) < 60, (sweep.lag_s ?? 0) < 60 ? "Sweep up to date" : `Sweep ${span(1000 * sweep.lag_s)} behind`, sweep.lag_s ? `${span(1000 * sweep.lag_s)} ago` : "now")}
-    ${spool && row(!(spool.waiting || spool.refused || spool.unreadable), spool.waiting || spool.refused || spool.unreadable ? "Spool holds outcomes" : "Spool empty", `${count(spool.waiting ?? 0)} wait · ${count(spool.refused ?? 0)} refused`)}
-    ${(pulse.upstreams ?? []).map(one => row(!(one.suspended || one.failures > 0), `Upstream ${visible(one.name)}`, one.suspended ? "suspended" : plural(one.failures ?? 0, "failure")))}
+    ${spool && row(!spool.owed, spool.waiting ? "Spool holds outcomes" : "Spool empty", `${count(spool.waiting)} on disk · ${count(spool.owed)} owed`)}
+    ${(pulse.upstreams ?? []).map(one => row(false, html`<a href="#/instance">Upstream ${visible(one.name)}</a>`, `${plural(one.failures, "failure")}, last ${age(one.last_at)} ago`))}
     ${counts && row(true, "Claims kept", html`<a href="#/claims">${count(counts.held + counts.settled + counts.in_doubt + counts.released)}</a>`)}
     ${counts && row(counts.in_doubt === 0, "In doubt", html`<a href="#/attention/in-doubt">${count(counts.in_doubt)}</a>`)}</ul><//>`;
 }
@@ -133,12 +134,12 @@ function Where({ window }) {
 }
 
 export function Overview({ place }) {
-  const pulse = useStore(state => state.pulse);
+  const pulse = useStore(state => state.pulse), silentSince = useStore(state => state.silentSince);
   const window = place.query.window in windows ? place.query.window : "15m";
   useEffect(() => { send({ type: "set", window }); refresh(); }, [window]);
   const pick = html`<div class="seg" role="group" aria-label="Window">${Object.entries(windows).map(([name, words]) => html`<button key=${name} type="button" aria-pressed=${name === window} onClick=${() => go([], { ...scope(), window: name })}>${words}</button>`)}</div>`;
   const samples = pulse?.samples;
-  return html`<${Head} title="Overview" note=${sentence(pulse)} actions=${pick} /><${Attention} />
+  return html`<${Head} title="Overview" note=${sentence(pulse, silentSince)} actions=${pick} /><${Attention} />
     ${!pulse ? html`<${Skeleton} rows=${6} />` : samples ? html`<${Tiles} samples=${samples} window=${window} /><div class="stack"><${Traffic} samples=${samples} since=${pulse.since} window=${window} /><div class="cols two even"><${Card} title="Latency" note="head to head, logarithmic"><${Lines} samples=${whole(samples, window)} lines=${LINES} /><//><${Health} pulse=${pulse} /></div><${Where} window=${window} /></div>`
       : html`<div class="stack"><${Card} title="Traffic"><${NotHere} what="The history of traffic" /><//><${Health} pulse=${pulse} /></div>`}`;
 }

@@ -5,7 +5,7 @@ import { useData } from "../pulse.js";
 import { link, refine } from "../route.js";
 import { count, visible } from "../text.js";
 import { policySays } from "../words.js";
-import { Card, Code, Condition, Copy, Empty, Facts, Head, Loaded, Select, Table, Tag } from "../ui.js";
+import { Card, Code, Condition, Copy, Empty, Facts, Head, Loaded, Select, Table, Tag, Time } from "../ui.js";
 
 const kept = route => [route.rerun, route.scope && `by ${route.scope}`, route.fingerprint, route.retention && `${route.retention.class ?? ""} ${route.retention.kept ?? ""}`.trim()].filter(Boolean).map(visible).join(" · ");
 
@@ -26,13 +26,21 @@ export function Routes({ place }) {
   }}<//>`;
 }
 
+/** How a service has failed since the process started, by what became of the request. */
+const failures = one => {
+  const all = Object.entries(one.failures ?? {});
+  if (all.length === 0) return html`<span class="muted">none</span>`;
+  return html`<span class="fg-doubt">${all.map(([event, times]) => `${count(times)} ${event}`).join(" · ")}</span> <span class="muted">last <${Time} at=${one.last_failure} /></span>${one.suspended?.length > 0 && html` <${Tag}>suspended: ${one.suspended.map(visible).join(", ")}<//>`}`;
+};
+
 /** The columns of upstreams, here and on the screen of the instance. */
 export const UPSTREAM = [
   { name: "Name", of: one => visible(one.name) }, { name: "Kind", of: one => one.kind }, { name: "URL", of: one => (one.url ? html`<code>${visible(one.url)}</code>` : html`<span class="muted">several addresses</span>`) }, { name: "Routes", num: true, of: one => count(one.routes) },
+  { name: "Failures", of: one => failures(one) },
 ];
 
 const Upstreams = () => {
-  const from = useData("upstreams", signal => get("/v1/upstreams", {}, signal), "routes");
+  const from = useData("upstreams", signal => get("/v1/upstreams", {}, signal), ["routes", "traffic"]);
   return html`<${Card} title="Upstreams" note="the services behind" flush><${Loaded} from=${from} what="The list of upstreams">${({ upstreams }) => html`<${Table} caption="Upstreams" columns=${UPSTREAM} rows=${upstreams} id=${one => one.name} />`}<//><//>`;
 };
 

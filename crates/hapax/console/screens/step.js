@@ -19,7 +19,7 @@ export function DecideStep({ step, execution, close, done }) {
     done();
   };
   const ready = choice === "confirm" ? read(result) !== null : choice === "fail" ? error.trim() !== "" : true;
-  const line = reason => cli.other(`executions decide ${execution.execution_id} --tenant ${execution.tenant} --project ${execution.project} --iteration ${seen.iteration} --call ${seen.call} --${choice}${choice === "confirm" ? ` ${quoted(result)}` : choice === "fail" ? ` ${quoted(error || "…")}` : force ? " --force" : ""}`, { reason });
+  const line = (reason, by) => cli.other(`executions decide ${execution.execution_id} --tenant ${execution.tenant} --project ${execution.project} --iteration ${seen.iteration} --call ${seen.call} --${choice}${choice === "confirm" ? ` ${quoted(result)}` : choice === "fail" ? ` ${quoted(error || "…")}` : force ? " --force" : ""}`, { reason, by });
   return html`<${Ask} title=${`Step ${seen.iteration}.${seen.call}: ${visible(seen.tool)}`} verb=${CHOICES.find(([name]) => name === choice)[1]} ready=${ready} close=${close} run=${run} line=${line}>
     <${Facts} rows=${[["execution", html`<code>${visible(execution.execution_id)}</code>`], ["key", html`<code>${visible(seen.key)}</code> <${Copy} text=${seen.key} what="the key" />`], ["declared", seen.declaration.replace("_", " ").toLowerCase()], ["why it waits", seen.doubt ? `in doubt: ${seen.doubt}` : "it happened, and its result was not kept"], ["epoch", html`<code>${seen.epoch}</code>`]]} />
     ${seen.args !== undefined && html`<details><summary>Arguments</summary><${JsonText} text=${JSON.stringify(seen.args)} label="Arguments" /></details>`}

@@ -6,7 +6,7 @@ import { useData } from "../pulse.js";
 import { link } from "../route.js";
 import { quoted, visible } from "../text.js";
 import { Mark } from "../icons.js";
-import { Act, Age, Card, Empty, Field, Foreign, Input, Loaded, ProblemNote, Table, Time } from "../ui.js";
+import { Act, Age, Card, Empty, Field, Foreign, Input, Loaded, Table, Time } from "../ui.js";
 import { auditPage, eventId } from "./audit.js";
 import { Ask } from "./decision.js";
 import { DecideStep } from "./step.js";
@@ -59,7 +59,7 @@ function DecideAction({ one, verb, close, done }) {
   let value, valid = true;
   try { value = result.trim() ? JSON.parse(result) : undefined; } catch { valid = false; }
   const run = async said => { await post(`/v1/approvals/${seen.operation_id}/${verb}`, { digest: seen.digest, epoch: seen.epoch, ...(confirms ? { result: value } : { force }), ...said }); done(); };
-  const line = reason => cli.other(`approvals ${verb} ${seen.operation_id} --epoch ${seen.epoch}${confirms && result.trim() ? ` --result ${quoted(result)}` : ""}${force ? " --force" : ""}`, { reason });
+  const line = (reason, by) => cli.other(`approvals ${verb} ${seen.operation_id} --epoch ${seen.epoch}${confirms && result.trim() ? ` --result ${quoted(result)}` : ""}${force ? " --force" : ""}`, { reason, by });
   return html`<${Ask} title=${`${FOLLOWS[verb][0]}: ${visible(seen.key)}`} verb=${FOLLOWS[verb][0]} ready=${valid} close=${close} run=${run} line=${line}><p class="outcome">${FOLLOWS[verb][1]} The decision is about epoch ${seen.epoch}.</p>
     ${seen.cause && html`<p class="muted">${visible(seen.cause)}</p>`}
     ${confirms ? html`<${Field} id="action-result" label="What the tool answered" hint=${valid ? "as JSON; empty where it is not known" : "not valid JSON"}><${Input} id="action-result" value=${result} on=${setResult} /><//>` : html`<label class="check"><input type="checkbox" checked=${force} onChange=${event => setForce(event.target.checked)} /><span>Also while the former call may still be on its way.</span></label>`}<//>`;
@@ -68,9 +68,10 @@ function DecideAction({ one, verb, close, done }) {
 /** What the server keeps as an item of attention, to be acknowledged. */
 function Items({ kinds, what, empty, mark }) {
   const from = useData(`items ${kinds}`, signal => items(kinds, signal), ["attention", "audit"]);
-  const [problem, setProblem] = useState(null);
-  const acknowledge = async item => { try { await post(`/v1/attention/${encodeURIComponent(item.id)}/acknowledge`, { reason: "seen" }); from.again(); } catch (caught) { setProblem(caught); } };
-  return html`${problem && html`<${ProblemNote} problem=${problem} />`}<${Loaded} from=${from} what=${what}>${list => list.length === 0 ? html`<${Empty}>${empty}<//>` : html`<ul class="items">${list.map(item => html`<li key=${item.id}><${Mark} kind=${mark} /><div><b>${visible(item.text)}</b><span class="sub">${item.kind.replace(/-/g, " ")} · since <${Time} at=${item.since} />${item.about && html` · <${AboutLink} about=${item.about} />`}</span></div>${item.acknowledged ? html`<span class="muted" title=${visible(item.acknowledged.reason)}>seen by ${visible(item.acknowledged.by ?? "somebody")}</span>` : html`<${Act} small on=${() => acknowledge(item)}>Acknowledge<//>`}</li>`)}</ul>`}<//>`;
+  const [seen, setSeen] = useState(null);
+  const run = async said => { await post(`/v1/attention/${encodeURIComponent(seen.id)}/acknowledge`, said); setSeen(null); from.again(); };
+  return html`<${Loaded} from=${from} what=${what}>${list => list.length === 0 ? html`<${Empty}>${empty}<//>` : html`<ul class="items">${list.map(item => html`<li key=${item.id}><${Mark} kind=${mark} /><div><b>${visible(item.text)}</b><span class="sub">${item.kind.replace(/-/g, " ")} · since <${Time} at=${item.since} />${item.about && html` · <${AboutLink} about=${item.about} />`}</span></div>${item.acknowledged ? html`<span class="muted" title=${visible(item.acknowledged.reason)}>seen by ${visible(item.acknowledged.by ?? "somebody")}</span>` : html`<${Act} small on=${() => setSeen(item)}>Acknowledge…<//>`}</li>`)}</ul>`}<//>
+    ${seen && html`<${Ask} title="Acknowledge" verb="Acknowledge" close=${() => setSeen(null)} run=${run} line=${(reason, by) => cli.other(`attention acknowledge ${seen.id}`, { reason, by })}><p class="outcome">It stays until its cause has gone, and is not counted any more; the audit keeps who has seen it.</p><//>`}`;
 }
 
 const AboutLink = ({ about }) => { const id = typeof about === "string" ? about : about.operation_id ?? about.id ?? ""; return /^op_/.test(id) ? html`<a href=${link(["claims", id])}><code>${id.slice(0, 14)}…</code></a>` : html`<${Foreign} text=${typeof about === "string" ? about : JSON.stringify(about)} />`; };
@@ -88,7 +89,7 @@ export function Alerts({ place }) {
   const [seen, setSeen] = useState(null);
   const run = async said => { await post(`/v1/alerts/${encodeURIComponent(seen.id)}/acknowledge`, said); setSeen(null); from.again(); };
   return html`<${Card} title="Alerts" note="actions that a rule of the gate watches" flush><${Loaded} from=${from} what="The list of alerts">${({ alerts }) => alerts.length === 0 ? html`<${Empty}>No rule has raised an alert.<//>` : html`<${Table} caption="Alerts" columns=${ALERTS(setSeen)} rows=${alerts} id=${one => one.id} />`}<//><//>
-    ${seen && html`<${Ask} title="Acknowledge the alert" verb="Acknowledge" close=${() => setSeen(null)} run=${run} line=${reason => cli.other(`alerts acknowledge ${seen.id}`, { reason })}><p class="outcome">It is not listed any more; the audit keeps what you found.</p><//>`}`;
+    ${seen && html`<${Ask} title="Acknowledge the alert" verb="Acknowledge" close=${() => setSeen(null)} run=${run} line=${(reason, by) => cli.other(`alerts acknowledge ${seen.id}`, { reason, by })}><p class="outcome">It is not listed any more; the audit keeps what you found.</p><//>`}`;
 }
 
 /** From the audit, where the server keeps no items. */

@@ -1,8 +1,6 @@
 //! What waits for a person, and what a person has seen of it: `GET /v1/attention` (L8).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use hapax_agent::actions::alerts;
 use hapax_agent::durable::{Sought, sought};
@@ -20,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use super::access::Operator;
 use super::decide::{actor, reason};
 use super::{AdminState, view};
+use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
-use crate::{clock, limits};
 
 /// The kind of the registry's documents, one for each item that was acknowledged.
 const KIND: &str = "acknowledged";
@@ -34,25 +32,9 @@ struct Kept {
     reason: String,
 }
 
-/// What was counted a moment ago: consoles ask every 2 seconds, and looking takes several questions.
-#[derive(Default)]
-pub(crate) struct Counted(Mutex<Option<(Instant, AttentionCounts)>>);
-
-/// How much waits, as was counted at most a few seconds ago.
-pub(super) async fn counts(state: &AdminState) -> AttentionCounts {
-    let read = || *state.attention.0.lock().unwrap_or_else(PoisonError::into_inner);
-    match read() {
-        Some((at, counts)) if at.elapsed() < limits::ATTENTION_EVERY => counts,
-        former => {
-            let counts = match look(state).await {
-                Ok((_, counts)) => counts,
-                // The ledger is away, which the pulse tells of itself.
-                Err(_) => former.map(|(_, counts)| counts).unwrap_or_default(),
-            };
-            *state.attention.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock::now(), counts));
-            counts
-        }
-    }
+/// How much waits.
+pub(super) async fn counts(state: &AdminState) -> Result<AttentionCounts, Error> {
+    Ok(look(state).await?.1)
 }
 
 /// What waits, and how much of each kind. Alerts are counted and no items: they have a list of their own.
@@ -202,7 +184,7 @@ pub(super) async fn acknowledge(
         Err(error) if error.kind() == Kind::Conflict => {}
         done => done?,
     }
-    *state.attention.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    state.watched.forget();
     find(&state, &asked.id).await
 }
 

@@ -14,10 +14,11 @@ use hapax_core::{
 };
 
 use super::access::Operator;
-use super::{AdminState, newest, view};
+use super::{AdminState, instances, newest, view};
 use crate::limits;
 use crate::listen::mount::Asked;
-use crate::listen::refusal::Refusal;
+use crate::listen::refusal::{ListenerCode, Refusal};
+use crate::node::KeptAnswers;
 use crate::operations::first_name;
 use crate::when::{now, parse_span, parse_utc};
 
@@ -89,7 +90,11 @@ async fn by_first_name(store: &impl Registry, mut filter: Filter) -> Result<Filt
 }
 
 /// One page of claims.
-pub(crate) async fn list(store: &(impl Inspect + Registry), query: &ClaimsQuery) -> Result<Claims, Error> {
+pub(crate) async fn list(
+    store: &(impl Inspect + Registry),
+    query: &ClaimsQuery,
+    answers: &KeptAnswers,
+) -> Result<Claims, Error> {
     let (filter, limit) = (by_first_name(store, filter(query)?).await?, page_size(query.limit)?);
     let opened_after = query.opened_after.as_ref().map(|time| parse_utc(time.as_str())).transpose()?;
     let fits = |record: &Record| {
@@ -101,7 +106,7 @@ pub(crate) async fn list(store: &(impl Inspect + Registry), query: &ClaimsQuery)
     };
     page.items.retain(fits);
     let damaged = view::damaged(&page.damaged);
-    let claims = page.items.iter().map(view::claim).collect();
+    let claims = page.items.iter().map(|record| view::claim_with_status(record, answers)).collect();
     Ok(Claims { claims, next: page.next, damaged, looked_at: page.looked_at })
 }
 
@@ -133,8 +138,12 @@ pub(crate) async fn count(store: &(impl Inspect + Registry), query: &CountsQuery
 }
 
 /// One claim; `None` where it is absent.
-pub(crate) async fn show(store: &impl Inspect, id: OperationId) -> Result<Option<Claim>, Error> {
-    Ok(store.find(id).await?.as_ref().map(view::claim))
+pub(crate) async fn show(
+    store: &impl Inspect,
+    id: OperationId,
+    answers: &KeptAnswers,
+) -> Result<Option<Claim>, Error> {
+    Ok(store.find(id).await?.as_ref().map(|record| view::claim_with_status(record, answers)))
 }
 
 pub(super) async fn get_list(
@@ -142,7 +151,11 @@ pub(super) async fn get_list(
     operator: Operator,
     asked: Asked<op::ListClaims>,
 ) -> Result<Claims, Refusal> {
-    let mut claims = list(&state.store, &asked.query).await?;
+    let listed = list(&state.store, &asked.query, &state.answers).await;
+    let mut claims = listed.map_err(|error| match newest::has_too_many(&error) {
+        true => Refusal::listener(ListenerCode::TooManyShelves, error.message(), None),
+        false => error.into(),
+    })?;
     claims.claims.iter_mut().for_each(|claim| hide_key(claim, operator.role));
     Ok(claims)
 }
@@ -151,6 +164,7 @@ pub(super) async fn get_list(
 pub(super) fn hide_key(claim: &mut Claim, role: Role) {
     if role < Role::Operate && claim.subject == Subject::anonymous().as_str() {
         claim.key = HIDDEN.into();
+        claim.upstream_key = None;
     }
 }
 
@@ -177,8 +191,9 @@ pub(super) async fn get_one(
     let record = find(&state, &asked.id).await?;
     let mut claim = match asked.query.outcome {
         true => view::claim_with_outcome(&record, &state.answers),
-        false => view::claim(&record),
+        false => view::claim_with_status(&record, &state.answers),
     };
+    instances::tell(&state, &record, &mut claim).await;
     hide_key(&mut claim, operator.role);
     Ok(claim)
 }

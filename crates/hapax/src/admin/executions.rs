@@ -187,6 +187,7 @@ pub(super) async fn events(
     let found = meant.executions.read(&meant.id, from, most).await.map_err(told)?;
     let next = found.last().map(|event| event.seq + 1);
     let length = meant.listing().await?.summary.length;
+    let claims = meant.executions.claims_of(&meant.id, &found).await.map_err(told)?;
     let one = |event: durable::ExecutionEvent| {
         let payload = event.payload.as_deref().filter(|_| query.payloads).map(json).transpose()?;
         Ok(ExecutionEvent {
@@ -195,6 +196,7 @@ pub(super) async fn events(
             at: event.timestamp.map(Time::from),
             hash: event.hash,
             erased: event.payload.is_none(),
+            operation_id: claims.get(&event.seq).map(|id| (*id).into()),
             payload,
         })
     };

@@ -12,6 +12,14 @@ use hapax_core::{
 
 use crate::limits;
 
+/// Why the newest of all shelves are not listed: merging them would look at each.
+const TOO_MANY: &str = "there are too many shelves to list the newest claims of all: name a tenant";
+
+/// Whether a listing was refused because it has too many shelves.
+pub(super) fn has_too_many(error: &Error) -> bool {
+    error.message() == TOO_MANY
+}
+
 /// The end of a shelf, as far as it was read.
 struct End {
     filter: Filter,
@@ -100,9 +108,7 @@ async fn ends(store: &impl Inspect, filter: &Filter, after: Option<Mark>) -> Res
     let names = Filter { tenant, project, operation, ..Filter::default() };
     let shelves = store.shelves(&names, None, limits::NEWEST_SHELVES).await?;
     if shelves.next.is_some() {
-        return Err(Error::invalid(
-            "there are too many shelves to list the newest claims of all: name a tenant",
-        ));
+        return Err(Error::invalid(TOO_MANY));
     }
     // A page's first claim may share its time with the last one of the page before.
     let later = after.map(|(at, _)| Timestamp::from_micros(at.as_micros().saturating_add(1)));

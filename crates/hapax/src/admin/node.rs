@@ -13,8 +13,8 @@ use hapax_gateway::metrics::Vitals;
 use hapax_gateway::settings;
 use hapax_tower::{Keep, Rule};
 
-use super::AdminState;
 use super::access::Operator;
+use super::{AdminState, view};
 use crate::config::retention_text;
 use crate::config::units::show_duration;
 use crate::listen::mount::Asked;
@@ -155,18 +155,27 @@ pub(super) async fn upstreams(
     _: Operator,
     _: Asked<op::Upstreams>,
 ) -> Result<Upstreams, Refusal> {
+    let metrics = state.gateway.metrics();
+    let (failures, suspended) = (metrics.upstream_failures(), metrics.circuits_open());
     let settings = state.keeping.settings().borrow();
     let one = |upstream: &settings::Upstream| {
+        let failed = failures.get(&upstream.name);
+        let by_event = failed.map(|failed| failed.by_event.clone()).unwrap_or_default();
         let scheme = if upstream.https { "https" } else { "http" };
         let url = format!("{scheme}://{}:{}{}", upstream.host, upstream.port, upstream.base);
         let routes = settings.routes.iter().filter(|route| route.upstream.name == upstream.name).count();
         let cluster = upstream.cluster.is_some();
+        let nodes = upstream.cluster.iter().flat_map(|cluster| cluster.ingress.iter().chain(&cluster.admin));
+        let nodes: Vec<String> = nodes.map(ToString::to_string).collect();
         let kind = if cluster { "restate" } else { "service" };
         UpstreamShown {
             name: upstream.name.clone(),
             kind: kind.into(),
             url: (!cluster).then_some(url),
             routes,
+            failures: by_event.into_iter().map(|(event, count)| (event.to_owned(), count)).collect(),
+            last_failure: failed.map(|failed| view::time(failed.last_at)),
+            suspended: suspended.iter().filter(|node| nodes.contains(node)).cloned().collect(),
         }
     };
     Ok(Upstreams { upstreams: settings.upstreams.values().map(|upstream| one(upstream)).collect() })

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hapax_api::{
-    LedgerPulse, Millis, Pulse, Sample, SessionPulse, Share, SweepPulse, Traffic, TrafficRow,
+    LedgerPulse, Millis, Pulse, Sample, SessionPulse, Share, SweepPulse, Traffic, TrafficRow, UpstreamPulse,
     operations as op,
 };
-use hapax_core::{Inspect as _, Ledger as _, Timestamp};
-use hapax_gateway::metrics::LatencyCounts;
+use hapax_core::{Ledger as _, Timestamp};
+use hapax_gateway::metrics::{LatencyCounts, UpstreamFailures};
 
 use super::access::Operator;
-use super::{AdminState, attention, view};
+use super::{AdminState, instances, view, watched};
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
@@ -38,13 +38,13 @@ pub(super) async fn get(state: AdminState, _: Operator, asked: Asked<op::Pulse>)
     let ending = draining.then(|| "this instance is about to end".to_owned());
     let reasons: Vec<_> = ending.into_iter().chain(state.health.in_the_way()).collect();
     let seen = state.health.seen();
-    let mut attention = attention::counts(&state).await;
+    let known = watched::look(&state).await;
+    let mut attention = known.attention;
     attention.in_doubt = seen.counts.in_doubt;
     let counts = view::counts(&seen.counts);
     let cursor = samples.last().map(|sample| sample.at).or(after).unwrap_or_default();
     Ok(Pulse {
         cursor: cursor.as_micros().to_string(),
-        time: view::time(now()),
         version: env!("CARGO_PKG_VERSION").into(),
         console: state.about.console.clone(),
         since: view::time(state.about.started_at),
@@ -58,26 +58,42 @@ pub(super) async fn get(state: AdminState, _: Operator, asked: Asked<op::Pulse>)
         session: SessionPulse {
             left_ms: u64::try_from(state.store.session().left.as_millis()).unwrap_or(u64::MAX),
         },
+        spool: instances::spool(&state),
+        upstreams: failing(&state, now().before(window)),
         sweep: SweepPulse { lag_s: state.store.tally().sweep_lag().as_secs() },
-        changed: changed(&state, &counts, &attention).await,
+        changed: changed(&state, &counts, &attention, &known.audit),
         counts,
         attention,
         samples: samples.iter().map(sample).collect(),
+        // Last: whoever asked compares it with the moment in which this answer is on its way.
+        time: view::time(now()),
     })
 }
 
+/// The services behind that have failed since then.
+fn failing(state: &AdminState, since: Timestamp) -> Vec<UpstreamPulse> {
+    let failures = state.gateway.metrics().upstream_failures().into_iter();
+    let lately = failures.filter(|(_, failures)| failures.last_at >= since).take(limits::PULSE_UPSTREAMS);
+    let told = |(name, failures): (String, UpstreamFailures)| UpstreamPulse {
+        name,
+        failures: failures.by_event.values().sum(),
+        last_at: view::time(failures.last_at),
+    };
+    lately.map(told).collect()
+}
+
 /// A word for each topic that the console shows, which differs when its data may.
-async fn changed(
+fn changed(
     state: &AdminState,
     counts: &hapax_api::Counts,
     attention: &hapax_api::AttentionCounts,
+    audit: &str,
 ) -> BTreeMap<String, String> {
-    let last = state.store.audit(None, 1).await.ok().and_then(|page| page.items.into_iter().next());
-    let audit = last.map(|event| format!("{}.{}", event.at.as_micros(), event.verb)).unwrap_or_default();
-    let latest = state.rings.samples(limits::SAMPLE_EVERY, None);
-    let answered = latest.last().map(|sample| format!("{}.{}", sample.at.as_micros(), sample.counted.all()));
-    let claims = format!("{counts:?} {audit} {}", answered.unwrap_or_default());
-    let settings = format!("{} {audit}", view::time(state.about.started_at));
+    let started = view::time(state.about.started_at);
+    // Nothing that grows by itself: a word that changes while nothing happens has every list fetched again.
+    let claims = format!("{counts:?} {audit} {}", state.rings.answered());
+    let settings = format!("{started} {audit}");
+    let audit = audit.to_owned();
     let words = [
         ("claims", claims.clone()),
         ("audit", audit),

@@ -52,7 +52,8 @@ pub(super) async fn lookup(
         None => operations_of(&state, &scope).await?,
     };
     let (found, looked_at) = at(&state, &scope, &Key::new(key)?, &operations).await?;
-    let mut claims: Vec<_> = found.iter().map(view::claim).collect();
+    let mut claims: Vec<_> =
+        found.iter().map(|record| view::claim_with_status(record, &state.answers)).collect();
     claims.iter_mut().for_each(|claim| hide_key(claim, operator.role));
     Ok(Found { claims, looked_at })
 }
@@ -104,7 +105,8 @@ pub(super) async fn related(
     let same_request = same_request(&state, &record, &mut looked_at).await?;
     let others = |found: Vec<Record>| {
         let others = found.iter().filter(|other| other.claim.operation_id != record.claim.operation_id);
-        let mut claims: Vec<_> = others.map(view::claim).collect();
+        let mut claims: Vec<_> =
+            others.map(|record| view::claim_with_status(record, &state.answers)).collect();
         claims.iter_mut().for_each(|claim| hide_key(claim, operator.role));
         claims
     };
@@ -150,7 +152,7 @@ pub(super) async fn timeline(
     asked: Asked<op::ClaimTimeline>,
 ) -> Result<Timeline, Refusal> {
     let record = find(&state, &asked.id).await?;
-    let mut events = of_ledger(&record);
+    let mut events = of_ledger(&record, view::status(&record, &state.answers));
     for event in audit::about(&state, record.claim.operation_id).await? {
         let told = view::event(&event);
         let outcome = told.refused.as_ref().map(|code| format!(", refused: {code}")).unwrap_or_default();
@@ -168,7 +170,7 @@ pub(super) async fn timeline(
 }
 
 /// What the claim itself says.
-fn of_ledger(record: &Record) -> Vec<TimelineEvent> {
+fn of_ledger(record: &Record, status: Option<u16>) -> Vec<TimelineEvent> {
     let claim = &record.claim;
     let event = |at: Timestamp, kind: &str, text: String, more: Option<String>| TimelineEvent {
         at: view::time(at),
@@ -187,7 +189,8 @@ fn of_ledger(record: &Record) -> Vec<TimelineEvent> {
         State::Held { .. } => {}
         State::Settled { settled_at, by, .. } => {
             let by = hapax_api::SettledBy::from(*by);
-            events.push(event(*settled_at, "settled", format!("Settled by the {by}"), None));
+            let status = status.map(|status| format!(": {status}")).unwrap_or_default();
+            events.push(event(*settled_at, "settled", format!("Settled by the {by}{status}"), None));
         }
         State::InDoubt { reason, since, asked_at } => {
             let (reason, cause) =
@@ -195,8 +198,14 @@ fn of_ledger(record: &Record) -> Vec<TimelineEvent> {
             events.push(event(*since, "in_doubt", format!("In doubt: {reason}"), cause));
             events.extend(asked_at.map(|at| event(at, "in_doubt", "The service was asked".into(), None)));
         }
-        State::Released { since, .. } => {
-            events.push(event(*since, "released", "Released: the next request runs".into(), None));
+        State::Released { since, ran } => {
+            let ran = match hapax_api::Ran::from(*ran) {
+                hapax_api::Ran::No => "the work did not run",
+                hapax_api::Ran::Waived => "the work may have run; it was let run again",
+                hapax_api::Ran::Perhaps => "the work may have run",
+            };
+            let text = "Released: the next request runs".to_owned();
+            events.push(event(*since, "released", text, Some(ran.to_owned())));
         }
     }
     events

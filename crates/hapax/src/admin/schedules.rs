@@ -50,24 +50,33 @@ pub(super) async fn show(
     shown(&state, &asked.id, &kept).await?.ok_or_else(|| not_found(&asked.id))
 }
 
+/// A tick with the claim that it has made.
+async fn tick_shown(state: &AdminState, tick: &Open) -> Result<OpenTick, Error> {
+    let record = match claim_id(&tick.claim) {
+        Some(claim) => state.store.record(claim).await?,
+        None => None,
+    };
+    Ok(OpenTick {
+        key: tick.key.clone(),
+        at: time(tick.at),
+        sent_at: time(tick.sent_at),
+        sends: tick.sends,
+        operation_id: record.as_ref().map(|record| record.claim.operation_id.into()),
+        claim: record.as_ref().map(|record| record.claim.state.name().into()),
+    })
+}
+
 /// A schedule as it is told; `None` where its document has no definition.
 async fn shown(state: &AdminState, id: &str, kept: &State) -> Result<Option<Schedule>, Error> {
     let Some(definition) = kept.definition() else { return Ok(None) };
     let mut open = Vec::with_capacity(kept.open.len());
     for tick in &kept.open {
-        let record = match claim_id(&tick.claim) {
-            Some(claim) => state.store.record(claim).await?,
-            None => None,
-        };
-        open.push(OpenTick {
-            key: tick.key.clone(),
-            at: time(tick.at),
-            sent_at: time(tick.sent_at),
-            sends: tick.sends,
-            operation_id: record.as_ref().map(|record| record.claim.operation_id.into()),
-            claim: record.as_ref().map(|record| record.claim.state.name().into()),
-        });
+        open.push(tick_shown(state, tick).await?);
     }
+    let last = match &kept.last {
+        Some(tick) => Some(tick_shown(state, tick).await?),
+        None => None,
+    };
     let here = match state.schedules.plans().iter().find(|plan| &*plan.id == id) {
         Some(plan) if plan.definition == *definition => ScheduleHere::Dispatched,
         Some(_) => ScheduleHere::Differs,
@@ -101,6 +110,7 @@ async fn shown(state: &AdminState, id: &str, kept: &State) -> Result<Option<Sche
         walked_until: time(kept.cursor),
         next: next(kept).into_iter().map(time).collect(),
         open,
+        last,
         dispatched: kept.counts.dispatched,
         late: kept.counts.late,
         missed: kept.counts.missed,

@@ -41,6 +41,9 @@ pub(crate) fn claim(record: &Record) -> Claim {
         rerun: claim.terms.rerun.into(),
         opened_at: time(claim.opened_at),
         granted_at: time(claim.granted_at),
+        upstream: None,
+        upstream_key: None,
+        holder: None,
         state: state(claim),
     }
 }
@@ -92,6 +95,27 @@ fn outcome(outcome: &Outcome) -> hapax_api::Outcome {
         Outcome::Refused(bytes) => of(OutcomeKind::Refused, bytes.len(), None),
         Outcome::NotKept { status } => of(OutcomeKind::NotKept, 0, Some(*status)),
         Outcome::Erased => of(OutcomeKind::Erased, 0, None),
+    }
+}
+
+/// A claim with the status of its answer, and nothing else of what is kept.
+pub(super) fn claim_with_status(record: &Record, answers: &KeptAnswers) -> Claim {
+    let mut told = claim(record);
+    if let ClaimState::Settled { outcome, .. } = &mut told.state {
+        outcome.status = outcome.status.or_else(|| status(record, answers));
+    }
+    told
+}
+
+/// The status that callers are answered with, as far as what is kept is an answer that opens.
+pub(super) fn status(record: &Record, answers: &KeptAnswers) -> Option<u16> {
+    match &record.claim.state {
+        State::Settled { outcome: Outcome::Succeeded(bytes) | Outcome::Refused(bytes), .. } => {
+            let answer = answers.decode(&record.identity.claim_id(), bytes).ok()?;
+            Some(answer.status.as_u16())
+        }
+        State::Settled { outcome: Outcome::NotKept { status }, .. } => Some(*status),
+        _ => None,
     }
 }
 

@@ -36,6 +36,10 @@ pub(crate) enum Command {
     Count(Count),
     /// Find the claims of one caller's key, without reading any others.
     Find(Find),
+    /// Show what happened to a claim, as far as it is known.
+    Timeline(One),
+    /// Find claims that may be of the same deed: the same key elsewhere, and the same request under another key.
+    Related(One),
     /// Write down what was found out about a claim, which stays as it is.
     Note(Note),
     /// End a doubt: release the claim, or settle it with an answer.
@@ -163,6 +167,18 @@ pub(crate) struct Find {
     json: bool,
 }
 
+/// `hapax claims timeline` and `hapax claims related`
+#[derive(Debug, ClapArgs)]
+pub(crate) struct One {
+    /// The public id of the operation, as callers see it in x-operation-id.
+    operation_id: String,
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 /// `hapax claims note`
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Note {
@@ -184,6 +200,8 @@ pub(crate) async fn run(command: Command) -> Result<(), Failed> {
         Command::Show(show) => show.run().await,
         Command::Count(count) => count.run().await,
         Command::Find(find) => find.run().await,
+        Command::Timeline(one) => one.timeline().await,
+        Command::Related(one) => one.related().await,
         Command::Note(note) => note.run().await,
         Command::Resolve(resolve) => resolve.run().await,
         Command::Reopen(plain) => plain.run::<op::ReopenClaim>().await,
@@ -193,7 +211,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failed> {
 }
 
 /// An operation id. What is none is told here: as a part of a path it would ask for something else.
-fn checked(id: &str) -> Result<OperationId, Failed> {
+pub(super) fn checked(id: &str) -> Result<OperationId, Failed> {
     Ok(id.parse()?)
 }
 
@@ -260,6 +278,44 @@ impl Find {
         }
         let claims = Claims { claims: found.claims, looked_at: found.looked_at, ..Claims::default() };
         tell::list(&claims, &ClaimsQuery { key: Some(query.key), ..ClaimsQuery::default() })
+    }
+}
+
+impl One {
+    async fn timeline(self) -> Result<(), Failed> {
+        let (remote, id) = (Remote::new(&self.server)?, checked(&self.operation_id)?.to_string());
+        let told = remote.call::<op::ClaimTimeline>(&id, &Nothing {}, &Nothing {}).await?;
+        if self.json {
+            return say::json(&told);
+        }
+        let row = |event: &hapax_api::TimelineEvent| {
+            let source = event.source.to_string();
+            let more =
+                [&event.more, &event.actor].into_iter().flatten().cloned().collect::<Vec<_>>().join(", ");
+            vec![event.at.to_string(), source, event.text.clone(), more]
+        };
+        let rows: Vec<_> = told.events.iter().map(row).collect();
+        say::data(say::table(&["AT", "SOURCE", "WHAT", "MORE"], &rows))
+    }
+
+    async fn related(self) -> Result<(), Failed> {
+        let (remote, id) = (Remote::new(&self.server)?, checked(&self.operation_id)?.to_string());
+        let found = remote.call::<op::RelateClaim>(&id, &Nothing {}, &Nothing {}).await?;
+        if self.json {
+            return say::json(&found);
+        }
+        for (what, claims) in [
+            ("the same key, on other operations:", found.same_key),
+            ("the same request, under another key:", found.same_request),
+        ] {
+            if !claims.is_empty() {
+                say::note(what);
+                tell::list(&Claims { claims, ..Claims::default() }, &ClaimsQuery::default())?;
+            } else {
+                say::note(format!("{what} none"));
+            }
+        }
+        Ok(())
     }
 }
 

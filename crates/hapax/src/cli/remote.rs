@@ -3,25 +3,32 @@
 //! What answers is believed only where it says that it is an admin listener and has what the API promises: any other server
 //! that speaks JSON would otherwise report that nothing is in doubt.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args as ClapArgs;
 use futures_util::Stream;
 use hapax_api::{JsonLines, Method, Operation, Problem};
+use hapax_gateway::tls::client_config;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Request, Uri};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::Failed;
 use crate::limits;
@@ -36,6 +43,9 @@ pub(crate) struct Server {
     /// The admin listener of the server; its token is taken from HAPAX_ADMIN_TOKEN.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8081")]
     pub(crate) admin: String,
+    /// Certificates to trust instead of the system's, PEM; for an https:// URL.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
 }
 
 /// A server that can be asked.
@@ -45,6 +55,8 @@ pub(crate) struct Remote {
     base: String,
     url: String,
     token: String,
+    /// How it proves its name, where it speaks TLS.
+    tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
 impl Remote {
@@ -53,12 +65,16 @@ impl Remote {
         let url = server.admin.trim_end_matches('/');
         let bad = |why: &str| Failed::misuse(format!("--admin {url}: {why}; such as http://127.0.0.1:8081"));
         let uri: Uri = url.parse().map_err(|_| bad("that is no URL"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(bad("the admin listener speaks plain HTTP; use a tunnel")),
-            _ => return Err(bad("the URL starts with http://")),
-        }
         let authority = uri.authority().ok_or_else(|| bad("the URL names no host"))?;
+        let tls = match uri.scheme_str() {
+            Some("http") if server.ca.is_some() => {
+                return Err(bad("--ca is for an https:// URL: this one has no certificates"));
+            }
+            Some("http") => None,
+            Some("https") => Some(prove(authority.host(), server.ca.as_deref())?),
+            _ => return Err(bad("the URL starts with http:// or https://")),
+        };
+        let port = if tls.is_some() { 443 } else { 80 };
         if authority.as_str().contains('@') || uri.query().is_some() {
             return Err(bad("the URL has a host, a port and perhaps a path, nothing else"));
         }
@@ -70,11 +86,12 @@ impl Remote {
             ))
         })?;
         Ok(Remote {
-            address: format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80)),
+            address: format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(port)),
             authority: authority.to_string(),
             base: uri.path().trim_end_matches('/').to_owned(),
             url: url.to_owned(),
             token,
+            tls,
         })
     }
 
@@ -141,11 +158,35 @@ impl Remote {
             .body(body)
             .map_err(|_| Failed::misuse(format!("{TOKEN} or --admin has characters that cannot be sent")))?;
         let stream = self.connect().await?;
-        match timeout(within, exchange(stream, request)).await {
+        let asked = match &self.tls {
+            None => timeout(within, exchange(stream, request)).await,
+            Some((tls, name)) => {
+                let stream = self.shake_hands(tls, name.clone(), stream).await?;
+                timeout(within, exchange(stream, request)).await
+            }
+        };
+        match asked {
             Ok(Ok(answered)) => Ok(answered),
             Ok(Err(error)) => Err(self.lost(&error.to_string())),
             Err(_) => Err(self.lost("it took too long")),
         }
+    }
+
+    async fn shake_hands(
+        &self,
+        tls: &TlsConnector,
+        name: ServerName<'static>,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, Failed> {
+        let why = match timeout(limits::REMOTE_CONNECT, tls.connect(name, stream)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it took too long".into(),
+        };
+        Err(Failed::unavailable(format!(
+            "no TLS with {} ({why}); nothing was asked. --ca FILE names certificates to trust instead of the system's",
+            self.url
+        )))
     }
 
     async fn connect(&self) -> Result<TcpStream, Failed> {
@@ -219,8 +260,17 @@ fn pieces(mut file: File) -> impl Stream<Item = Result<Frame<Bytes>, std::io::Er
     }))
 }
 
+/// How a server with this name in its certificate is recognized.
+fn prove(host: &str, ca: Option<&Path>) -> Result<(TlsConnector, ServerName<'static>), Failed> {
+    let bad = |why: &dyn Display| Failed::misuse(format!("--admin https://{host}: {why}"));
+    let config = client_config(ca).map_err(|error| bad(&error))?;
+    let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(bare).map_err(|error| bad(&error))?;
+    Ok((TlsConnector::from(config), name))
+}
+
 async fn exchange<B>(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     request: Request<B>,
 ) -> Result<Answered, Box<dyn std::error::Error + Send + Sync>>
 where

@@ -149,6 +149,7 @@ fn parts(config: &Config, standing: Arc<Standing>, console: Option<&PathBuf>) ->
             name: config.admin.name.clone(),
             label: config.admin.label.clone(),
             links: config.admin.links.clone(),
+            shown: config.to_json(),
             ..Setup::new(config.admin.listen, config.admin.tokens()?)
         },
         traces: config.traces.clone(),
@@ -194,6 +195,7 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
     tell(&config.notices);
     tell(&agreed.notices);
     let fixed = config.fixed_since(started);
+    node.show(config.to_json(), fixed.iter().map(|&name| name.to_owned()).collect());
     if !fixed.is_empty() {
         tracing::warn!("{}: the change takes effect after a restart", fixed.join(", "));
     }

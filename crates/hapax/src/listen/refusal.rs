@@ -40,11 +40,13 @@ pub(crate) enum ListenerCode {
     TooManyGuesses,
     /// A call that was to be killed has come to its end by itself.
     CallEnded,
+    /// The newest claims of more shelves are asked for than are merged.
+    TooManyShelves,
 }
 
 impl ListenerCode {
-    const ALL: [ListenerCode; 3] =
-        [ListenerCode::Misdirected, ListenerCode::TooManyGuesses, ListenerCode::CallEnded];
+    const ALL: [ListenerCode; 4] =
+        [ListenerCode::Misdirected, ListenerCode::TooManyGuesses, ListenerCode::CallEnded, ListenerCode::TooManyShelves];
 
     /// Its status, word, title and page.
     fn row(self) -> (u16, &'static str, &'static str, &'static str) {
@@ -66,6 +68,12 @@ impl ListenerCode {
                 "call-ended",
                 "The call has come to its end",
                 include_str!("../../../../docs/errors/call-ended.md"),
+            ),
+            ListenerCode::TooManyShelves => (
+                400,
+                "too-many-shelves",
+                "The newest claims of so many shelves are not listed",
+                include_str!("../../../../docs/errors/too-many-shelves.md"),
             ),
         }
     }

@@ -18,6 +18,11 @@ impl KeptAnswers {
         KeptAnswers { seal }
     }
 
+    /// For those who have no key.
+    pub(crate) const fn unsealed() -> Self {
+        KeptAnswers { seal: None }
+    }
+
     /// What seals, where anything does.
     pub(crate) fn seal(&self) -> Option<Arc<Seal>> {
         self.seal.clone()

@@ -5,7 +5,7 @@
 //! with the first answer.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hapax_core::registry::DocumentId;
@@ -14,7 +14,7 @@ use hapax_core::{
     Scope, Source, Timestamp, Width,
 };
 
-use crate::{limits, when};
+use crate::{clock, limits, when};
 
 /// A document that nobody writes, and a version that it will never have.
 const NOBODYS: (&str, &str, u64) = ("probe", "ledger", u32::MAX as u64);
@@ -65,6 +65,8 @@ pub(crate) struct Seen {
     pub(crate) took: Option<Duration>,
     /// Since when it does not answer; `None` while it does.
     pub(crate) away_since: Option<Timestamp>,
+    /// When a question began that is still under way.
+    asking: Option<(Instant, Timestamp)>,
 }
 
 /// The ledger does not take claims.
@@ -78,8 +80,14 @@ struct Away {
 }
 
 impl Health {
+    /// Notes that the ledger is being asked.
+    pub(super) fn asks(&self, now: Timestamp) {
+        self.last_seen().asking = Some((clock::now(), now));
+    }
+
     /// Notes what came of a question; a change is told in the log, once.
     pub(super) fn note(&self, asked: &Result<(), Error>, now: Timestamp) {
+        self.last_seen().asking = None;
         let mut away = self.away();
         match (asked, &mut *away) {
             (Ok(()), None) => {}
@@ -109,16 +117,22 @@ impl Health {
 
     /// Notes how long the ledger took to answer, and how many claims it has.
     pub(super) fn saw(&self, took: Option<Duration>, counts: Option<Counts>) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.last_seen();
         seen.took = took.or(seen.took);
         seen.counts = counts.unwrap_or(seen.counts);
     }
 
-    /// What was seen last.
+    /// What was seen last. A question without an answer for some time counts as one that failed: a store tries on for longer than
+    /// people should wait to hear of it.
     pub(crate) fn seen(&self) -> Seen {
         let away_since = self.away().as_ref().map(|away| away.since);
-        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        Seen { away_since, ..seen }
+        let seen = *self.last_seen();
+        let silent = seen.asking.filter(|(began, _)| began.elapsed() >= limits::LEDGER_SILENT);
+        Seen { away_since: away_since.or(silent.map(|(_, at)| at)), ..seen }
+    }
+
+    fn last_seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn away(&self) -> MutexGuard<'_, Option<Away>> {
@@ -164,6 +178,18 @@ mod tests {
         assert_eq!(told.matches("WARN").count(), 3, "{told}");
         assert_eq!(told.matches("takes claims again").count(), 2, "{told}");
         assert!(told.contains("cannot be reached") && told.contains("refused"), "{told}");
+    }
+
+    #[test]
+    fn a_question_without_an_answer_is_told_before_the_store_gives_up_m3() {
+        let health = Health::default();
+        health.asks(at(60));
+        assert_eq!(health.seen().away_since, None, "it has only begun");
+        let long_ago = clock::now().checked_sub(2 * limits::LEDGER_SILENT).unwrap();
+        health.last_seen().asking = Some((long_ago, at(60)));
+        assert_eq!((health.seen().away_since, health.in_the_way()), (Some(at(60)), None));
+        health.note(&Ok(()), at(63));
+        assert_eq!(health.seen().away_since, None);
     }
 
     #[test]

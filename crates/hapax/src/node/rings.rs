@@ -305,6 +305,11 @@ impl Rings {
         samples
     }
 
+    /// How many answers there were until the counters were read last.
+    pub(crate) fn answered(&self) -> u64 {
+        self.lock().former.all()
+    }
+
     /// What was counted for whom since a time, and how many requests came in each of the last minutes.
     pub(crate) fn traffic(&self, metrics: &Metrics, since: Timestamp) -> Vec<(Whose, Row, Vec<u64>)> {
         let (traffic, remembered) = (metrics.traffic(), self.lock());
@@ -346,6 +351,21 @@ mod tests {
         let sums: Vec<_> = coarse.samples.iter().map(|sample| sample.counted.all()).collect();
         assert_eq!((sums, coarse.open.map(|open| open.counted.all())), (vec![6, 6], Some(1)));
         assert_eq!(coarse.samples[1].at, Timestamp::from_micros(60_000_000));
+    }
+
+    #[test]
+    fn quiet_steps_change_nothing_but_the_samples_and_a_cursor_asks_for_those_alone_o1() {
+        let (rings, metrics) = (Rings::new(), Metrics::default());
+        let at = |number: i64| Timestamp::from_micros((1 << 40) + number * 10_000_000);
+        for number in 0..200 {
+            rings.sample(&metrics, at(number));
+        }
+        let full = rings.samples(limits::PULSE_WINDOW, None);
+        assert_eq!((full.len(), rings.answered()), (limits::SAMPLES_FINE, 0));
+        let cursor = full.last().map(|sample| sample.at);
+        assert_eq!(rings.samples(limits::PULSE_WINDOW, cursor).len(), 0);
+        rings.sample(&metrics, at(200));
+        assert_eq!(rings.samples(limits::PULSE_WINDOW, cursor).len(), 1);
     }
 
     #[test]

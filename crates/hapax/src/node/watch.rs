@@ -30,6 +30,7 @@ pub(super) async fn look(
         let away = health.in_the_way().is_some();
         tokio::time::sleep(if away { limits::LOOK_EVERY_AWAY } else { limits::LOOK_EVERY }).await;
         let began = clock::now();
+        health.asks(when::now());
         let asked = match ledger::ask(&store, &store).await {
             Ok(()) => gateway.agree().await,
             away => away,

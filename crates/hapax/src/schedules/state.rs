@@ -30,6 +30,9 @@ pub(crate) struct State {
     /// Ticks that were dispatched and have not ended, as far as is known.
     #[serde(default)]
     pub(crate) open: Vec<Open>,
+    /// The tick that was dispatched last, whether it has ended or not.
+    #[serde(default)]
+    pub(crate) last: Option<Open>,
     #[serde(default)]
     pub(crate) counts: Counts,
     /// The latest ticks that were missed, the newest first.
@@ -155,6 +158,7 @@ impl State {
             cursor: now,
             paused: None,
             open: Vec::new(),
+            last: None,
             counts: Counts::default(),
             missed: Vec::new(),
         }
@@ -257,6 +261,7 @@ impl State {
     }
 
     fn keep_open(&mut self, tick: Open) {
+        self.last = Some(tick.clone());
         self.open.push(tick);
         while self.open.len() > limits::OPEN_TICKS {
             let lost = self.open.remove(0);

@@ -1,8 +1,10 @@
 //! The console in a real browser, in front of the real program: what an operator sees, does and can rely on (M3).
 
+mod away;
 mod desk;
 mod live;
 mod look;
+mod planted;
 mod safe;
 mod setup;
 
@@ -26,7 +28,11 @@ struct Console {
 impl Console {
     /// Routes besides the usual ones: `/brief`, whose calls are given up after a moment, `/printable`, which takes any key, and tokens of both roles.
     async fn new() -> Console {
-        let mut ground = Ground::new(Kind::Embedded).await;
+        Self::on(Ground::new(Kind::Embedded).await, &[]).await
+    }
+
+    /// The same on this ground, with more options.
+    async fn on(mut ground: Ground, options: &[&str]) -> Console {
         let service = ground.service.address();
         let reader = ground.folder.path().join("reader.token");
         std::fs::write(&reader, READER).unwrap();
@@ -45,7 +51,7 @@ impl Console {
         };
         ground.routes =
             route("brief", "brief", "") + &route("printable", "service", "key_grammar = \"printable\"");
-        let edge = Hapax::start(&ground.write("hapax"), &[]).await;
+        let edge = Hapax::start_with(&ground.write("hapax"), options).await;
         Console { ground, edge, browser: Browser::start() }
     }
 

@@ -314,8 +314,11 @@ async fn the_pulse_says_how_it_does_and_routes_say_what_they_do_o1() {
     let before = pulse["changed"]["audit"].clone();
     let id = office.settled("order-2", "done").await;
     office.decide(&id, "note", json!({"reason": "seen"})).await;
-    let after = office.get("/v1/pulse").await.json();
-    assert_ne!(after["changed"]["audit"], before);
+    crate::rig::process::eventually("the pulse hears of the note", async || {
+        office.get("/v1/pulse").await.json()["changed"]["audit"] != before
+    })
+    .await;
+    assert_eq!(pulse["spool"], json!({"waiting": 0, "owed": 0}));
     for query in ["window=25h", "window=0s", "after=x"] {
         assert_eq!(office.get(&format!("/v1/pulse?{query}")).await.status, 400, "{query}");
     }
@@ -365,4 +368,104 @@ async fn notes_lookups_and_attention_have_their_command_lines_m2() {
     let again = run(&["attention", "list"]).await;
     assert!(again.out.contains("claim-in-doubt") && again.out.contains("ops"), "{}", again.out);
     assert_eq!(run(&["attention", "acknowledge", "claim-none", "--reason", "x"]).await.code, 1);
+}
+
+#[tokio::test]
+async fn the_newest_of_too_many_shelves_are_refused_by_a_code_of_their_own_l17() {
+    let office = Office::in_memory().await;
+    for number in 0..=1_000 {
+        office.doubt_with(call_of(&format!("t{number}"), "k")).await;
+    }
+    let refused = office.get("/v1/claims?order=newest").await;
+    assert_eq!((refused.status, refused.code()), (400, "too-many-shelves".into()));
+    let of_one = office.get("/v1/claims?order=newest&tenant=t7").await.json();
+    assert_eq!(of_one["claims"].as_array().unwrap().len(), 1);
+    let by_shelf = office.get("/v1/claims?limit=1000").await.json();
+    assert_eq!(by_shelf["claims"].as_array().unwrap().len(), 1_000);
+    let page = office.get("/.well-known/hapax/errors/too-many-shelves").await;
+    assert!(page.status == 200 && page.body.contains("Name a tenant"), "{}", page.body);
+}
+
+#[tokio::test]
+async fn everyone_sees_the_status_of_an_answer_and_whose_a_claim_is_l17() {
+    each(async |office| {
+        let id = office.settled("order-1", "done").await;
+        let listed = office.get("/v1/claims").await.json();
+        assert_eq!(listed["claims"][0]["outcome"]["status"], 201, "{listed}");
+        let claim = office.claim(&id).await;
+        assert_eq!((&claim["outcome"]["status"], &claim["outcome"]["headers"]), (&json!(201), &json!(null)));
+        assert_eq!((&claim["upstream"], &claim["holder"]), (&json!("service"), &json!(null)));
+        assert_eq!(claim["upstream_key"], "t-acme:prod:service:ci:order-1");
+        let timeline = office.get(&format!("/v1/claims/{id}/timeline")).await.json();
+        assert_eq!(timeline["events"][1]["text"], "Settled by the holder: 201");
+        let held = office.claim(&office.held("order-2").await).await;
+        assert_eq!((&held["holder"]["alive"], &held["state"]), (&json!(true), &json!("held")), "{held}");
+        assert!(held["holder"]["until"].is_string() && held["holder"]["instance"].is_string(), "{held}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn instances_store_and_configuration_are_told_m1() {
+    each(async |office| {
+        let told = office.get("/v1/instances").await.json();
+        let instances = told["instances"].as_array().unwrap();
+        assert_eq!(
+            (instances.len(), &instances[0]["this"], &instances[0]["alive"]),
+            (1, &json!(true), &json!(true))
+        );
+        let me = office.get("/v1/me").await.json();
+        assert_eq!(
+            (&instances[0]["name"], &instances[0]["version"]),
+            (&me["server"]["instance"], &me["server"]["version"])
+        );
+        office.doubt("order-1").await;
+        let store = office.get("/v1/store").await.json();
+        assert_eq!((&store["kind"], &store["spool"]["owed"]), (&me["server"]["store"]["kind"], &json!(0)));
+        assert_eq!(store["bytes"].as_u64().is_some_and(|bytes| bytes > 0), store["kind"] == "embedded");
+        assert_eq!(store["free_bytes"].is_u64(), store["kind"] == "embedded");
+        let config = office.get("/v1/config").await.json();
+        assert_eq!((&config["config"], &config["waits_for_restart"]), (&json!(null), &json!([])));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_looked_at_first_has_its_command_lines_m2() {
+    let office = Office::in_memory().await;
+    let id = office.settled("order-1", "done").await;
+    let other = office.settled("order-1-b", "done").await;
+    let run = async |args: &[&str]| told(hapax(&office, OPERATOR, args)).await;
+    let noted = run(&["claims", "note", &id, "--reason", "asked the bank", "--by", "ann"]).await;
+    assert_eq!(noted.code, 0, "{}", noted.err);
+    let status = run(&["status"]).await;
+    assert!(status.code == 0 && status.out.contains("1 alive of 1"), "{} {}", status.out, status.err);
+    let status = run(&["status", "--json"]).await;
+    let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+    assert_eq!((&status["pulse"]["ready"], &status["instances"][0]["this"]), (&json!(true), &json!(true)));
+    let traffic = run(&["traffic", "--window", "1h"]).await;
+    assert!(traffic.code == 0 && traffic.err.contains("no request"), "{} {}", traffic.out, traffic.err);
+    assert_eq!(run(&["traffic", "--sort", "colour"]).await.code, 2);
+    let audit = run(&["audit", "--operation-id", &id, "--verb", "note"]).await;
+    assert!(
+        audit.out.contains("asked the bank") && audit.out.contains("ops/ann"),
+        "{} {}",
+        audit.out,
+        audit.err
+    );
+    assert!(run(&["audit", "--verb", "purge"]).await.err.contains("no such entry"));
+    assert_eq!(run(&["audit", "--operation-id", "op_x"]).await.code, 2);
+    let timeline = run(&["claims", "timeline", &id]).await;
+    assert!(
+        timeline.out.contains("Settled by the holder: 201") && timeline.out.contains("note"),
+        "{}",
+        timeline.out
+    );
+    let related = run(&["claims", "related", &id]).await;
+    assert!(
+        related.out.contains(&other) && related.err.contains("same request"),
+        "{} {}",
+        related.out,
+        related.err
+    );
 }

@@ -104,6 +104,27 @@ fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer}")).1
 }
 
+/// The first line leads to a console that has something to see: a replay, a mismatch and a doubt.
+#[test]
+fn the_first_line_leads_to_a_console_with_something_to_see() {
+    let demo = Demo::start(None);
+    let first = demo.guide.lines().next().unwrap();
+    assert!(first.starts_with("Open http://"), "{first}");
+    let (url, token) = (demo.after("Open "), demo.after("(token: ").trim_end_matches([')', '.']));
+    let page = demo.paste(&[&format!("curl -si {url}")]);
+    assert!(page.starts_with("http/1.1 200") && page.contains("<div id=\"app\""), "{page}");
+    let ask = |path: &str| -> serde_json::Value {
+        let told = demo.paste(&[&format!("curl -s '{url}{path}' -H 'Authorization: Bearer {token}'")]);
+        serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"))
+    };
+    let traffic = ask("v1/traffic");
+    let sum = |name: &str| -> u64 {
+        traffic["rows"].as_array().unwrap().iter().map(|row| row[name].as_u64().unwrap()).sum()
+    };
+    assert!(sum("executed") > 0 && sum("replayed") > 0 && sum("mismatch") > 0, "{traffic}");
+    assert_eq!(ask("v1/claims?state=in_doubt")["claims"].as_array().unwrap().len(), 1);
+}
+
 #[test]
 fn every_step_of_the_guide_does_what_it_says() {
     let demo = Demo::start(None);

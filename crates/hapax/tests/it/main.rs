@@ -35,6 +35,7 @@ mod observed;
 mod office;
 mod opening;
 mod operators;
+mod operators_tls;
 mod pages;
 mod postgres;
 mod postgres_application;

@@ -9,6 +9,10 @@ use hapax_store::Lifecycle as _;
 use crate::admin;
 use crate::cli::remote::{Remote, Server};
 use crate::cli::{Failed, store};
+use crate::node::KeptAnswers;
+
+/// A command that reads a store has no key: the status of a sealed answer is left out.
+const UNSEALED: KeptAnswers = KeptAnswers::unsealed();
 
 /// Where claims are read.
 pub(super) enum Source {
@@ -42,8 +46,8 @@ impl Source {
     pub(super) async fn list(&self, query: &ClaimsQuery) -> Result<Claims, Failed> {
         match self {
             Source::Server(remote) => remote.call::<op::ListClaims>("", query, &Nothing {}).await,
-            Source::Reader(store) => Ok(admin::list(store, query).await?),
-            Source::Shared(store) => Ok(admin::list(store, query).await?),
+            Source::Reader(store) => Ok(admin::list(store, query, &UNSEALED).await?),
+            Source::Shared(store) => Ok(admin::list(store, query, &UNSEALED).await?),
         }
     }
 
@@ -58,8 +62,8 @@ impl Source {
     pub(super) async fn show(&self, id: OperationId, outcome: bool) -> Result<Claim, Failed> {
         let found = match self {
             Source::Server(remote) => return show(remote, &id.to_string(), outcome).await,
-            Source::Reader(store) => admin::show(store, id).await?,
-            Source::Shared(store) => admin::show(store, id).await?,
+            Source::Reader(store) => admin::show(store, id, &UNSEALED).await?,
+            Source::Shared(store) => admin::show(store, id, &UNSEALED).await?,
         };
         found.ok_or_else(|| Failed::no(format!("there is no claim {id} in this store")))
     }

@@ -1,6 +1,7 @@
 //! What lives: the chart moves, lists refresh under a person's hands, links lead back to the same place, times are the server's.
 
 use super::{Console, fill, go, pictures};
+use crate::rig::Who;
 use hapax_testkit::browser::Page;
 
 /// T8: focus, selection, scroll and typed text survive refreshes; stopped or hidden, nothing is sent.
@@ -33,7 +34,7 @@ async fn refreshes_leave_hands_alone(console: &Console, page: &Page) {
     // What was under way comes to its end first.
     page.eval("new Promise(done => setTimeout(done, 300))");
     let before = sent(page);
-    page.eval("window.dispatchEvent(new Event('focus')); new Promise(done => setTimeout(done, 4500))");
+    page.eval("window.dispatchEvent(new Event('focus')); new Promise(done => setTimeout(done, 10000))");
     assert_eq!(sent(page), before, "stopped means stopped");
     page.click_text("Stopped");
     page.wait("document.querySelector('.live').innerText === 'Live'");
@@ -42,6 +43,72 @@ async fn refreshes_leave_hands_alone(console: &Console, page: &Page) {
     page.eval("new Promise(done => setTimeout(done, 4500))");
     assert_eq!(sent(page), before, "a hidden page asks nothing");
     page.eval("delete document.hidden; document.dispatchEvent(new Event('visibilitychange')); 0");
+}
+
+/// A claim that did not run, and one of which that is not known, are not said to have run.
+async fn what_did_not_run_is_not_said_to_have_run(console: &Console, page: &Page) {
+    let body = "{\"amount\":77}";
+    let mut last = String::new();
+    for (key, told, says) in [
+        ("sibling-1", "status=503;outcome=release", ""),
+        ("sibling-2", "status=503;outcome=release", "and did not run"),
+        ("sibling-3", "cut", "and did not run"),
+        ("sibling-4", "", "not known to have run"),
+    ] {
+        let got = console.edge.post("/charges", key, body, told).await;
+        let id = got.header("x-operation-id").unwrap_or_else(|| panic!("{got:?}")).to_owned();
+        if !says.is_empty() {
+            go(page, &format!("#/claims/{id}"));
+            page.shows("Two keys are two intents.");
+            page.shows(says);
+            assert_eq!(
+                page.eval("document.querySelector('main').innerText.includes('hapax ran both')"),
+                false,
+                "{key}"
+            );
+        }
+        last = id;
+    }
+    assert!(!last.is_empty());
+}
+
+/// An open console where nothing happens asks for little: over two samples of the counters, the pulse and nothing else.
+fn an_idle_console_asks_for_little(page: &Page) {
+    go(page, "#/");
+    page.wait("document.querySelector('.chart .column') && !document.querySelector('[aria-busy=true]')");
+    page.eval("new Promise(done => setTimeout(done, 12000))");
+    let sent = || -> Vec<String> {
+        let asked = page.events("Network.requestWillBeSent");
+        asked.iter().map(|one| one["request"]["url"].as_str().unwrap().to_owned()).collect()
+    };
+    let before = sent().len();
+    page.eval("new Promise(done => setTimeout(done, 24000))");
+    let asked = sent().split_off(before);
+    assert!(asked.len() <= 12, "{asked:?}");
+    assert!(asked.iter().all(|url| url.contains("/v1/pulse?") && url.contains("after=")), "{asked:?}");
+}
+
+/// More shelves than are merged: the list and the search go by shelf, and say so.
+async fn many_shelves_are_listed_and_searched(console: &Console, page: &Page) {
+    for number in 0..=1_000 {
+        let tenant: &'static str = format!("t{number}").leak();
+        let who = Who(tenant, "web", "user:alice");
+        let headers = [("idempotency-key", format!("many-{number}"))];
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        assert_eq!(console.edge.send(who, "POST /charges", &headers, "{}").await.status, 201);
+    }
+    go(page, "#/claims?key=many-500");
+    page.shows("Oldest first: there are more than 1,000 shelves");
+    page.wait("document.querySelectorAll('tbody tr').length === 1 && document.querySelector('tbody').innerText.includes('many-500')");
+    go(page, "#/claims");
+    page.wait("document.querySelectorAll('tbody tr').length >= 50");
+    pictures(page, "many-shelves");
+    go(page, "#/claims?tenant=t999");
+    page.wait("document.querySelectorAll('tbody tr').length === 1 && !document.querySelector('main').innerText.includes('Oldest first')");
+    page.wait("document.querySelectorAll('select[aria-label=Tenant] option').length > 1000");
+    go(page, "#/instance");
+    page.wait("document.querySelector('table caption')?.innerText && document.querySelectorAll('main tbody tr').length > 50");
+    assert!(page.eval("document.querySelectorAll('main *').length").as_u64().unwrap() < 2_500);
 }
 
 /// T20: every link leads to the same place in a new tab; Back and Forward work; a reload keeps the filters.
@@ -55,6 +122,10 @@ fn links_lead_to_the_same_place(page: &Page) {
         ("#/audit?verb=purge", "document.querySelector('#f-verb').value === 'purge'"),
         ("#/requests?event=replayed", "document.querySelector('#f-event').value === 'replayed'"),
         ("#/routes/charge", "document.querySelector('h1').innerText === 'charge'"),
+        ("#/webhooks", "document.querySelector('h1').innerText === 'Webhooks'"),
+        ("#/executions", "document.querySelector('h1').innerText === 'Executions'"),
+        ("#/receipts/acme", "document.querySelector('h1').innerText.includes('eceipts')"),
+        ("#/instance", "document.querySelector('h1').innerText === 'Instance and store'"),
         ("#/attention/late", "document.querySelector('.tabs [aria-current]').innerText.includes('Late')"),
     ] {
         let url = page.text("location.href.split('#')[0]") + place;
@@ -87,6 +158,9 @@ async fn charged_twice_is_seen(console: &Console, page: &Page) {
     go(page, &format!("#/claims/{id}"));
     page.shows("The same request came under another key.");
     page.shows("order-7-again");
+    page.shows("and was executed too (201)");
+    page.shows("hapax ran both");
+    page.shows("Settled by the holder: 201");
     // The kept answer is told when it is asked for.
     page.click_text("Show");
     page.shows("to {\"amount\":4990}");
@@ -150,5 +224,8 @@ async fn the_console_lives_under_an_operators_hands_m3() {
     chart_moves(&console, &page).await;
     links_lead_to_the_same_place(&page);
     times_are_the_servers(&page);
+    what_did_not_run_is_not_said_to_have_run(&console, &page).await;
+    an_idle_console_asks_for_little(&page);
+    many_shelves_are_listed_and_searched(&console, &page).await;
     assert_eq!(page.complaints(), Vec::<String>::new());
 }

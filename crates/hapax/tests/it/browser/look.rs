@@ -27,6 +27,9 @@ fn violations(page: &Page, axe: &str) -> Vec<String> {
     found
 }
 
+/// Fields and choices that nobody can read or hit, by their ids.
+const NARROW: &str = "[...document.querySelectorAll('main input:not([type=checkbox]):not([type=radio]), main select, main textarea, .top select, .top input[type=text]')].filter(one => one.offsetParent && one.getBoundingClientRect().width < 80).map(one => one.id || one.ariaLabel)";
+
 fn name_of(place: &str) -> String {
     let name = place.trim_start_matches("#/").split('?').next().unwrap_or_default().replace('/', "-");
     if name.is_empty() { "start".into() } else { name }
@@ -48,6 +51,10 @@ fn every_screen_can_be_used(page: &Page, axe: &str) {
                 wrong.push(format!("{place} is {over} px too wide for {width}"));
             }
             if width == 390 {
+                let narrow = page.eval(NARROW);
+                if narrow != json!([]) {
+                    wrong.push(format!("{place} has fields that are too narrow: {narrow}"));
+                }
                 page.screenshot(&picture(&format!("screen-{}-390", name_of(place))));
             }
         }

@@ -166,6 +166,19 @@ fn reader_decides_nothing(console: &Console) -> Page {
         let decisions = "[...document.querySelectorAll('main button')].filter(one => /Settle|Release|Revoke|Create|Change|Reopen|Purge|Erase/.test(one.innerText) && !one.disabled).map(one => one.innerText)";
         assert_eq!(page.eval(decisions), json!([]), "{place}");
     });
+    // What the page does not offer the server refuses, in words.
+    let forced = "(async () => { const {post, get} = await import([...document.scripts].find(one => one.type === 'module').src.replace('main.js', 'api.js')); const id = (await get('/v1/claims', {state: 'in_doubt'})).claims[0].operation_id; try { await post(`/v1/claims/${id}/resolve`, {epoch: '1.1', release: true, reason: 'x'}); return 'done'; } catch (problem) { return `${problem.status} ${problem.code} ${problem.detail}`; } })()";
+    let told = page.text(forced);
+    assert!(told.starts_with("403 forbidden") && told.contains("operate"), "{told}");
+    go(&page, "#/claims?state=settled");
+    page.click("tbody a");
+    page.wait("document.querySelector('h1.key')");
+    for request in page.events("Network.requestWillBeSent") {
+        assert!(
+            !request["request"]["url"].as_str().unwrap().contains("outcome=true"),
+            "a kept answer is not fetched"
+        );
+    }
     go(&page, "#/attention/in-doubt");
     page.shows("Decisions need the role operate");
     page.wait("document.querySelector('input[name=happened]').disabled");

@@ -33,17 +33,22 @@ pub(crate) struct Hapax {
 impl Hapax {
     /// Starts one, and waits until it says that it serves.
     pub(crate) async fn start(config: &Path, variables: &[(&str, &str)]) -> Hapax {
-        Self::launch(config, variables, Stdio::piped()).await
+        Self::launch(config, variables, &[], Stdio::piped()).await
+    }
+
+    /// Starts one with more options.
+    pub(crate) async fn start_with(config: &Path, options: &[&str]) -> Hapax {
+        Self::launch(config, &[], options, Stdio::piped()).await
     }
 
     /// Starts one whose log goes elsewhere.
     pub(crate) async fn start_telling(config: &Path, log: Stdio) -> Hapax {
-        Self::launch(config, &[], log).await
+        Self::launch(config, &[], &[], log).await
     }
 
-    async fn launch(config: &Path, variables: &[(&str, &str)], log: Stdio) -> Hapax {
+    async fn launch(config: &Path, variables: &[(&str, &str)], options: &[&str], log: Stdio) -> Hapax {
         let mut command = hapax(&["serve", "--config", &config.display().to_string()]);
-        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(log);
+        command.args(options).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(log);
         let mut process = command.spawn().unwrap();
         let read = Arc::new(AtomicBool::new(true));
         let told = process.stderr.take().map(|from| gather(from, read.clone())).unwrap_or_default();
@@ -61,7 +66,8 @@ impl Hapax {
         let (edge, admin) = line
             .strip_prefix("hapax serves on http")
             .and_then(|rest| rest.strip_prefix("://").or_else(|| rest.strip_prefix("s://")))
-            .and_then(|rest| rest.strip_suffix(')')?.split_once(" (admin: http://"))
+            .and_then(|rest| rest.strip_suffix(')')?.split_once(" (admin: "))
+            .and_then(|(edge, admin)| Some((edge, admin.split_once("://")?.1)))
             .unwrap_or_else(|| panic!("another line than scripts wait for: {line}"));
         Hapax { process, edge: edge.parse().unwrap(), admin: admin.parse().unwrap(), lines, told, read }
     }
