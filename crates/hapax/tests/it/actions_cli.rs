@@ -104,7 +104,8 @@ async fn the_gate_and_what_cannot_be_done_are_told_by_result_and_exit_code_x6() 
         refund(json!("NaN"), "b"),
         refund(json!(10), "c"),
         action("orders.nothing", json!({}), "d"),
-        action("orders.hold", json!({}), "e"),
+        action("orders.hold", json!({ "order": "1" }), "e"),
+        action("orders.hold", json!({}), "no order"),
         gone,
         action("orders.get", json!({ "order": "7" }), "f"),
         action("orders.get", json!({ "order": 9_007_199_254_740_993_u64 }), "g"),
@@ -124,7 +125,8 @@ async fn the_gate_and_what_cannot_be_done_are_told_by_result_and_exit_code_x6() 
             ("BLOCK", false, Some("rule-failed")),
             ("ALLOW", true, None),
             ("BLOCK", false, Some("tool-unknown")),
-            ("ALERT", false, Some("attempt-failed")),
+            ("ALERT", true, None),
+            ("BLOCK", false, Some("args-malformed")),
             ("ALLOW", false, Some("attempt-failed")),
             ("ALLOW", true, None),
             ("BLOCK", false, Some("args-malformed")),
@@ -132,7 +134,7 @@ async fn the_gate_and_what_cannot_be_done_are_told_by_result_and_exit_code_x6() 
         "{results:#?}"
     );
     assert_eq!(results[0]["error"], "blocked by trust policy");
-    assert_eq!(ground.service.count(), 2, "a refund and a read");
+    assert_eq!(ground.service.count(), 3, "a refund, a hold and a read");
     // What failed without effect may be proposed again.
     let (code, results) = run(&ground, &json!([refund(json!(10), "c"), gone])).await;
     assert_eq!(
