@@ -92,8 +92,13 @@ pub const MAX_RULE_WALKS: usize = 2;
 /// The stack of the thread that reads a rule: the parser goes down with every bracket.
 pub const RULE_STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// How long rules may walk the arguments of one action.
+/// How many elements rules may visit in the arguments of one action, and for how long.
+pub const MAX_RULE_ELEMENTS: u64 = 1_000_000;
+/// See [`MAX_RULE_ELEMENTS`].
 pub const RULE_TIME: Duration = Duration::from_secs(5);
+
+/// How long an action waits while the rules of other actions walk their arguments.
+pub const RULE_WAIT: Duration = Duration::from_secs(30);
 
 /// How often an action that waits for its turn looks by itself, beside being woken.
 pub const LANE_LOOK: Duration = Duration::from_secs(1);
@@ -109,6 +114,12 @@ pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duratio
 
 /// How often a receipt is sent that is written alone.
 pub const RECEIPT_TRIES: u32 = 5;
+
+/// How much of a name or a key is written into a receipt that is longer than names and keys are, in characters.
+pub const CLIPPED_CHARS: usize = 64;
+
+/// Lanes that are looked at for one that is closed by a claim.
+pub const LANES_LOOKED_AT: usize = 2_000;
 
 /// Receipts that one question looks at.
 pub const RECEIPTS_LOOKED_AT: usize = 2_048;

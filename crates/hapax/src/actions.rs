@@ -47,9 +47,15 @@ impl Plans {
         doing.await.map(Some).map_err(|error| Error::internal(format!("a plan has ended: {error}")))
     }
 
+    /// Begins no further action: what is left of each plan is told as not begun.
+    pub(crate) fn stop(&self) {
+        self.actions.stop();
+    }
+
     /// Takes no further plans, and waits for those that are under way, and then, a little, for what is owed to the store. Whether all has
     /// ended.
     pub(crate) async fn drain(&self, within: Duration) -> bool {
+        self.stop();
         let all = u32::try_from(limits::PLANS).unwrap_or(u32::MAX);
         let ended = tokio::time::timeout(within, self.room.clone().acquire_many_owned(all)).await;
         self.room.close();

@@ -263,9 +263,10 @@ impl Node {
         self.keeping.settings().borrow().edge.drain_timeout
     }
 
-    /// Refuses whatever comes from now on.
+    /// Refuses whatever comes from now on, and begins no further action of the plans that are under way.
     pub(crate) fn take_nothing_new(&self) {
         self.gateway.admission().drain();
+        self.plans.stop();
     }
 
     /// Takes nothing new, finishes what is running, and closes the store. Says whether everything came to its end.

@@ -19,7 +19,7 @@ use crate::limits;
 
 pub use http::{Http, HttpTool, KeyDialect};
 pub use local::Local;
-pub use mcp::{KEY_FIELD, Mcp, McpProcess, McpTool};
+pub use mcp::{KEY_FIELD, Mcp, McpProcess, McpTool, servers_ended};
 
 /// What is known of a tool before it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]

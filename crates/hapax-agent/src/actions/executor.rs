@@ -8,12 +8,13 @@ use hapax_core::journal::Append;
 use hapax_core::lane::LaneId;
 use hapax_core::{
     Backoff, Error as StoreError, Fingerprint, Identity, Journal, Lanes, Ledger, Operation, OperationId,
-    Outcome, Project, Registry, Retention, Scope, Source, Subject, Tenant, Width,
+    Outcome, Project, Registry, Rerun, Retention, Scope, Source, Subject, Tenant, Width,
 };
 use hapax_exec::{
     Attach, Begun, Call, Done, Ended, Entered, Executor, Held, How, Reconciled, Running, Seal, WorkResult,
 };
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::alerts::{Alert, Item};
@@ -59,6 +60,8 @@ struct Inner<S: Ledger> {
     rules: RwLock<Arc<Rules>>,
     owed: OwedLeaves,
     vault: Vault,
+    /// Whether this process ends, and begins no further action.
+    stopping: watch::Sender<bool>,
 }
 
 /// What holds for every action, and can be replaced while others run.
@@ -148,7 +151,19 @@ impl<S: Ledger + Lanes + Journal + Registry> Actions<S> {
     /// Actions under claims of this executor. What is kept of them is sealed where there is a seal.
     pub fn new(once: Executor<S>, rules: Rules, seal: Option<Arc<Seal>>) -> Self {
         let (rules, owed) = (RwLock::new(Arc::new(rules)), OwedLeaves::default());
-        Actions(Arc::new(Inner { once, rules, owed, vault: Vault(seal) }))
+        let stopping = watch::Sender::new(false);
+        Actions(Arc::new(Inner { once, rules, owed, vault: Vault(seal), stopping }))
+    }
+
+    /// Begins no further action, because this process ends: one that runs comes to its end, and one that waits for its turn is refused
+    /// with `stopping`, as are all that follow in its plan.
+    pub fn stop(&self) {
+        self.0.stopping.send_replace(true);
+    }
+
+    /// Whether no further action begins.
+    pub fn is_stopping(&self) -> bool {
+        *self.0.stopping.borrow()
     }
 
     /// Goes on with other rules. An action that is under way ends by those that it began with.
@@ -200,6 +215,9 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
     }
 
     async fn act(&self, rules: &Rules, origin: &Origin, action: &PlannedAction) -> Result<End, Refusal> {
+        if *self.stopping.borrow() {
+            return Err(stopping());
+        }
         action.check()?;
         let found = rules.connectors.find(&action.connector, &action.tool, &action.args).await;
         let (connector, tool) = found?;
@@ -230,7 +248,7 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
     ) -> Result<End, Refusal> {
         let lane = origin.lane(&action.entity_key);
         let (place, answer) = Place::take(self.store(), &self.owed, &lane, None).await?;
-        let waited = place.served(answer, true, until).await;
+        let waited = self.unless_stopping(place.served(answer, true, until)).await;
         place.leave(true).await;
         waited?;
         let (tool_name, args) = (action.tool.clone(), action.args.clone());
@@ -243,13 +261,26 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
         })
     }
 
+    /// What this waiting comes to, unless this process ends before.
+    async fn unless_stopping<T>(
+        &self,
+        waiting: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        let mut told = self.stopping.subscribe();
+        tokio::select! {
+            biased;
+            _ = told.wait_for(|stopping| *stopping) => Err(stopping()),
+            waited = waiting => waited,
+        }
+    }
+
     /// Waits for the action's turn.
     async fn served(&self, prepared: &Prepared<'_>) -> Result<Place<S>, Refusal> {
         let lane = prepared.origin.lane(&prepared.action.entity_key);
         let claim = Some(prepared.identity.claim_id());
         loop {
             let (place, answer) = Place::take(self.store(), &self.owed, &lane, claim).await?;
-            match place.served(answer, false, prepared.until).await {
+            match self.unless_stopping(place.served(answer, false, prepared.until)).await {
                 Ok(true) => return Ok(place),
                 Ok(false) => place.leave(true).await,
                 Err(refusal) => {
@@ -438,7 +469,12 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
 
     /// What an invoke came to, for the ledger and for the agent.
     fn ended(&self, prepared: &Prepared<'_>, invoked: WorkResult<Invoked>, end: End) -> (End, Ended) {
-        let (end, ended) = ended(invoked, end);
+        let (mut end, ended) = ended(invoked, end);
+        if let Ended::Unknown(_) = ended {
+            // As the ledger is going to tell it: what may run again leaves no doubt.
+            let again = prepared.tool.rerun == Rerun::Safe;
+            end.code = Some(if again { "attempt-failed" } else { "outcome-unknown" });
+        }
         let PlannedAction { connector, tool, entity_key, .. } = prepared.action;
         let ended = match ended {
             // Whoever decides about the doubt sees what was being done.
@@ -472,6 +508,11 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
         let (decision, key) = (end.decision.as_str(), &action.idempotency_key);
         tracing::error!(decision, ?key, "a receipt could not be written");
     }
+}
+
+/// Nothing was begun, because this process ends.
+fn stopping() -> Refusal {
+    Refusal::new("stopping", "this process ends: the action was not begun, and may be proposed again")
 }
 
 /// How long the lease of an action may be renewed: longer than its call.

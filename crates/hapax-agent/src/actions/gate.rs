@@ -5,18 +5,27 @@
 
 mod rule;
 mod values;
+mod walk;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use hapax_core::Timestamp;
 use hapax_core::lane::Recent;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::connect::Tool;
 use super::executor::Origin;
 use super::plan::{Disposition, PlannedAction};
 use crate::limits;
 pub use rule::{Mistake, Rule};
+
+/// Rules that walk lists at the same time, in this process: half of its processors are for everything else.
+static WALKERS: LazyLock<Semaphore> = LazyLock::new(|| {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Semaphore::new((processors / 2).max(1))
+});
 
 /// What a rule decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,22 +123,32 @@ impl Gate {
         if self.rules.is_empty() {
             return Judged { decision: self.default, rule: None, failed: None };
         }
+        // Without a rule that was seen to ask for it, the lane has not been read.
+        let lately = self.counts().then_some(lately);
         let asked = values::Asked::new(origin, action, tool, lately);
         let asked = match asked {
             Ok(asked) => asked,
             Err(why) => return Judged::failed(&self.rules[0], why),
         };
-        // A rule that walks its arguments may take its time, and must not take that of this thread.
-        if self.rules.iter().any(|rule| rule.walks) {
-            let (rules, default) = (self.rules.clone(), self.default);
-            let asking = tokio::task::spawn_blocking(move || first_match(&rules, default, &asked));
-            return match tokio::time::timeout(limits::RULE_TIME, asking).await {
-                Ok(Ok(judged)) => judged,
-                Ok(Err(error)) => Judged::failed(&self.rules[0], format!("the rules panicked: {error}")),
-                Err(_) => Judged::failed(&self.rules[0], "the rules took too long"),
-            };
+        match self.rules.iter().find(|rule| rule.walks) {
+            None => first_match(&self.rules, self.default, &asked),
+            Some(walking) => self.walked(walking, asked).await,
         }
-        first_match(&self.rules, self.default, &asked)
+    }
+
+    /// A rule that walks its arguments may take its time, and must not take that of this thread. It ends by itself, so it is waited for.
+    async fn walked(&self, walking: &Rule, asked: values::Asked) -> Judged {
+        let Ok(Ok(place)) = timeout(limits::RULE_WAIT, WALKERS.acquire()).await else {
+            return Judged::failed(walking, "too many other rules walk the arguments of their actions");
+        };
+        let (rules, default) = (self.rules.clone(), self.default);
+        let asking = tokio::task::spawn_blocking(move || {
+            let judged = first_match(&rules, default, &asked);
+            drop(place);
+            judged
+        });
+        let panicked = |error| Judged::failed(walking, format!("the rules panicked: {error}"));
+        asking.await.unwrap_or_else(panicked)
     }
 }
 

@@ -229,7 +229,7 @@ async fn random_harm_to_a_large_log_shows_at_its_place_j3() {
 
 /// An execution on PostgreSQL, where no checksum of ours lies over the chain, and what it was before it was tampered with.
 struct Bare {
-    store: hapax_store::Store,
+    store: hapax::Store,
     sql: tokio_postgres::Client,
 }
 
@@ -239,7 +239,7 @@ impl Bare {
     /// With two executions of six events each: checkpoints at events 2 and 4, and a pause at the end.
     async fn new() -> Bare {
         let url = crate::world::database().await;
-        let store = hapax_store::Store::open(&url, Options::default()).await.unwrap();
+        let store = hapax::Store::open(&url, Options::default()).await.unwrap();
         let (sql, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         let bare = Bare { store, sql };
@@ -259,7 +259,7 @@ impl Bare {
         bare
     }
 
-    fn executions(&self) -> Executions<hapax_store::Store> {
+    fn executions(&self) -> Executions<hapax::Store> {
         Executions::new(Executor::new(self.store.clone()), Scope::local())
     }
 

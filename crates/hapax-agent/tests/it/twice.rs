@@ -8,7 +8,7 @@ use hapax_agent::durable::{
 };
 use hapax_core::claim::audit::CONTRADICTED;
 use hapax_core::{AppendId, AttemptId, Inspect as _, Leases as _, Scope};
-use hapax_store::Store;
+use hapax::Store;
 use serde_json::{Value, json};
 
 use crate::world::{Script, World, at, creation, id, kinds, on_each_store, step};

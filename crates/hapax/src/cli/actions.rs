@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Subcommand};
 use hapax_agent::actions::check::Checked;
+use hapax_agent::actions::connect::servers_ended;
 use hapax_agent::actions::{ActionResult, Actions, Disposition, Origin, PlannedAction, read_plan};
 use hapax_agent::limits as agent_limits;
 use hapax_core::{Project, Tenant};
@@ -19,6 +20,7 @@ use serde_json::json;
 use super::{Failed, say, store};
 use crate::Store;
 use crate::config::{self, Config, Secrets};
+use crate::signals::Signals;
 use crate::{actions, limits};
 
 /// What can be done with a plan.
@@ -73,17 +75,29 @@ impl Plan {
             true => None,
             false => Some(Arc::new(Seal::new(config.seal.iter().map(|key| key.0).collect())?)),
         };
+        let mut signals = Signals::listen()?;
         let actions = Actions::new(Executor::new(store.clone()), rules, seal);
-        let results = actions.run(&origin, plan).await;
-        if !actions.settle(limits::ACTIONS_SETTLE).await {
+        let (results, cut_off) = unless_told_twice(&mut signals, &actions, &origin, plan).await;
+        let settled = tokio::select! {
+            settled = actions.settle(limits::ACTIONS_SETTLE) => settled,
+            () = signals.end() => false,
+        };
+        if !settled {
             say::note(
                 "hapax: the store has not confirmed every end: what is not confirmed ends with this process's session",
             );
         }
+        drop(actions);
+        servers_ended().await;
         let closed = store.close().await;
         self.tell(&results)?;
         closed?;
-        ending(&results)
+        match cut_off {
+            true => {
+                Err(Failed::no("ended at once, as told: it is not known whether the last action happened"))
+            }
+            false => ending(&results),
+        }
     }
 
     async fn check(self) -> Result<(), Failed> {
@@ -190,6 +204,34 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// Does a plan. Told to end, it lets the action that is under way come to its end and begins no other; told so again, it waits for
+/// nothing more. What became of the actions, and whether one was cut off.
+async fn unless_told_twice(
+    signals: &mut Signals,
+    actions: &Actions<Store>,
+    origin: &Origin,
+    plan: Vec<PlannedAction>,
+) -> (Vec<ActionResult>, bool) {
+    let mut results = Vec::with_capacity(plan.len());
+    for action in plan {
+        let mut acting = std::pin::pin!(actions.act(origin, action));
+        let result = loop {
+            tokio::select! {
+                result = &mut acting => break result,
+                () = signals.end() => {
+                    if actions.is_stopping() {
+                        return (results, true);
+                    }
+                    actions.stop();
+                    say::note("hapax: the action that is under way comes to its end; told again, it is cut off");
+                }
+            }
+        };
+        results.push(result);
+    }
+    (results, false)
 }
 
 /// What to do where another process has the store.

@@ -84,6 +84,25 @@ impl HttpTool {
     pub fn key(self, key: KeyDialect) -> Self {
         HttpTool { key, ..self }
     }
+
+    /// The path with its parameters, and the arguments that are not in it.
+    fn parameters(&self, args: &RawValue) -> Result<(String, Map<String, Value>), String> {
+        let mut args: Map<String, Value> =
+            serde_json::from_str(args.get()).map_err(|error| format!("args: {error}"))?;
+        let mut path = String::new();
+        for part in &self.path {
+            match part {
+                Part::Text(text) => path.push_str(text),
+                Part::Parameter(name) => {
+                    let value = args.remove(name).ok_or_else(|| format!("args.{name}: missing"))?;
+                    path.push_str(&segment(&value).ok_or_else(|| {
+                        format!("args.{name}: a text or a number that can be a segment of a path")
+                    })?);
+                }
+            }
+        }
+        Ok((path, args))
+    }
 }
 
 fn parts(path: &str) -> Result<Vec<Part>, Error> {
@@ -137,29 +156,16 @@ impl Http {
         match self.client.execute(request).await {
             Ok(response) => answered(response).await,
             Err(error) if error.is_connect() || error.is_builder() => {
-                Invoked::NotRun(format!("the service was not reached: {}", chain(&error)))
+                Invoked::NotRun(format!("the service was not reached: {}", without_url(error)))
             }
-            Err(error) => Invoked::Unknown(format!("the service has not answered: {}", chain(&error))),
+            Err(error) => Invoked::Unknown(format!("the service has not answered: {}", without_url(error))),
         }
     }
 
     fn request(&self, tool: &HttpTool, call: &Invocation) -> Result<reqwest::Request, String> {
-        let mut args: Map<String, Value> =
-            serde_json::from_str(call.args.get()).map_err(|error| format!("args: {error}"))?;
-        let mut path = self.base.path().trim_end_matches('/').to_owned();
-        for part in &tool.path {
-            match part {
-                Part::Text(text) => path.push_str(text),
-                Part::Parameter(name) => {
-                    let value = args.remove(name).ok_or_else(|| format!("args.{name}: missing"))?;
-                    path.push_str(&segment(&value).ok_or_else(|| {
-                        format!("args.{name}: a text or a number that can be a segment of a path")
-                    })?);
-                }
-            }
-        }
+        let (path, args) = tool.parameters(&call.args)?;
         let mut url = self.base.clone();
-        url.set_path(&path);
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
         let has_body = !matches!(tool.method, Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS);
         if !has_body && !args.is_empty() {
             let texts = args.iter().map(|(name, value)| (name.as_str(), text(value)));
@@ -179,7 +185,7 @@ impl Http {
             request =
                 request.header("content-type", "application/json").body(Value::Object(args).to_string());
         }
-        request.build().map_err(|error| chain(&error))
+        request.build().map_err(without_url)
     }
 }
 
@@ -220,14 +226,17 @@ fn text(value: &Value) -> String {
 async fn answered(response: reqwest::Response) -> Invoked {
     let status = response.status();
     let body = match body(response).await {
-        Ok(body) => body,
+        Ok(body) => Some(body),
+        // Its status has told how the call ended; only what else it says is not kept.
+        Err(NoBody::TooLarge) => None,
         // It has answered, so it was reached; what is missing is the rest.
-        Err(error) => return Invoked::Unknown(format!("half an answer: {error}")),
+        Err(error @ NoBody::Lost(_)) => return Invoked::Unknown(format!("half an answer: {error}")),
     };
     if status.is_success() {
-        return Invoked::Done(as_json(status, &body));
+        return Invoked::Done(body.map_or_else(|| not_kept(status), |body| as_json(status, &body)));
     }
-    let told = format!("the service answered {status}: {}", excerpt(&body));
+    let said = body.map_or_else(|| NoBody::TooLarge.to_string(), |body| excerpt(&body));
+    let told = format!("the service answered {status}: {said}");
     match status {
         StatusCode::REQUEST_TIMEOUT => Invoked::Unknown(told),
         _ if status.is_client_error() => Invoked::NotRun(told),
@@ -235,11 +244,30 @@ async fn answered(response: reqwest::Response) -> Invoked {
     }
 }
 
-pub(super) async fn body(mut response: reqwest::Response) -> Result<Vec<u8>, String> {
+/// Why there is no body.
+pub(super) enum NoBody {
+    /// It is larger than what is read.
+    TooLarge,
+    /// It ended too early.
+    Lost(String),
+}
+
+impl std::fmt::Display for NoBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NoBody::TooLarge => {
+                write!(f, "the answer has more than {} MiB", limits::MAX_ANSWER_BYTES / (1024 * 1024))
+            }
+            NoBody::Lost(why) => f.write_str(why),
+        }
+    }
+}
+
+pub(super) async fn body(mut response: reqwest::Response) -> Result<Vec<u8>, NoBody> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| NoBody::Lost(without_url(error)))? {
         if body.len() + chunk.len() > limits::MAX_ANSWER_BYTES {
-            return Err("it is too large".into());
+            return Err(NoBody::TooLarge);
         }
         body.extend_from_slice(&chunk);
     }
@@ -256,11 +284,22 @@ fn as_json(status: StatusCode, body: &[u8]) -> Box<RawValue> {
     came.or_else(|| RawValue::from_string(text()).ok()).unwrap_or_default()
 }
 
+/// The result of a call that succeeded with an answer that is too large.
+fn not_kept(status: StatusCode) -> Box<RawValue> {
+    let told = serde_json::json!({ "status": status.as_u16(), "not_kept": NoBody::TooLarge.to_string() });
+    RawValue::from_string(told.to_string()).unwrap_or_default()
+}
+
 fn excerpt(body: &[u8]) -> String {
     String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(limits::EXCERPT_CHARS).collect()
 }
 
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+/// An error of the client. Its URL has arguments of the action, or secrets of the configuration, which no receipt may tell.
+pub(super) fn without_url(error: reqwest::Error) -> String {
+    chain(&error.without_url())
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -274,10 +313,12 @@ impl Connect for Http {
     fn look_up<'a>(
         &'a self,
         name: &'a str,
-        _args: &'a RawValue,
+        args: &'a RawValue,
     ) -> BoxFuture<'a, Result<Option<Tool>, Refusal>> {
-        let known = self.tools.get(name).map(|tool| tool.tool.clone());
-        Box::pin(std::future::ready(Ok(known)))
+        let fits = |tool: &HttpTool| tool.parameters(args).map(|_| tool.tool.clone());
+        let found = self.tools.get(name).map(fits).transpose();
+        let found = found.map_err(|error| Refusal::new("args-malformed", error));
+        Box::pin(std::future::ready(found))
     }
 
     fn invoke(&self, call: Invocation) -> BoxFuture<'_, Invoked> {

@@ -24,6 +24,7 @@ use tokio::sync::Semaphore;
 
 use super::{BoxFuture, Connect, Invocation, Invoked, Refusal, Tool};
 use crate::limits;
+pub use child::servers_ended;
 use session::Link;
 
 /// Where a call carries the key of its action.

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use cel::common::ast::{EntryExpr, Expr, LiteralValue, SourceInfo};
+use cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, SourceInfo};
 use cel::parser::{ParseErrors, Parser};
 use cel::{Context, ExecutionError, IdedExpr, Value};
 use hapax_core::limits as core_limits;
 
-use super::{Decision, span};
+use super::{Decision, span, walk};
 use crate::limits;
 
 /// The variables that a rule can name.
@@ -90,6 +90,7 @@ fn told(error: &ExecutionError) -> String {
         ExecutionError::NoSuchKey(name) => format!("there is no {name:?}"),
         ExecutionError::NoSuchOverload(error) => error.to_string(),
         ExecutionError::UndeclaredReference(name) => format!("there is no variable or function {name:?}"),
+        ExecutionError::FunctionError { function, message } if function == walk::COUNTED => message.clone(),
         ExecutionError::FunctionError { function, message } => format!("{function}: {message}"),
         other => {
             let text = format!("{other:?}");
@@ -141,10 +142,12 @@ struct Seen {
 fn parse(source: &str) -> Result<Seen, Mistake> {
     // The depth of brackets was looked at; the parser's own bound is for whatever else it counts.
     let parser = Parser::default().max_recursion_depth(2 * limits::MAX_RULE_DEPTH as u16);
-    let (expression, source) = parser.parse_with_source_info(source).map_err(first)?;
+    let (mut expression, source) = parser.parse_with_source_info(source).map_err(first)?;
     let mut look = Look { source: &source, names: Vec::new(), counts: false, walks: false };
     look.at(&expression, 1, 0)?;
+    look.can_be_true(&expression)?;
     let Look { counts, walks, .. } = look;
+    walk::count(&mut expression);
     Ok(Seen { expression, counts, walks })
 }
 
@@ -189,10 +192,7 @@ impl Look<'_> {
             Expr::Select(select) => self.at(&select.operand, deeper, within),
             Expr::List(list) => list.elements.iter().try_for_each(|item| self.at(item, deeper, within)),
             Expr::Call(call) => {
-                if call.func_name == RECENT && call.target.is_none() {
-                    self.counts = true;
-                    self.recent(node.id, &call.args)?;
-                }
+                self.function(node.id, call)?;
                 // Of a name in front of a function, only the last part tells whether it is one.
                 if let Some(target) = &call.target {
                     self.at(target, deeper, within)?;
@@ -248,6 +248,37 @@ impl Look<'_> {
         Err(self.mistake(id, what))
     }
 
+    /// A function that there is, called as it is meant. `recent` counts in the lane, which is read only where it is called as itself.
+    fn function(&mut self, id: u64, call: &CallExpr) -> Result<(), Mistake> {
+        // A dot in front means the outermost scope, which is the only one that functions are in.
+        let name = call.func_name.trim_start_matches('.');
+        if name != RECENT {
+            return match is_function(name, call.target.is_some()) {
+                true => Ok(()),
+                false => Err(self.mistake(id, format!("no function is called {name:?}"))),
+            };
+        }
+        if call.target.is_some() {
+            return Err(self.mistake(id, "recent has nothing in front of it: recent(tool, \"1h\")".into()));
+        }
+        self.counts = true;
+        self.recent(id, &call.args)
+    }
+
+    /// A rule whose answer is never true or false is none.
+    fn can_be_true(&self, rule: &IdedExpr) -> Result<(), Mistake> {
+        let never = match &rule.expr {
+            Expr::Literal(literal) => !matches!(literal, LiteralValue::Boolean(_)),
+            Expr::Ident(name) => VARIABLES.contains(&name.as_str()),
+            Expr::List(_) | Expr::Map(_) | Expr::Struct(_) => true,
+            _ => false,
+        };
+        match never {
+            true => Err(self.mistake(rule.id, "a rule is an expression that is true or false".into())),
+            false => Ok(()),
+        }
+    }
+
     /// A span that is written out is checked now; one that is computed, when it is asked.
     fn recent(&self, id: u64, args: &[IdedExpr]) -> Result<(), Mistake> {
         let [_, of] = args else {
@@ -261,6 +292,19 @@ impl Look<'_> {
             _ => Err(self.mistake(of.id, span_rule())),
         }
     }
+}
+
+/// Whether CEL has a function of this name. Called without arguments, one that it has complains of something else than its name.
+fn is_function(name: &str, of_something: bool) -> bool {
+    if name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+        // An operator.
+        return true;
+    }
+    let nothing = IdedExpr { id: 0, expr: Expr::Literal(LiteralValue::Null) };
+    let target = of_something.then(|| Box::new(nothing));
+    let call = CallExpr { func_name: name.to_owned(), target, args: Vec::new() };
+    let asked = IdedExpr { id: 0, expr: Expr::Call(call) };
+    !matches!(Value::resolve(&asked, &Context::default()), Err(ExecutionError::UndeclaredReference(_)))
 }
 
 /// What a span of `recent` is.

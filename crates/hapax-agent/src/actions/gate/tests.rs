@@ -85,7 +85,6 @@ async fn a_rule_that_cannot_be_answered_blocks_and_says_why_x6() {
         ("args.amount > 1000", json!({"amount": "1e9"}), "_>_"),
         ("double(args.amount) > 1000.0", json!({"amount": "NaN"}), "_>_"),
         ("args.amount", json!({"amount": 1}), "neither true nor false"),
-        ("nope(tool)", json!({}), "nope"),
         ("recent(tool, args.span) > 0", json!({"span": "1w"}), "a span of recent"),
         ("args.items.all(item, item.n > 1)", json!({"items": [{}]}), "n"),
     ] {
@@ -112,9 +111,42 @@ async fn recent_counts_what_began_in_the_lane_and_fails_where_that_is_not_kept_x
     let more = "recent(tool, \"1h\") >= 2";
     assert_eq!(judged_lately(more, json!({}), lately(0, &[9_000, 9_999])).await.decision, Decision::Alert);
     assert_eq!(judged_lately(more, json!({}), lately(0, &[1_000, 9_999])).await.decision, Decision::Allow);
+    let absolute = ".recent(tool, \"1h\") >= 2";
+    let told = judged_lately(absolute, json!({}), lately(0, &[9_000, 9_999])).await;
+    assert_eq!(told.decision, Decision::Alert, "the outermost scope's is the same function");
     let told = judged_lately(more, json!({}), lately(9_000, &[9_999])).await;
     assert_eq!(told.decision, Decision::Block);
     assert!(told.failed.unwrap().contains("does not reach back"));
+}
+
+#[tokio::test]
+async fn rules_that_walk_too_far_are_ended_and_the_one_that_did_is_named_x6() {
+    let many: Vec<u32> = (0..30_000).collect();
+    for when in [
+        "args.l.exists(x, args.l.exists(y, x + y < 0))",
+        "args.l.all(x, args.l.all(y, x + y >= 0))",
+        "args.l.map(x, args.l.map(y, x + y)).size() > 0",
+        "args.l.filter(x, args.l.filter(y, x > y).size() < 0).size() > 0",
+        "args.l.exists_one(x, args.l.exists_one(y, x + y < 0))",
+        "args.l.map(x, args.l.exists(y, y < 0), x).size() > 0",
+    ] {
+        let first = rule("first", "tool == 'never'", Decision::Allow);
+        let gate = Gate::new(Decision::Allow).rules(vec![first, rule("second", when, Decision::Alert)]);
+        let action = action("orders.hold", &json!({ "l": many }));
+        let told = gate.judge(&origin(), &action, &Tool::default(), Lately::default()).await;
+        assert_eq!((told.decision, told.rule.as_deref()), (Decision::Block, Some("second")), "{when}");
+        let why = told.failed.unwrap();
+        assert!(why.starts_with("rules visit at most 1000000 elements"), "{when}: {why}");
+    }
+    // One walk over as many is fine, and each of them counts what it should.
+    for when in [
+        "args.l.filter(x, x % 2 == 0).map(x, x * 2).size() == 15000",
+        "args.l.exists_one(x, x == 29999) && !args.l.exists_one(x, x < 2)",
+        "args.l.map(x, x < 10, x + 1) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]",
+        "args.l.all(x, x >= 0) && args.l.exists(x, x == 29999)",
+    ] {
+        assert_eq!(judged(when, json!({ "l": many })).await.decision, Decision::Alert, "{when}");
+    }
 }
 
 #[test]
@@ -130,6 +162,17 @@ fn what_is_wrong_with_a_rule_is_told_with_its_place() {
         ("recent(tool) > 1", 1, 7, "recent takes a tool and a span"),
         ("recent(tool, '1w') > 1", 1, 14, "a span of recent"),
         ("recent(tool, '60d') > 1", 1, 14, "a span of recent"),
+        (".recent(tool, '1w') > 1", 1, 15, "a span of recent"),
+        ("tool.recent(tool, '1h') >= 2", 1, 12, "recent has nothing in front of it"),
+        ("args.recent('send', '1h') > 1", 1, 12, "recent has nothing in front of it"),
+        ("args.a.recent() > 1", 1, 14, "recent has nothing in front of it"),
+        ("nope(tool)", 1, 5, "no function is called \"nope\""),
+        ("tool == 'a' && siez(tool) > 1", 1, 20, "no function is called \"siez\""),
+        ("tool.startWith('a')", 1, 15, "no function is called \"startWith\""),
+        ("args.l.exists(x)", 1, 14, "no function is called \"exists\""),
+        ("'yes'", 1, 1, "true or false"),
+        ("tool", 1, 1, "true or false"),
+        ("[true]", 1, 1, "true or false"),
     ] {
         let told = mistake(when);
         assert_eq!((told.0, told.1), (line, column), "{when}: {told:?}");

@@ -8,6 +8,7 @@ use hapax_core::Rerun;
 use serde_json::Value as Json;
 
 use super::rule::{RECENT, span_rule};
+use super::walk::{Budget, COUNTED};
 use super::{Lately, span};
 use crate::actions::connect::Tool;
 use crate::actions::executor::Origin;
@@ -18,7 +19,7 @@ pub(super) struct Asked {
     texts: [(&'static str, String); 5],
     args: Value,
     hints: Value,
-    lately: Arc<Lately>,
+    lately: Option<Arc<Lately>>,
 }
 
 impl Asked {
@@ -26,7 +27,7 @@ impl Asked {
         origin: &Origin,
         action: &PlannedAction,
         tool: &Tool,
-        lately: Lately,
+        lately: Option<Lately>,
     ) -> Result<Self, String> {
         let args = serde_json::from_str(action.args.get()).map_err(|error| format!("args: {error}"))?;
         let texts = [
@@ -44,7 +45,7 @@ impl Asked {
         .into_iter()
         .map(|(name, hint)| (name.to_owned(), Value::Bool(hint)))
         .collect();
-        Ok(Asked { texts, args: value(args), hints: hints.into(), lately: Arc::new(lately) })
+        Ok(Asked { texts, args: value(args), hints: hints.into(), lately: lately.map(Arc::new) })
     }
 
     /// The variables and the function that a rule can use, beside what CEL has itself.
@@ -59,6 +60,8 @@ impl Asked {
         let recent = move |tool: Arc<String>, of: Arc<String>| -> Result<i64, ExecutionError> {
             let failed = |message| ExecutionError::FunctionError { function: RECENT.into(), message };
             let span = span(&of).ok_or_else(|| failed(span_rule()))?;
+            // What nobody has read is not nothing.
+            let lately = lately.as_ref().ok_or_else(|| failed("the lane was not read".into()))?;
             let count = lately.recent.count(&tool, span, lately.now);
             let count = count.ok_or_else(|| {
                 failed(format!("what the lane keeps of {:?} does not reach back over {of}", *tool))
@@ -66,6 +69,8 @@ impl Asked {
             Ok(i64::try_from(count).unwrap_or(i64::MAX))
         };
         context.add_function(RECENT, recent).map_err(|error| format!("{error:?}"))?;
+        let budget = Budget::begin();
+        context.add_function(COUNTED, move || budget.element()).map_err(|error| format!("{error:?}"))?;
         Ok(context)
     }
 }

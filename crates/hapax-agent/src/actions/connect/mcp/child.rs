@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::net::unix::pipe;
 
 use super::McpProcess;
+use crate::clock::{deadline, left};
 use crate::limits;
 
 /// What a program needs to run at all. Nothing else of this process's environment reaches a server: secrets are in it.
@@ -23,6 +25,18 @@ pub(super) type Pipes = AsyncRwTransport<RoleClient, pipe::Receiver, pipe::Sende
 /// As long as this lives, so does the process.
 #[derive(Debug)]
 pub(super) struct Alive(#[allow(dead_code, reason = "its end is what is told")] Arc<()>);
+
+/// Servers of this process that have not ended.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until the MCP servers have ended that this process has started, once nothing uses them any more: as long as one has to end by
+/// itself, and a look more.
+pub async fn servers_ended() {
+    let until = deadline(limits::MCP_END + 3 * limits::MCP_LOOK);
+    while RUNNING.load(Ordering::SeqCst) > 0 && !left(until).is_zero() {
+        tokio::time::sleep(limits::MCP_LOOK / 10).await;
+    }
+}
 
 /// Starts the process. Two threads belong to it: one waits for its end, one reads what it writes to its standard error.
 pub(super) fn start(process: &McpProcess) -> Result<(Pipes, Alive), String> {
@@ -41,7 +55,11 @@ pub(super) fn start(process: &McpProcess) -> Result<(Pipes, Alive), String> {
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let alive = Arc::new(());
     let (watched, watcher) = (Arc::downgrade(&alive), name.clone());
-    std::thread::spawn(move || watch(&watcher, child, &watched));
+    RUNNING.fetch_add(1, Ordering::SeqCst);
+    std::thread::spawn(move || {
+        watch(&watcher, child, &watched);
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
+    });
     let (Some(input), Some(output), Some(errors)) = (input, output, errors) else {
         return Err(format!("{name} has no standard input and output"));
     };

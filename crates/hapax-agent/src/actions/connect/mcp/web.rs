@@ -19,7 +19,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use super::super::http::{body, chain};
+use super::super::http::{body, without_url};
 use super::ends::excerpt;
 use crate::limits;
 
@@ -82,8 +82,9 @@ impl Web {
 
     async fn sent(&self, request: RequestBuilder) -> Result<Response, Failure> {
         request.send().await.map_err(|error| {
-            let told = chain(&error);
-            StreamableHttpError::Client(match error.is_connect() || error.is_builder() {
+            let unsent = error.is_connect() || error.is_builder();
+            let told = without_url(error);
+            StreamableHttpError::Client(match unsent {
                 true => WebError::NotReached(format!("the server was not reached: {told}")),
                 false => WebError::Lost(format!("the server has not answered: {told}")),
             })
@@ -187,6 +188,7 @@ impl StreamableHttpClient for Web {
             StreamableHttpError::ServerDoesNotSupportSse => StreamableHttpError::ServerDoesNotSupportSse,
             StreamableHttpError::AuthRequired(error) => StreamableHttpError::AuthRequired(error),
             StreamableHttpError::InsufficientScope(error) => StreamableHttpError::InsufficientScope(error),
+            StreamableHttpError::Client(error) => lost(without_url(error)),
             other => lost(other.to_string()),
         })
     }
@@ -200,7 +202,7 @@ fn lost(told: String) -> Failure {
 fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
     let mut left = limits::MAX_ANSWER_BYTES;
     let bounded = response.bytes_stream().map(move |chunk| {
-        let chunk = chunk.map_err(std::io::Error::other)?;
+        let chunk = chunk.map_err(|error| std::io::Error::other(error.without_url()))?;
         left = left.checked_sub(chunk.len()).ok_or_else(|| std::io::Error::other("it is too large"))?;
         Ok::<_, std::io::Error>(chunk)
     });
