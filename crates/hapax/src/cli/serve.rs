@@ -13,7 +13,7 @@ use crate::cli::{Failed, say, store};
 use crate::config::{self, Config};
 use crate::log;
 use crate::node::{Classes, Node, Parts};
-use crate::operations::{Moment, Operations, Standing, agree};
+use crate::operations::{Moment, Operations, Standing, agree, left};
 use crate::signals::{Signals, Told};
 
 /// What `hapax serve` can be told.
@@ -108,6 +108,7 @@ async fn start(
     let operations = Operations::of(config);
     let agreed = agree(store, store, &Moment::Start(store), &operations).await?;
     tell(&agreed.notices);
+    tell(left::forsaken(store, store, &operations).await?.as_slice());
     agreed.apply(config);
     let standing = Arc::new(Standing::new(store.clone(), operations, agreed.firsts));
     let node = Node::start(store.clone(), parts(config, standing.clone(), console)?).await?;
@@ -170,7 +171,13 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
         }
     };
     let (operations, served) = (Operations::of(&config), standing.firsts());
-    let agreed = match agree(store, store, &Moment::<Store>::Reload(&served), &operations).await {
+    // Before anything is agreed on: what is refused leaves the registry as it was.
+    let taken_away = left::taken_away(store, store, &standing.operations(), &operations).await;
+    let agreed = match taken_away {
+        Ok(()) => agree(store, store, &Moment::<Store>::Reload(&served), &operations).await,
+        Err(refused) => Err(refused),
+    };
+    let agreed = match agreed {
         Ok(agreed) => agreed,
         Err(error) => {
             tracing::error!("the configuration was not reloaded: {error}");
