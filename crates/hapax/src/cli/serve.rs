@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use hapax_exec::Seal;
+use hapax_gateway::settings::Auth;
 use hapax_store::{Lifecycle as _, Options, Store};
 
 use crate::actions;
@@ -185,6 +186,7 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
         }
     };
     agreed.apply(&mut config);
+    let renamed = renamed(&node.auth(), &config.settings.auth);
     let reloaded = match (config.admin.tokens(), actions::rules(&config)) {
         (Ok(tokens), Ok(rules)) => {
             let (settings, classes) = (config.settings.clone(), Classes::from(&config));
@@ -199,11 +201,23 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
     standing.serve(operations, agreed.firsts);
     tell(&config.notices);
     tell(&agreed.notices);
+    tell(renamed.as_slice());
     let fixed = config.fixed_since(started);
     if !fixed.is_empty() {
         tracing::warn!("{}: the change takes effect after a restart", fixed.join(", "));
     }
     tracing::info!(routes = config.settings.routes.len(), "the configuration was reloaded");
+}
+
+/// Callers whom tokens name otherwise are others to hapax, with keys of their own. Which claims are theirs cannot be told.
+fn renamed(before: &Auth, now: &Auth) -> Option<String> {
+    let named = |auth: &Auth| auth.jwt.as_ref().map(|jwt| (jwt.claims.clone(), jwt.subject_type));
+    let is_another = named(before).zip(named(now)).is_some_and(|(before, now)| before != now);
+    is_another.then(|| {
+        "[auth.jwt] names callers otherwise than before (`claims`, `subject_type`): of a caller that has another name now, a key that was \
+         used runs again"
+            .to_owned()
+    })
 }
 
 /// A line for whoever started it, on standard output, when requests can be sent; another one where applications are served.

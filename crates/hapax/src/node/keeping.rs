@@ -418,4 +418,31 @@ mod tests {
             assert!(set(class, kept).is_ok(), "{class} {kept:?}");
         }
     }
+
+    /// It may have been set for another class, or before a provider was taken.
+    #[test]
+    fn what_is_set_already_does_not_keep_deliveries_shorter_than_a_sender_repeats_them_w6() {
+        let text = "[upstreams.pay]\nurl = \"http://127.0.0.1:9000\"\n[retention]\nhooks = \"8d\"\n[webhooks]\n\
+                    upstream = \"pay\"\npath = \"/in\"\nretention = \"hooks\"\n[[routes]]\nmethod = \"POST\"\n\
+                    path = \"/pay\"\noperation = \"pay\"\npolicy = \"ACCEPTED\"\nupstream = \"pay\"\nretention = \"hooks\"\n";
+        let read = |enabled: &str| {
+            let text = text.replace("path = \"/in\"", &format!("path = \"/in\"\nenabled = [{enabled}]"));
+            let file = std::path::Path::new("hapax.toml");
+            crate::config::read(&text, file, &|_| None, crate::config::Secrets::Needed)
+                .unwrap_or_else(|mistakes| panic!("{mistakes}"))
+        };
+        let days = |days: u64| Retention::For(Duration::from_secs(days * 86_400));
+        let kept = |enabled: &str, set_to: Retention| {
+            let config = read(enabled);
+            let set = Set { retention: set_to, by: "ops".into(), reason: "r".into(), at: Timestamp::ZERO };
+            let classes = Classes::from(&config);
+            let known = Known { configured: config.settings, classes, set: [("hooks".into(), set)].into() };
+            let settings = known.settings();
+            let of_route = settings.routes[0].rule.as_ref().unwrap().retention;
+            (settings.webhooks.unwrap().rule.retention, of_route)
+        };
+        assert_eq!(kept("\"stripe\"", days(4)), (days(4), days(4)), "longer than its window");
+        assert_eq!(kept("\"stripe\", \"github\"", days(4)), (days(7), days(4)), "a provider was taken since");
+        assert_eq!(kept("\"github\"", Retention::Forever), (Retention::Forever, Retention::Forever));
+    }
 }
