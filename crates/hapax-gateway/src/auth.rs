@@ -236,6 +236,11 @@ impl<R: Registry> Authenticator<R> {
         self.trusted_level
     }
 
+    /// Whether a caller may show an API key in `Authorization: Basic`.
+    pub(crate) fn takes_basic(&self) -> bool {
+        self.api_keys.is_some() && self.places.basic
+    }
+
     /// The caller of a public route (A2).
     pub(crate) fn anonymous(&self) -> Result<&Principal, AuthError> {
         self.anonymous.as_ref().ok_or(AuthError::Missing)

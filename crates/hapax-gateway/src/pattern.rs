@@ -143,6 +143,14 @@ impl Pattern {
         }
     }
 
+    /// Whether every request of the other pattern is one of this pattern's, too.
+    pub fn takes_all_of(&self, other: &Pattern) -> bool {
+        let is_wider = |own: &Segment, other: &Segment| matches!(own.meets(other), Some((false, _)));
+        self.is_catch_all()
+            || self.segments.len() == other.segments.len()
+                && self.segments.iter().zip(&other.segments).all(|(own, other)| is_wider(own, other))
+    }
+
     /// Whether a request with this path is one of this pattern's.
     pub fn matches(&self, path: &str) -> bool {
         let mut parts = segments(path);
@@ -279,6 +287,19 @@ mod tests {
         ] {
             assert_eq!(pattern(a).meets(&pattern(b)), meets, "{a} {b}");
             assert_eq!(pattern(b).meets(&pattern(a)), meets, "{b} {a}");
+        }
+        for (wide, narrow, takes) in [
+            ("/a/{b}", "/a/me", true),
+            ("/a/{b}", "/a/{c}", true),
+            ("/a/{b}", "/a/x-{c}", true),
+            ("/a/me", "/a/{b}", false),
+            ("/a/{b}/{c}", "/{x}/b/{c}", false),
+            ("/a/{b}", "/a/b/c", false),
+            ("/{*rest}", "/a/b/c", true),
+            ("/{a}", "/{*rest}", false),
+        ] {
+            let of = |text: &str| Pattern::of_route(text).unwrap();
+            assert_eq!(of(wide).takes_all_of(&of(narrow)), takes, "{wide} {narrow}");
         }
         assert!(pattern("/{a}/{b}/c").reaches_below(&[".well-known", "hapax"]));
         assert!(!pattern("/{a}/{b}").reaches_below(&[".well-known", "hapax"]));

@@ -135,6 +135,11 @@ impl Seen {
         }
     }
 
+    /// Whether this is a delivery to a webhook that is there and whose secrets cannot be had.
+    fn is_without_secrets(&self) -> bool {
+        matches!(self.place, Place::Webhook) && self.provider.is_some()
+    }
+
     fn policy(&self) -> Option<Policy> {
         self.route().map(|route| route.policy)
     }
@@ -207,17 +212,22 @@ impl<L: Ledger, R> Shared<L, R> {
         problem
     }
 
+    /// A delivery to this webhook was refused before anything was claimed.
+    pub(crate) fn count_refused(&self, provider: &Arc<str>, webhook: &str, problem: &Problem) {
+        let cause = problem.code().as_str();
+        self.metrics.delivery_refused(provider, cause);
+        self.refusals.refused(webhook, cause, problem.cause().unwrap_or_default());
+    }
+
     /// What the sender of a request is told whose signature as a schedule's does not hold: the same, whatever is wrong (S2).
     pub(crate) fn refuse_tick(&self, why: &'static str) -> Problem {
         self.metrics.schedule_signature_refused();
         Problem::new(Code::SignatureInvalid).owing_to(why)
     }
 
-    /// Notices signed content that comes again under another identifier: the sender's own, or a captured delivery (W5).
+    /// Notices signed content that comes again under another identifier, which is not signed: the sender's own, or a captured delivery
+    /// (W5).
     pub(crate) fn count_repeated_content(&self, seen: &Seen, webhook: &Webhook, content: &[u8], key: &Key) {
-        if webhook.provider.signs_identifier() {
-            return;
-        }
         let digest = Digest::of_parts(&[webhook.id.as_bytes(), content]);
         match self.contents.get(&digest) {
             Some(known) if known != *key => {
@@ -266,7 +276,9 @@ impl<L: Ledger, R> Shared<L, R> {
             (None, _) if seen.handler_hit => counters.handler_hit(),
             (None, Event::Problem(Code::KeyReused)) => counters.collision(),
             // What a cluster keeps is asked of the cluster.
-            (None, Event::Problem(Code::LedgerUnavailable)) if seen.invocation.is_none() => {
+            (None, Event::Problem(Code::LedgerUnavailable))
+                if seen.invocation.is_none() && !seen.is_without_secrets() =>
+            {
                 self.metrics.ledger_failed();
             }
             _ => {}
@@ -312,6 +324,8 @@ impl<L: Ledger, R> Shared<L, R> {
             (Why::Other(cause), Event::Problem(Code::Internal)) => line!(error, cause,),
             // Whoever checks credentials gave no answer.
             (Why::Other(cause @ Some(_)), Event::Problem(Code::UpstreamUnreachable)) => line!(warn, cause,),
+            // Nor is this webhook's secret where it should be.
+            (Why::Other(cause @ Some(_)), _) if seen.is_without_secrets() => line!(warn, cause,),
             // That the ledger is away is a warning of its own, once (M2).
             (Why::Other(cause), _) => line!(info, cause,),
         }

@@ -169,6 +169,8 @@ impl<L: Ledger, R: Registry> Stack<L, R> {
             }
             Target::Webhook(path) => {
                 seen.place = Place::Webhook;
+                // What the sender calls its delivery is the key, whether there is such a webhook or not.
+                seen.key_ignored = key::is_sent(&head.headers);
                 Box::pin(intake::webhook::take(shared, plan, path, head, body, hop, seen)).await?
             }
         };

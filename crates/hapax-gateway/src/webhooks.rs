@@ -11,6 +11,6 @@ pub mod record;
 mod refusals;
 mod secrets;
 
-pub(crate) use lookup::{Webhook, Webhooks};
+pub(crate) use lookup::{Known, Unready, Webhook, Webhooks};
 pub(crate) use refusals::Refusals;
 pub use refusals::{Refusal, Tally};

@@ -40,9 +40,11 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, rule: &Rule) -> Judged {
         Some(Said::Never | Said::Unclear) => return Judged::Unclear,
         None => {}
     }
+    let is_delivery = rule.kept_answers != KeptAnswers::Usual;
     match status.as_u16() {
         code if NOT_KEPT.contains(&code) => Judged::Released,
-        300..=499 if rule.kept_answers == KeptAnswers::Successes => Judged::Released,
+        300..=399 if is_delivery => Judged::Released,
+        400..=499 if rule.kept_answers == KeptAnswers::Successes => Judged::Released,
         ..=499 => kept,
         code => match (rule.on_5xx, rule.rerun) {
             (Some(On5xx::Release), _) => Judged::Released,
@@ -50,8 +52,10 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, rule: &Rule) -> Judged {
             (Some(On5xx::Doubt), _) => Judged::Doubted,
             (None, Rerun::Safe) => Judged::Released,
             (None, _) => match code {
+                // What stands between may have answered in the service's name: that says nothing of the work.
                 502 | 504 => Judged::Unknown,
                 503 => Judged::Released,
+                _ if is_delivery => Judged::Released,
                 _ => Judged::Refused,
             },
         },
@@ -125,6 +129,26 @@ mod tests {
             assert_eq!(judged(status, Rerun::Ask, None, None), wanted, "{status}, ask");
             let wanted = if status >= 500 { Judged::Released } else { wanted };
             assert_eq!(judged(status, Rerun::Safe, None, None), wanted, "{status}, safe");
+        }
+    }
+
+    #[test]
+    fn of_a_deliverys_answers_only_successes_are_kept_and_4xx_where_it_is_said_w8() {
+        for (kept_answers, rerun, status) in [KeptAnswers::Successes, KeptAnswers::SuccessesAnd4xx]
+            .into_iter()
+            .flat_map(|kept| [Rerun::Safe, Rerun::Unsafe].map(|rerun| (kept, rerun)))
+            .flat_map(|(kept, rerun)| (200..600).map(move |status| (kept, rerun, status)))
+        {
+            let rule = Rule { rerun, kept_answers, ..Rule::new("a").unwrap() };
+            let wanted = match status {
+                ..=299 => Judged::Succeeded,
+                401 | 403 | 408 | 409 | 423 | 425 | 429 => Judged::Released,
+                400..=499 if kept_answers == KeptAnswers::SuccessesAnd4xx => Judged::Refused,
+                502 | 504 if rerun == Rerun::Unsafe => Judged::Unknown,
+                _ => Judged::Released,
+            };
+            let judged = judge(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), &rule);
+            assert_eq!(judged, wanted, "{status} {kept_answers:?} {rerun:?}");
         }
     }
 

@@ -88,6 +88,10 @@ pub fn find(
     keys: &Keys,
     trusted: bool,
 ) -> Result<Found, Problem> {
+    // Also where a key has no effect: the request is none of a schedule's, and is not to look like one (K9).
+    if headers.get_all(IDEMPOTENCY_KEY).iter().any(|line| begins_as_tick(line.as_bytes())) {
+        return Err(KeyPlace::Header(IDEMPOTENCY_KEY).refuse(HeaderKeyError::Reserved));
+    }
     match policy {
         Policy::RequiredB => return keys.in_transport(headers),
         Policy::HandlerInternalC | Policy::Prohibited if !is_sent(headers) => return Ok(Found::None),
@@ -226,6 +230,12 @@ fn translated(place: &IdentifierPlace, headers: &HeaderMap, content: &[u8]) -> R
         Problem::new(Code::TranslationFailed).detail(format!("{why}; it is looked for in {}", place.shown()))
     })?;
     Ok(WireKey::in_header(IDEMPOTENCY_KEY, key))
+}
+
+/// Whether a line of a header begins as the keys of ticks do, with quotes or without.
+fn begins_as_tick(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    is_tick(line.strip_prefix(b"\"").unwrap_or(line))
 }
 
 fn in_header(
@@ -381,6 +391,17 @@ mod tests {
         for text in ["sched.a.1", "\"sched.a.1\"", "sched:a:1", "t-acme:web:user:alice:sched.a.1"] {
             for trusted in [false, true] {
                 assert_eq!(code(text, trusted), Some(Code::KeyReserved), "{text} {trusted}");
+            }
+            // Where a key has no effect, one without a namespace is refused all the same.
+            for (policy, lenient) in [
+                (Policy::HandlerInternalC, false),
+                (Policy::Prohibited, false),
+                (Policy::Prohibited, true),
+                (Policy::RequiredB, false),
+            ] {
+                let found = find(&headers(&[text]), policy, lenient, Keys::plain(), false);
+                let code = found.err().map(|problem| problem.code());
+                assert_eq!(code == Some(Code::KeyReserved), !text.starts_with("t-"), "{text} {policy:?}");
             }
         }
         for text in ["t-acme:web:service:scheduler:sched.a.1", "t-acme:web:_any:sched.a.1"] {

@@ -11,7 +11,7 @@ use hapax_core::advice::Why;
 use hapax_core::key::Malformation;
 use hapax_core::{Advice, Executed, Explanation, HeaderKeyError, OperationId, Retry};
 use hapax_exec::Reason;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -415,7 +415,13 @@ impl Problem {
         if let Some(id) = self.operation_id.as_deref().and_then(PublicId::header) {
             headers.insert(OPERATION_ID, id);
         }
-        headers.extend(self.headers);
+        for (name, value) in self.headers {
+            // Of challenges there can be several, one a line.
+            match name == WWW_AUTHENTICATE {
+                true => drop(headers.append(name, value)),
+                false => drop(headers.insert(name, value)),
+            }
+        }
         let length = HeaderValue::from(response.body().len());
         response.headers_mut().insert(CONTENT_LENGTH, length);
         response

@@ -78,6 +78,8 @@ pub enum KeptAnswers {
     Usual,
     /// Only those that say that the work was done: to the sender of a webhook any other is a failed delivery, which it sends again (W8).
     Successes,
+    /// These, and refusals of status 4xx: what a redirect or a failing service answers is a failed delivery still (W8).
+    SuccessesAnd4xx,
 }
 
 /// What is done with answers of status 5xx (H4).

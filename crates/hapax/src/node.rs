@@ -18,7 +18,7 @@ use std::time::Duration;
 use hapax_agent::actions::Rules;
 use hapax_exec::{Executor, Installation, Seal, Settings as ExecutorSettings};
 use hapax_gateway::Gateway;
-use hapax_gateway::settings::Settings;
+use hapax_gateway::settings::{Auth, Settings};
 use hapax_gateway::tls::Certificates;
 use hapax_gateway::webhooks::record::Desk;
 use hapax_store::Lifecycle as _;
@@ -217,6 +217,11 @@ impl Node {
             certificates,
             loaded,
         })
+    }
+
+    /// Who may come in at present.
+    pub(crate) fn auth(&self) -> Auth {
+        self.keeping.settings().borrow().auth.clone()
     }
 
     /// Where the edge listens.

@@ -7,6 +7,7 @@
 
 mod decide;
 mod documents;
+pub(crate) mod left;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use hapax_core::registry::{DocumentId, keep_recipe};
 use hapax_core::{Error, Filter, Inspect, Kind, Operation, Recipe, RecipeId, Registry, Source, Width};
-use hapax_gateway::settings::Level;
+use hapax_gateway::settings::{Fixed, Level, Webhooks};
 use hapax_store::Lifecycle;
 
 use crate::config::{Config, Mistake, Mistakes, Pattern, Place};
@@ -33,7 +34,10 @@ pub(crate) use standing::Standing;
 pub struct Operations {
     file: Arc<PathBuf>,
     keyed: Vec<Stated>,
+    /// Endpoints that take no keys, with their places.
+    unkeyed: Vec<(Place, String)>,
     retired: Vec<Operation>,
+    webhooks: Option<Arc<Webhooks>>,
 }
 
 /// A keyed route, as far as other processes must agree with it.
@@ -43,12 +47,14 @@ struct Stated {
     name: Operation,
     was: Option<Vec<Operation>>,
     endpoint: String,
+    method: String,
+    path: String,
     identified_by: IdentifiedBy,
     recipe: Recipe,
 }
 
 /// What the claims of an operation are identified by, beside its first name and the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct IdentifiedBy {
     width: Width,
     level: Level,
@@ -56,12 +62,21 @@ struct IdentifiedBy {
     source: Source,
     /// The recipe whose digest is the key, where there is no other (H9).
     derived: Option<RecipeId>,
+    /// Whether all callers are one, whatever their credentials are.
+    public: bool,
+    /// Whose claims are where credentials say nothing, as far as that is part of their identity (A2).
+    assumed: Fixed,
 }
 
 impl Operations {
     /// What this configuration says.
     pub fn of(config: &Config) -> Self {
         let routes = config.declared.iter().zip(&config.settings.routes);
+        let unkeyed = routes.clone().filter(|(_, route)| route.rule.is_none());
+        let unkeyed = unkeyed
+            .map(|(declared, route)| (declared.place.clone(), endpoint(route.method.as_str(), &route.path)))
+            .collect();
+        let fixed = &config.settings.auth.fixed;
         let keyed = routes.filter_map(|(declared, route)| {
             let (name, rule) = (declared.operation.as_ref()?, route.rule.as_ref()?);
             Some(Stated {
@@ -69,11 +84,21 @@ impl Operations {
                 name: name.clone(),
                 was: declared.was.clone(),
                 endpoint: endpoint(route.method.as_str(), &route.path),
+                method: route.method.as_str().to_owned(),
+                path: route.path.to_string(),
                 identified_by: IdentifiedBy {
                     width: rule.width,
                     level: route.level,
                     source: rule.source(),
                     derived: rule.derived.map(|_| rule.recipe.id()),
+                    public: route.public,
+                    assumed: Fixed {
+                        tenant: fixed.tenant.clone(),
+                        project: fixed
+                            .project
+                            .clone()
+                            .filter(|_| route.level == Level::Project && rule.width < Width::Tenant),
+                    },
                 },
                 recipe: rule.recipe.clone(),
             })
@@ -81,7 +106,9 @@ impl Operations {
         Operations {
             file: Arc::new(config.file.clone()),
             keyed: keyed.collect(),
+            unkeyed,
             retired: config.retired.clone(),
+            webhooks: config.settings.webhooks.clone(),
         }
     }
 }
@@ -262,7 +289,12 @@ pub(crate) async fn first_name<R: Registry>(registry: &R, name: &str) -> Result<
 
 /// How many claims of an operation are not absent.
 async fn claims_of<I: Inspect>(inspect: &I, operation: &str) -> Result<u64, Error> {
-    let filter = Filter { operation: Some(operation.to_owned()), ..Filter::default() };
+    claims_among(inspect, operation, Filter::default()).await
+}
+
+/// How many of these claims of an operation are not absent.
+async fn claims_among<I: Inspect>(inspect: &I, operation: &str, among: Filter) -> Result<u64, Error> {
+    let filter = Filter { operation: Some(operation.to_owned()), ..among };
     let counts = inspect.count(&filter).await?;
     Ok(counts.held + counts.settled + counts.in_doubt + counts.released)
 }

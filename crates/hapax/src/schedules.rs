@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use hapax_core::{Project, Tenant};
 
-pub(crate) use definition::Overlap;
+pub(crate) use definition::{Definition, Overlap};
 pub(crate) use desk::{Desk, Instruction};
 pub(crate) use dispatcher::Dispatcher;
 pub(crate) use place::{claim_id, claim_of, hex};

@@ -6,10 +6,14 @@ use std::net::IpAddr;
 
 use hapax_core::{Registry, Scope, Width};
 use hapax_tower::{Code, Problem};
+use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use http::request;
 
 use super::{AuthError, Authenticator, Principal, trusted};
 use crate::settings::{Level, Route};
+
+/// The challenge to clients that show credentials only where they are asked for.
+const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"hapax\", charset=\"UTF-8\"");
 
 /// Who asks.
 pub(crate) enum Caller {
@@ -32,7 +36,7 @@ impl Caller {
         trusted: bool,
     ) -> Result<Self, Problem> {
         match route.public {
-            true => auth.anonymous().cloned().map(Caller::Known).map_err(|error| refused(&error)),
+            true => auth.anonymous().cloned().map(Caller::Known).map_err(|error| refused(&error, false)),
             false => Self::identify(auth, head, peer, trusted).await,
         }
     }
@@ -47,7 +51,7 @@ impl Caller {
         match auth.authenticate(head, peer).await {
             Ok(principal) => Ok(Caller::Known(principal)),
             Err(AuthError::Missing) if trusted => Ok(Caller::Edge { says_level: auth.believes_level() }),
-            Err(error) => Err(refused(&error)),
+            Err(error) => Err(refused(&error, auth.takes_basic())),
         }
     }
 
@@ -86,6 +90,12 @@ impl Caller {
 }
 
 /// The caller is told the same whatever is wrong. The line about the request tells the operator what it was.
-fn refused(error: &AuthError) -> Problem {
-    Problem::from(error).owing_to(error.detail().unwrap_or("no credentials").to_owned())
+///
+/// Where keys are taken from Basic, that is a second challenge: many clients show nothing before they have seen one.
+fn refused(error: &AuthError, takes_basic: bool) -> Problem {
+    let problem = Problem::from(error).owing_to(error.detail().unwrap_or("no credentials").to_owned());
+    match error {
+        AuthError::Missing | AuthError::Invalid(_) if takes_basic => problem.header(WWW_AUTHENTICATE, BASIC),
+        _ => problem,
+    }
 }

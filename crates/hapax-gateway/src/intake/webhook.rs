@@ -26,9 +26,9 @@ use crate::record::{Place, Seen};
 use crate::route::WebhookPath;
 use crate::settings;
 use crate::stack::{Answer, Plan, Shared};
-use crate::webhooks::Webhook;
 use crate::webhooks::provider::{Delivery, Refused};
 use crate::webhooks::record::Dedupe;
+use crate::webhooks::{Known, Unready, Webhook};
 
 /// Takes a delivery in.
 pub(crate) async fn take<L: Ledger, R: Registry>(
@@ -42,13 +42,18 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
 ) -> Result<Arrival, Problem> {
     // The webhook is the credential: without one nothing is read.
     let webhooks = plan.webhooks.as_ref().ok_or_else(|| Problem::new(Code::NotFound))?;
-    let webhook = webhooks.find(&path.provider, &path.id).await?;
+    let webhook = match webhooks.find(&path.provider, &path.id).await {
+        Ok(webhook) => webhook,
+        Err(Unready { problem, webhook: None }) => return Err(problem),
+        // It is there, and what its deliveries are signed with cannot be had: operators see that it is dead.
+        Err(Unready { problem, webhook: Some(Known { id, name, scope }) }) => {
+            (seen.scope, seen.provider) = (Some(scope), Some(name.clone()));
+            shared.count_refused(&name, &id, &problem);
+            return Err(problem);
+        }
+    };
     let taken = take_in(shared, plan, webhooks.settings(), &webhook, head, body, hop, seen).await;
-    taken.inspect_err(|problem| {
-        let cause = problem.code().as_str();
-        shared.metrics.delivery_refused(&webhook.name, cause);
-        shared.refusals.refused(&webhook.id, cause, problem.cause().unwrap_or_default());
-    })
+    taken.inspect_err(|problem| shared.count_refused(&webhook.name, &webhook.id, problem))
 }
 
 /// Takes in what came to this webhook.
@@ -83,12 +88,15 @@ async fn take_in<L: Ledger, R: Registry>(
     if let Some(challenge) = webhook.provider.challenge(&delivery) {
         return Ok(Arrival::Answered(answer(challenge)));
     }
-    let content = digest(&SHA256, &body);
+    let content = digest(&SHA256, &webhook.provider.content(&delivery));
+    let is_named = webhook.provider.signs_identifier(&delivery);
     let keys = keys(webhook, &delivery, content.as_ref());
     let (wire_key, key) = keys.map_err(|refused| shared.refuse_delivery(seen, refused))?;
     seen.key = Some(wire_key.key.clone());
     shared.count_protected(seen);
-    shared.count_repeated_content(seen, webhook, content.as_ref(), &wire_key.key);
+    if !is_named {
+        shared.count_repeated_content(seen, webhook, content.as_ref(), &wire_key.key);
+    }
 
     // What it is claimed under.
     let identity = Identity::new(

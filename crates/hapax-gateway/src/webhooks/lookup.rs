@@ -32,6 +32,28 @@ pub(crate) struct Webhook {
     pub(crate) rule: Arc<Rule>,
 }
 
+/// Why there is no webhook for a delivery.
+pub(crate) struct Unready {
+    /// What the sender is told.
+    pub(crate) problem: Problem,
+    /// The webhook, where it is there and its secrets cannot be had.
+    pub(crate) webhook: Option<Known>,
+}
+
+/// What is known of a webhook whose secrets cannot be had.
+pub(crate) struct Known {
+    pub(crate) id: String,
+    /// The name of its provider.
+    pub(crate) name: Arc<str>,
+    pub(crate) scope: Scope,
+}
+
+impl From<Problem> for Unready {
+    fn from(problem: Problem) -> Self {
+        Unready { problem, webhook: None }
+    }
+}
+
 /// The webhooks of an installation.
 pub(crate) struct Webhooks<R> {
     settings: Arc<settings::Webhooks>,
@@ -75,13 +97,13 @@ impl<R: Registry> Webhooks<R> {
     }
 
     /// The webhook of this provider and id.
-    pub(crate) async fn find(&self, provider: &str, id: &str) -> Result<Arc<Webhook>, Problem> {
+    pub(crate) async fn find(&self, provider: &str, id: &str) -> Result<Arc<Webhook>, Unready> {
         let digest = Digest::of_parts(&[provider.as_bytes(), id.as_bytes()]);
         let found = match self.remembered.get(&digest) {
             Some(found) => found,
             None => Box::pin(self.look_up(provider, id, digest)).await?,
         };
-        found.ok_or_else(|| Problem::new(Code::NotFound))
+        found.ok_or_else(|| Problem::new(Code::NotFound).into())
     }
 
     /// Forgets a webhook that was changed, so that its next delivery looks it up again.
@@ -94,8 +116,8 @@ impl<R: Registry> Webhooks<R> {
         provider: &str,
         id: &str,
         digest: Digest,
-    ) -> Result<Option<Arc<Webhook>>, Problem> {
-        let late = || unavailable(&Error::unavailable("the registry did not answer in time"));
+    ) -> Result<Option<Arc<Webhook>>, Unready> {
+        let late = || Unready::from(unavailable(&Error::unavailable("the registry did not answer in time")));
         let looked = timeout(self.longest, async {
             let _turn = self.turns[digest.index(self.turns.len())].lock().await;
             if let Some(found) = self.remembered.get(&digest) {
@@ -111,7 +133,7 @@ impl<R: Registry> Webhooks<R> {
 
     /// The webhook, and how long it is believed. Whoever has none of this provider and id is told so after the same questions,
     /// whatever the reason is, and before anybody is asked for secrets.
-    async fn read(&self, provider: &str, id: &str) -> Result<(Option<Arc<Webhook>>, Duration), Problem> {
+    async fn read(&self, provider: &str, id: &str) -> Result<(Option<Arc<Webhook>>, Duration), Unready> {
         let name = record::document_id(id).or_else(|| record::document_id(&record::nobodys_id()));
         let Some(name) = name else { return Ok((None, limits::WEBHOOK_REMEMBERED)) };
         let document = self.registry.get(&name).await.map_err(|error| unavailable(&error))?;
@@ -150,22 +172,28 @@ impl<R: Registry> Webhooks<R> {
     }
 
     /// `None` where the declaration of its provider was taken out of the configuration.
-    async fn ready(&self, record: Record) -> Result<Option<Arc<Webhook>>, Problem> {
+    async fn ready(&self, record: Record) -> Result<Option<Arc<Webhook>>, Unready> {
         let declared = self.settings.providers.get(&record.provider).cloned();
         let declared = declared.map(|generic| Box::new(generic) as Box<dyn Provider>);
         let provider = declared.or_else(|| provider::built_in(&record.provider, record.sha256));
         let Some(provider) = provider else { return Ok(None) };
-        let secrets = self.sources.secrets(&record).await?;
+        let secrets = self.sources.secrets(&record).await.map_err(|problem| Unready {
+            problem,
+            webhook: Some(Known {
+                id: record.id.clone(),
+                name: record.provider.as_str().into(),
+                scope: scope(&record),
+            }),
+        })?;
         let internal = |error: Error| Problem::new(Code::Internal).owing_to(format!("{error:#}"));
         let rule = self.rule(&record, &*provider).map_err(internal)?;
-        let scope = Scope::new(record.tenant, record.project, Subject::webhook_ingest());
         Ok(Some(Arc::new(Webhook {
+            scope: scope(&record),
             name: record.provider.into(),
             id: record.id,
             provider,
             secrets,
             dedupe: record.dedupe,
-            scope,
             rule: Arc::new(rule),
         })))
     }
@@ -176,11 +204,20 @@ impl<R: Registry> Webhooks<R> {
         Ok(Rule {
             operation: Operation::new(record.operation())?,
             recipe: Recipe::none(),
-            kept_answers: if record.keeps_4xx { KeptAnswers::Usual } else { KeptAnswers::Successes },
+            kept_answers: if record.keeps_4xx {
+                KeptAnswers::SuccessesAnd4xx
+            } else {
+                KeptAnswers::Successes
+            },
             timeout: wait,
             ..self.settings.rule.clone()
         })
     }
+}
+
+/// Whose deliveries come to a webhook.
+fn scope(record: &Record) -> Scope {
+    Scope::new(record.tenant.clone(), record.project.clone(), Subject::webhook_ingest())
 }
 
 fn unavailable(error: &Error) -> Problem {

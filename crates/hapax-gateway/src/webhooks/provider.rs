@@ -16,6 +16,7 @@ mod stripe;
 mod tests;
 mod twilio;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -93,8 +94,14 @@ pub(crate) trait Provider: Send + Sync + 'static {
     /// What the sender calls this delivery. Asked only once the signature holds.
     fn identifier(&self, delivery: &Delivery<'_>) -> Result<String, Refused>;
 
-    /// Whether the signature covers the identifier. Where it does not, a captured delivery can be sent again under another one (W5).
-    fn signs_identifier(&self) -> bool;
+    /// Whether the signature covers the identifier of this delivery. Where it does not, a captured one can be sent again under another
+    /// identifier (W5).
+    fn signs_identifier(&self, delivery: &Delivery<'_>) -> bool;
+
+    /// What is signed, as far as it tells one delivery from another: equal content is the same delivery where the webhook says so (W5).
+    fn content<'d>(&self, delivery: &Delivery<'d>) -> Cow<'d, [u8]> {
+        Cow::Borrowed(delivery.body)
+    }
 
     /// The header in which the sender says what kind of event this is, which is part of the identity (W5).
     fn kind_header(&self) -> Option<&str> {
@@ -164,8 +171,16 @@ impl<'a> Delivery<'a> {
 
     /// What kind of event this is, where the sender says so.
     pub(crate) fn kind(&self, name: &str) -> Result<Option<&'a str>, Refused> {
-        self.header(name)
-            .map_err(|TwoLines| Refused::Identifier("the header of the event's kind has two lines"))
+        let mut lines = self.headers.get_all(name).iter();
+        let Some(line) = lines.next() else { return Ok(None) };
+        if lines.next().is_some() {
+            return Err(Refused::Identifier("the header of the event's kind has two lines"));
+        }
+        // What cannot be read is not taken for none: two kinds would be one delivery.
+        match line.to_str() {
+            Ok(kind) if !kind.is_empty() => Ok(Some(kind)),
+            _ => Err(Refused::Identifier("the header of the event's kind is empty or not ASCII")),
+        }
     }
 
     /// A header that has the identifier.

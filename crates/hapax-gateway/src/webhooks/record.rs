@@ -68,7 +68,7 @@ impl Record {
 
     /// The operation that its deliveries are claimed under (W4).
     pub fn operation(&self) -> String {
-        format!("webhook.{}.{}", self.provider, self.id)
+        operation(&self.provider, &self.id)
     }
 }
 
@@ -150,6 +150,44 @@ enum KeptSecrets {
     Env(String),
     File(String),
     Kv,
+}
+
+/// A webhook that is not revoked, as far as it can be told without a seal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InUse {
+    /// Who sends.
+    pub provider: String,
+    /// The operation that its deliveries are claimed under.
+    pub operation: String,
+}
+
+/// All webhooks of a registry that are not revoked. No secret is opened.
+pub async fn in_use<R: Registry>(registry: &R) -> Result<Vec<InUse>, Error> {
+    #[derive(Deserialize)]
+    struct Part {
+        provider: String,
+        revoked_at: Option<i64>,
+    }
+    let (mut in_use, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let page = registry.list_documents(KIND, after.as_deref(), limits::WEBHOOKS_PAGE).await?;
+        let Some(last) = page.last() else { return Ok(in_use) };
+        after = Some(last.id.id().to_owned());
+        for document in &page {
+            let id = document.id.id();
+            let part: Part = serde_json::from_slice(&document.body)
+                .map_err(|_| Error::corrupt("a webhook in the registry cannot be read").with_detail(id))?;
+            if part.revoked_at.is_none() {
+                let operation = operation(&part.provider, id);
+                in_use.push(InUse { provider: part.provider, operation });
+            }
+        }
+    }
+}
+
+/// The operation of a webhook's deliveries (W4).
+fn operation(provider: &str, id: &str) -> String {
+    format!("webhook.{provider}.{id}")
 }
 
 /// The webhooks of a registry, for those who change them.

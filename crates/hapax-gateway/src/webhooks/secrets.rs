@@ -21,7 +21,11 @@ impl SecretSources {
 
     /// The secrets of a webhook, at least one.
     pub(super) async fn secrets(&self, record: &Record) -> Result<Vec<Secret>, Problem> {
-        let missing = |why: String| Problem::new(Code::LedgerUnavailable).owing_to(why);
+        let missing = |why: String| {
+            Problem::new(Code::LedgerUnavailable)
+                .detail("what this webhook's deliveries are signed with cannot be had here; nothing was done")
+                .owing_to(why)
+        };
         let secrets = match &record.secrets {
             Secrets::Kept(secrets) => secrets.clone(),
             Secrets::Env(name) => match std::env::var(name) {

@@ -4,7 +4,7 @@ use std::time::UNIX_EPOCH;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hmac;
-use hapax_core::Inspect as _;
+use hapax_core::{Inspect as _, Policy};
 use hapax_gateway::auth::scheduled::{Secrets, SigningInput};
 use hapax_gateway::settings::{Fixed, Route, Settings, UpstreamKey};
 use http::Method;
@@ -189,11 +189,30 @@ async fn unsigned_keys_of_ticks_are_refused_on_every_route_and_in_every_place_k9
         settings.routes.push(Route { path: "/public".into(), public: true, recall: false, ..open.clone() });
         let rule = settings.routes.last_mut().unwrap().rule.as_mut().unwrap();
         std::sync::Arc::make_mut(rule).operation = hapax_core::Operation::new("public").unwrap();
+        // Where an Idempotency-Key has no effect.
+        let open = settings.routes.iter().find(|route| &*route.path == "/charges").unwrap().clone();
+        for (path, policy) in [
+            ("/lenient", Policy::Prohibited),
+            ("/own", Policy::HandlerInternalC),
+            ("/identified", Policy::RequiredB),
+        ] {
+            let route =
+                Route { path: path.into(), policy, lenient: true, recall: false, rule: None, ..open.clone() };
+            settings.routes.push(route);
+        }
     })
     .await;
     let who = [("x-tenant-id", "acme"), ("x-project-id", "web"), ("x-subject", "user:alice")];
     for key in ["sched.nightly.1", "\"sched.nightly.1\"", "sched:nightly:1"] {
-        for line in ["POST /charges", "POST /raw", "POST /orders/1/notes", "POST /public"] {
+        for line in [
+            "POST /charges",
+            "POST /raw",
+            "POST /orders/1/notes",
+            "POST /public",
+            "POST /lenient",
+            "POST /own",
+            "POST /identified",
+        ] {
             let own = [&who[..], &[("idempotency-key", key)]].concat();
             let got = world.ask(line, "", &own, "{}").await;
             assert_eq!(

@@ -105,7 +105,19 @@ async fn secrets_come_from_a_variable_or_a_file_of_the_server_w7() {
         let id = webhook(&world.store, "github", |record| record.secrets = secrets.clone()).await;
         let refused = deliver(&world, &id, "x", "").await;
         assert_eq!((refused.status, refused.code().as_str()), (503, "ledger-unavailable"), "{secrets:?}");
+        let detail = refused.json()["detail"].as_str().unwrap_or_default().to_owned();
+        assert!(detail.contains("cannot be had"), "{detail}");
+        let tally = world.gateway.refusals(&id).unwrap();
+        assert_eq!(tally.refused["ledger-unavailable"], 1, "{secrets:?}");
+        assert!(tally.last[0].why.contains(&id), "{:?}", tally.last);
     }
+    let counted = "hapax_deliveries_refused_total{provider=\"github\",cause=\"ledger-unavailable\"} 5\n";
+    assert!(world.gateway.metrics().render().contains(counted), "{}", world.gateway.metrics().render());
+    assert!(
+        world.gateway.metrics().render().contains("hapax_ledger_failures_total 0\n"),
+        "{}",
+        world.gateway.metrics().render()
+    );
     assert_eq!(world.service.count(), reached);
 }
 
@@ -146,6 +158,7 @@ async fn a_kv_store_that_is_away_sealed_or_says_no_lets_no_delivery_in_and_its_t
     vault.kv.seal(false);
     vault.kv.set_token("rotated");
     refused("403").await;
+    assert_eq!(world.gateway.refusals(&id).unwrap().refused["upstream-unreachable"], 5, "operators see it");
     let asked = vault.kv.asked();
     std::fs::write(vault.folder.path().join("token"), "rotated").unwrap();
     assert_eq!(deliver(&world, &id, "a", SECRET).await.status, 201, "the token file is read again");

@@ -246,6 +246,85 @@ async fn only_successes_are_kept_so_that_a_bad_deploy_heals_w8() {
     let keeps = webhook(&world.store, "github", |record| record.keeps_4xx = true).await;
     assert_eq!(world.github(&keeps, "f", "{}", &[("x-do", "status=404")]).await.status, 404);
     assert!(world.github(&keeps, "f", "{}", &[]).await.is_replay());
+    for status in ["302", "500", "401"] {
+        let answer = world.github(&keeps, "g", "{}", &[("x-do", &format!("status={status}"))]).await;
+        assert_eq!((answer.status.to_string().as_str(), answer.is_replay()), (status, false), "4xx alone");
+    }
+    assert_eq!(world.github(&keeps, "g", "{}", &[]).await.status, 201);
+}
+
+#[tokio::test]
+async fn where_deliveries_are_unsafe_to_repeat_what_the_service_answers_is_released_all_the_same_w8() {
+    let world = World::with(|settings| {
+        take(settings);
+        Arc::make_mut(settings.webhooks.as_mut().unwrap()).rule.rerun = Rerun::Unsafe;
+    })
+    .await;
+    let id = webhook(&world.store, "github", |_| {}).await;
+    for status in ["500", "503", "302", "404"] {
+        let answer = world.github(&id, "d", "{}", &[("x-do", &format!("status={status}"))]).await;
+        assert_eq!((answer.status.to_string().as_str(), answer.is_replay()), (status, false));
+    }
+    assert_eq!(world.github(&id, "d", "{}", &[]).await.status, 201);
+    // These can be the word of something in between, which knows nothing of the work.
+    for (delivery, status) in [("e", "502"), ("f", "504")] {
+        world.github(&id, delivery, "{}", &[("x-do", &format!("status={status}"))]).await;
+        let again = world.github(&id, delivery, "{}", &[]).await;
+        assert_eq!((again.status, again.code().as_str()), (409, "outcome-unknown"), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_sender_is_told_that_its_idempotency_key_has_no_effect_p1() {
+    let world = World::with(take).await;
+    let id = webhook(&world.store, "github", |_| {}).await;
+    let key = [("idempotency-key", "mine")];
+    let taken = world.github(&id, "d", "{}", &key).await;
+    let unknown = world.github(&format!("wh_{}", "1".repeat(32)), "d", "{}", &key).await;
+    for (answer, status) in [(taken, 201), (unknown, 404), (world.github(&id, "a b", "{}", &key).await, 400)]
+    {
+        let told = answer.header("idempotency-key-ignored");
+        assert_eq!((answer.status, told.as_deref()), (status, Some("true")));
+    }
+    assert_eq!(world.github(&id, "e", "{}", &[]).await.header("idempotency-key-ignored"), None);
+}
+
+/// Twilio calls about a step of a call, which only the token in its headers names.
+async fn twilio_voice(world: &World, id: &str, query: &str, token: &str) -> Got {
+    use aws_lc_rs::hmac;
+    use base64::Engine as _;
+    let target = format!("/hooks/twilio/{id}{query}");
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, SECRET.as_bytes());
+    let mac =
+        hmac::sign(&key, format!("https://hooks.example{target}CallSidCA1CallStatusringing").as_bytes());
+    let signature = base64::engine::general_purpose::STANDARD.encode(mac.as_ref());
+    let headers = [
+        ("x-twilio-signature", signature.as_str()),
+        ("i-twilio-idempotency-token", token),
+        ("content-type", "application/x-www-form-urlencoded"),
+    ];
+    world.ask(&format!("POST {target}"), "", &headers, "CallSid=CA1&CallStatus=ringing").await
+}
+
+#[tokio::test]
+async fn a_captured_step_of_a_call_under_fresh_tokens_is_counted_w5() {
+    let world = World::with(take).await;
+    let id = webhook(&world.store, "twilio", |_| {}).await;
+    for token in ["k1", "k2", "k3", "k1"] {
+        assert_eq!(twilio_voice(&world, &id, "", token).await.status, 201, "{token}");
+    }
+    assert_eq!(world.gateway.refusals(&id).unwrap().content_repeated, 2);
+}
+
+#[tokio::test]
+async fn by_content_a_delivery_is_what_is_signed_the_url_of_twilio_too_w5() {
+    let world = World::with(take).await;
+    let id = webhook(&world.store, "twilio", |record| record.dedupe = Dedupe::Content).await;
+    let one = twilio_voice(&world, &id, "?order=1", "k1").await;
+    let other = twilio_voice(&world, &id, "?order=2", "k2").await;
+    assert_eq!((one.status, other.status, other.is_replay()), (201, 201, false));
+    assert!(twilio_voice(&world, &id, "?order=2", "k3").await.is_replay());
+    assert_eq!(world.service.count(), 2);
 }
 
 #[tokio::test]

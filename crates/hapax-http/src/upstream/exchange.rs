@@ -38,6 +38,11 @@ pub(super) struct Conn {
     reader: Reader,
     framing: Framing,
     keep: bool,
+    /// Whether a request was begun on it, and whether one was before the present one.
+    used: bool,
+    carried: bool,
+    /// Whether anything of the present answer has come.
+    answered: bool,
     pub(super) idle_since: Instant,
     open: Open,
 }
@@ -54,6 +59,9 @@ impl Conn {
             reader: Reader::default(),
             framing: Framing::Length(0),
             keep: true,
+            used: false,
+            carried: false,
+            answered: false,
             idle_since: clock::now(),
             open,
         }
@@ -67,6 +75,7 @@ impl Conn {
     /// Begins with a request; nothing is written yet.
     pub(super) fn begin(&mut self, request: Request<Outgoing>, host: &HeaderValue, reuse: bool) {
         self.wire.begin();
+        (self.carried, self.used, self.answered) = (self.used, true, false);
         self.reader = Reader::new(request.method() == Method::HEAD);
         head::begin(request, host, reuse, &mut self.sending);
     }
@@ -205,6 +214,7 @@ impl Conn {
         }
         let count = ready!(self.wire.poll_read(cx, &mut self.come))
             .map_err(|error| self.failed(FailedKind::Closed, &error.to_string()))?;
+        self.answered |= count > 0;
         if self.come.len() == self.come.capacity() {
             self.room = (self.room * 2).min(limits::READ_MOST);
         }
@@ -213,7 +223,14 @@ impl Conn {
 
     fn failed(&self, kind: FailedKind, cause: &str) -> Failed {
         let reached = if self.wire.touched() { Reached::Perhaps } else { Reached::No };
-        Failed { reached, kind, cause: cause.to_owned() }
+        // Who closes a connection that was used, as the next request is on its way, does so again: operators are to know.
+        let is_stale = kind == FailedKind::Closed && self.carried && !self.answered;
+        let why = if is_stale {
+            ", on a connection that had carried a request before (see `reuse` of the upstream)"
+        } else {
+            ""
+        };
+        Failed { reached, kind, cause: format!("{cause}{why}") }
     }
 
     fn malformed(&self, why: Malformed) -> Failed {

@@ -277,6 +277,7 @@ async fn a_connection_cut_after_bytes_were_written_leaves_it_open_whether_they_w
     };
     let ((), failed) = tokio::join!(serve, async { patient(pool.send(post("charge"))).await.unwrap_err() });
     assert_eq!((failed.reached, failed.kind), (Reached::Perhaps, FailedKind::Closed), "{failed}");
+    assert!(!failed.to_string().contains("reuse"), "it is the first on its connection: {failed}");
     assert_eq!(pool.counts().open, 0);
 }
 
@@ -298,6 +299,7 @@ async fn a_used_connection_cut_after_bytes_were_written_is_not_tried_again_l7() 
     let (alone, failed) = patient(async { tokio::join!(serve, calls) }).await;
     assert!(alone, "the request was sent a second time");
     assert_eq!((failed.reached, failed.kind), (Reached::Perhaps, FailedKind::Closed));
+    assert!(failed.to_string().contains("had carried a request before (see `reuse`"), "{failed}");
 }
 
 #[tokio::test]

@@ -17,7 +17,9 @@ use crate::config::units::show_duration;
 use crate::limits;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
-use crate::schedules::{Desk, Instruction, Open, Overlap, State, Timing, When, claim_id, claim_of, hex};
+use crate::schedules::{
+    Definition, Desk, Instruction, Open, Overlap, State, Timing, When, claim_id, claim_of, hex,
+};
 
 fn not_found(id: &str) -> Refusal {
     Refusal::not_found(format!("there is no schedule {id:?}: GET /v1/schedules lists them"))
@@ -77,11 +79,7 @@ async fn shown(state: &AdminState, id: &str, kept: &State) -> Result<Option<Sche
         Some(tick) => Some(tick_shown(state, tick).await?),
         None => None,
     };
-    let here = match state.schedules.plans().iter().find(|plan| &*plan.id == id) {
-        Some(plan) if plan.definition == *definition => ScheduleHere::Dispatched,
-        Some(_) => ScheduleHere::Differs,
-        None => ScheduleHere::Absent,
-    };
+    let here = here(state, id, definition);
     let (cron, tz, every) = match &definition.timing {
         Timing::Cron { cron, tz, .. } => (Some(cron.clone()), Some(tz.clone()), None),
         Timing::Every { every_ms } => (None, None, Some(show_duration(Duration::from_millis(*every_ms)))),
@@ -108,7 +106,14 @@ async fn shown(state: &AdminState, id: &str, kept: &State) -> Result<Option<Sche
         },
         catch_up: definition.catch_up,
         walked_until: time(kept.cursor),
-        next: next(kept).into_iter().map(time).collect(),
+        // Ticks that no server is known to dispatch are not announced.
+        next: Some(kept)
+            .filter(|_| here != ScheduleHere::Absent)
+            .map(next)
+            .unwrap_or_default()
+            .into_iter()
+            .map(time)
+            .collect(),
         open,
         last,
         dispatched: kept.counts.dispatched,
@@ -126,6 +131,15 @@ async fn shown(state: &AdminState, id: &str, kept: &State) -> Result<Option<Sche
             })
             .collect(),
     }))
+}
+
+/// What this server has of a schedule.
+fn here(state: &AdminState, id: &str, definition: &Definition) -> ScheduleHere {
+    match state.schedules.plans().iter().find(|plan| &*plan.id == id) {
+        Some(plan) if plan.definition == *definition => ScheduleHere::Dispatched,
+        Some(_) => ScheduleHere::Differs,
+        None => ScheduleHere::Absent,
+    }
 }
 
 /// The next ticks of the definition in force.
@@ -191,6 +205,13 @@ pub(super) async fn run(
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if run.is_empty() || run.len() > limits::RUN_ID_BYTES || !run.bytes().all(plain) {
         return Err(Error::invalid("`run` has 1 to 64 of A–Z a–z 0–9 _ -: send a fresh random value").into());
+    }
+    let (found, plans) = (Desk::new(state.store.clone()).get(&id).await?, state.schedules.plans());
+    if found.is_some() && !plans.iter().any(|plan| *plan.id == *id) {
+        // Nothing may ever send the run, or something some day, when nobody expects it.
+        return Err(Refusal::not_found(format!(
+            "this server's configuration does not have the schedule {id:?}, and dispatches no run of it: ask a server that has it"
+        )));
     }
     let key = format!("sched.{id}.now.{run}");
     let settings = state.keeping.settings().subscribe();

@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Replace the file if it is there.
     #[arg(long)]
     force: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Who checks callers.
@@ -61,7 +64,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failed> {
     write(&args.file, &template::configuration(&answers), args.force).map_err(|error| {
         Failed::unavailable(format!("{} cannot be written: {error}", args.file.display()))
     })?;
-    say::data(template::next(&answers, &args.file.display().to_string()))
+    let file = args.file.display().to_string();
+    let next = template::next(&answers, &file);
+    match args.json {
+        true => say::json(&serde_json::json!({"file": file, "next": next})),
+        false => say::data(format!("{file} is written. Next:\n  {}", next.join("\n  "))),
+    }
 }
 
 /// What was said, and what is asked for. All of it together makes a configuration without mistakes.
@@ -245,8 +253,8 @@ mod tests {
     #[test]
     fn a_name_with_spaces_can_be_pasted_with_what_is_to_be_run_next() {
         let next = template::next(&Answers::usual(), "my config's.toml");
-        assert!(next.contains(r"hapax serve --config 'my config'\''s.toml'"), "{next}");
-        assert!(template::next(&Answers::usual(), "a/b_1.toml").contains("check a/b_1.toml\n"));
+        assert!(next.contains(&r"hapax serve --config 'my config'\''s.toml'".to_owned()), "{next:?}");
+        assert_eq!(template::next(&Answers::usual(), "a/b_1.toml")[1], "hapax config check a/b_1.toml");
     }
 
     #[test]

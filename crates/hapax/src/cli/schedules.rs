@@ -125,13 +125,21 @@ impl List {
             &["ID", "STATE", "WHEN", "OPERATION", "NEXT", "OPEN", "DISPATCHED", "LATE", "MISSED", "SKIPPED"],
             &rows,
         ))?;
-        for schedule in told.schedules.iter().filter(|schedule| schedule.here == ScheduleHere::Differs) {
-            say::note(format!(
-                "{}: this server has another definition, and dispatches none of its ticks",
-                schedule.id
-            ));
+        for schedule in &told.schedules {
+            if let Some(why) = not_here(schedule) {
+                say::note(format!("{}: {why}", schedule.id));
+            }
         }
         Ok(())
+    }
+}
+
+/// Why the server that was asked dispatches no ticks of a schedule, whether it is paused or not.
+fn not_here(schedule: &Schedule) -> Option<&'static str> {
+    match schedule.here {
+        ScheduleHere::Dispatched => None,
+        ScheduleHere::Differs => Some("this server has another definition, and dispatches none of its ticks"),
+        ScheduleHere::Absent => Some("this server's configuration does not have it"),
     }
 }
 
@@ -178,12 +186,10 @@ impl Show {
 
 /// All that is known of a schedule, for people.
 fn details(schedule: &Schedule) -> Result<(), Failed> {
-    let here = match schedule.here {
-        ScheduleHere::Dispatched => "dispatched",
-        ScheduleHere::Differs => {
-            "differs: this server has another definition, and dispatches none of its ticks"
-        }
-        ScheduleHere::Absent => "absent: this server's configuration does not have it",
+    let here = match (schedule.here, not_here(schedule)) {
+        (ScheduleHere::Differs, Some(why)) => format!("differs: {why}"),
+        (_, Some(why)) => format!("absent: {why}"),
+        (_, None) => "dispatched".to_owned(),
     };
     let state = match &schedule.paused {
         Some(paused) => format!("paused by {} at {}: {}", paused.by, paused.at, paused.reason),
@@ -197,7 +203,7 @@ fn details(schedule: &Schedule) -> Result<(), Failed> {
     let rows = [
         ("id", schedule.id.clone()),
         ("state", state),
-        ("here", here.to_owned()),
+        ("here", here),
         ("when", when(schedule)),
         ("route", format!("{} ({})", schedule.route, schedule.operation)),
         ("whose", format!("{}/{}", schedule.tenant, schedule.project)),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use hapax_exec::Seal;
+use hapax_gateway::settings::Auth;
 use hapax_store::{Lifecycle as _, Options};
 
 use crate::Store;
@@ -14,7 +15,7 @@ use crate::cli::{Failed, say, store};
 use crate::config::{self, Config};
 use crate::log;
 use crate::node::{Classes, Node, Parts};
-use crate::operations::{Moment, Operations, Standing, agree};
+use crate::operations::{Moment, Operations, Standing, agree, left};
 use crate::signals::{Signals, Told};
 
 /// What `hapax serve` can be told.
@@ -109,6 +110,7 @@ async fn start(
     let operations = Operations::of(config);
     let agreed = agree(store, store, &Moment::Start(store), &operations).await?;
     tell(&agreed.notices);
+    tell(left::forsaken(store, store, &operations).await?.as_slice());
     agreed.apply(config);
     let standing = Arc::new(Standing::new(store.clone(), operations, agreed.firsts));
     let node = Node::start(store.clone(), parts(config, standing.clone(), console)?).await?;
@@ -172,7 +174,13 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
         }
     };
     let (operations, served) = (Operations::of(&config), standing.firsts());
-    let agreed = match agree(store, store, &Moment::<Store>::Reload(&served), &operations).await {
+    // Before anything is agreed on: what is refused leaves the registry as it was.
+    let taken_away = left::taken_away(store, store, &standing.operations(), &operations).await;
+    let agreed = match taken_away {
+        Ok(()) => agree(store, store, &Moment::<Store>::Reload(&served), &operations).await,
+        Err(refused) => Err(refused),
+    };
+    let agreed = match agreed {
         Ok(agreed) => agreed,
         Err(error) => {
             tracing::error!("the configuration was not reloaded: {error}");
@@ -180,6 +188,7 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
         }
     };
     agreed.apply(&mut config);
+    let renamed = renamed(&node.auth(), &config.settings.auth);
     let reloaded = match (config.admin.tokens(), actions::rules(&config)) {
         (Ok(tokens), Ok(rules)) => {
             let (settings, classes) = (config.settings.clone(), Classes::from(&config));
@@ -194,12 +203,24 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
     standing.serve(operations, agreed.firsts);
     tell(&config.notices);
     tell(&agreed.notices);
+    tell(renamed.as_slice());
     let fixed = config.fixed_since(started);
     node.show(config.to_json(), fixed.iter().map(|&name| name.to_owned()).collect());
     if !fixed.is_empty() {
         tracing::warn!("{}: the change takes effect after a restart", fixed.join(", "));
     }
     tracing::info!(routes = config.settings.routes.len(), "the configuration was reloaded");
+}
+
+/// Callers whom tokens name otherwise are others to hapax, with keys of their own. Which claims are theirs cannot be told.
+fn renamed(before: &Auth, now: &Auth) -> Option<String> {
+    let named = |auth: &Auth| auth.jwt.as_ref().map(|jwt| (jwt.claims.clone(), jwt.subject_type));
+    let is_another = named(before).zip(named(now)).is_some_and(|(before, now)| before != now);
+    is_another.then(|| {
+        "[auth.jwt] names callers otherwise than before (`claims`, `subject_type`): of a caller that has another name now, a key that was \
+         used runs again"
+            .to_owned()
+    })
 }
 
 /// A line for whoever started it, on standard output, when requests can be sent; another one where applications are served.

@@ -66,7 +66,7 @@ fn key_places(section: &Section<'_>) -> KeyPlaces {
 pub(crate) fn lets_in(section: &Section<'_>, auth: &Auth, routes: &[Found]) {
     let asked = ["jwt", "verify"].iter().any(|field| section.has(field));
     let public = routes.iter().filter_map(|route| route.meant.as_ref()).any(|(route, _)| route.public);
-    if !asked && !public && !auth.api_keys && auth.trusted.is_empty() {
+    if !asked && !public && !auth.api_keys && auth.trusted.is_empty() && auth.schedules.is_none() {
         let text = "[auth] lets nobody in; add [auth.jwt], [auth.api_keys] or [auth.trusted_headers]";
         section.reader().notice(&section.at(), text);
     }

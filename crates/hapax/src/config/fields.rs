@@ -208,8 +208,9 @@ sections! {
     ROOT = "" {
         "retired": List("names", UNBOUNDED), Empty =>
             "operations that have no route any more, by any of their names. Without it a reload that drops a route on which \
-             claims rest is refused, and a start tells of such claims. Their outcomes stay as long as they are kept; no caller \
-             can fetch them";
+             claims rest is refused, and a start tells of such claims; the same of deliveries that are not taken any more, by \
+             the operation of each webhook (`webhook.github.wh_…`), unless the webhook is revoked. Their outcomes stay as \
+             long as they are kept; no caller can fetch them";
         "edge": Table(&EDGE), Absent =>
             "the listener, and what holds for every route";
         "admin": Table(&ADMIN), Absent =>

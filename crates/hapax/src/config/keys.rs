@@ -15,7 +15,7 @@ pub(crate) const GRAMMARS: [(&str, Grammar); 2] =
     [("plain", Grammar::Plain), ("printable", Grammar::Printable)];
 
 /// Headers that mean something else to everyone on the way.
-const TAKEN: [&str; 11] = [
+const TAKEN: [&str; 13] = [
     "accept",
     "authorization",
     "content-encoding",
@@ -26,6 +26,8 @@ const TAKEN: [&str; 11] = [
     "forwarded",
     "host",
     "prefer",
+    "traceparent",
+    "user-agent",
     "x-api-key",
 ];
 

@@ -7,7 +7,7 @@ use hapax_core::json::Pointer;
 use hapax_core::{Recipe, Rerun, Retention, Width};
 use hapax_exec::Attach;
 use hapax_gateway::settings::Upstream;
-use hapax_tower::{Keep, Keys, On5xx, Rule};
+use hapax_tower::{Keep, KeyPlace, Keys, On5xx, Rule};
 use http::HeaderName;
 use http::header::ACCEPT_ENCODING;
 
@@ -96,6 +96,16 @@ fn recipe(section: &Section<'_>, keys: &Keys) -> Recipe {
             }
         }
     }
+    // The place of a key is no part of the request: the same key elsewhere is the same claim (K1).
+    pointers.extend(
+        keys.places
+            .iter()
+            .filter_map(|place| match place {
+                KeyPlace::Json(pointer) if !pointers.contains(pointer) => Some(pointer.clone()),
+                _ => None,
+            })
+            .collect::<Vec<_>>(),
+    );
     let recipe = match word {
         'j' => Recipe::json_ignoring(pointers),
         'f' => Ok(Recipe::form()),

@@ -18,6 +18,7 @@ use super::tree::{Node, Value};
 use super::{Pattern, units};
 use crate::limits;
 use crate::schedules::{Overlap, Schedule, Timing, UTC, When};
+use crate::when::now;
 
 /// The words for what becomes of a tick while an earlier one has not ended.
 pub(crate) const OVERLAPS: [(&str, Overlap); 2] = [("allow", Overlap::Allow), ("skip", Overlap::Skip)];
@@ -162,7 +163,7 @@ fn timing(section: &Section<'_>) -> Option<Timing> {
         }
         let when =
             When::of(&Timing::cron(text, &zone)).map_err(|why| format!("it is no cron expression: {why}"))?;
-        match when.next(0) {
+        match when.next(now().as_micros() / 1_000) {
             Some(_) => Ok(text.to_owned()),
             None => Err("it names no time that ever comes".into()),
         }

@@ -55,17 +55,43 @@ impl From<&Config> for Classes {
 impl Classes {
     /// Outcomes of deliveries outlive the time in which a sender may send one again (W6).
     fn keeps_long_enough(&self, class: &str, retention: Option<Retention>) -> Result<(), Error> {
-        let Some((provider, window)) = &self.longest_window else { return Ok(()) };
+        let retention = retention.filter(|_| self.of_webhooks.as_deref() == Some(class));
+        match retention.and_then(|retention| self.undercut_by(retention)) {
+            Some((provider, window)) => Err(Error::invalid(format!(
+                "deliveries of webhooks have this class, and {provider} may send one again for {}: keep them at least as long",
+                retention_text(Retention::For(window))
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The provider that may send a delivery again for longer than this, and for how long.
+    fn undercut_by(&self, retention: Retention) -> Option<(&str, Duration)> {
+        let (provider, window) = self.longest_window.as_ref()?;
         match retention {
-            Some(Retention::For(kept) | Retention::SinceGrant(kept))
-                if self.of_webhooks.as_deref() == Some(class) && kept < *window =>
-            {
-                Err(Error::invalid(format!(
-                    "deliveries of webhooks have this class, and {provider} may send one again for {}: keep them at least as long",
-                    retention_text(Retention::For(*window))
-                )))
-            }
-            _ => Ok(()),
+            Retention::For(kept) | Retention::SinceGrant(kept) if kept < *window => Some((provider, *window)),
+            _ => None,
+        }
+    }
+
+    /// What the class of deliveries was set to, with its name.
+    fn set_for_deliveries(&self, set: &BTreeMap<String, Set>) -> Option<(&str, Retention)> {
+        let class = self.of_webhooks.as_deref()?;
+        set.get(class).map(|set| (class, set.retention))
+    }
+
+    /// A class may have been set before it was that of deliveries, by a server that takes other providers, or before a provider was
+    /// taken: deliveries are then kept for longer than was set (W6).
+    fn tell_deliveries(&self, set: &BTreeMap<String, Set>) {
+        let Some((class, set)) = self.set_for_deliveries(set) else { return };
+        if let Some((provider, window)) = self.undercut_by(set) {
+            tracing::warn!(
+                class,
+                set = retention_text(set),
+                kept = retention_text(Retention::For(window)),
+                provider,
+                "deliveries of webhooks are kept for longer than was set by command: their sender may send one again for so long"
+            );
         }
     }
 }
@@ -122,6 +148,7 @@ impl Known {
         for (class, set) in &known.set {
             tell(class, known.classes.spans.get(class), Some(set));
         }
+        known.classes.tell_deliveries(&known.set);
         Ok(known)
     }
 
@@ -134,9 +161,11 @@ impl Known {
                 Arc::make_mut(rule).retention = set.retention;
             }
         }
-        let set = self.classes.of_webhooks.as_ref().and_then(|class| self.set.get(class));
-        if let (Some(webhooks), Some(set)) = (&mut settings.webhooks, set) {
-            Arc::make_mut(webhooks).rule.retention = set.retention;
+        if let (Some(webhooks), Some((_, set))) =
+            (&mut settings.webhooks, self.classes.set_for_deliveries(&self.set))
+        {
+            let window = self.classes.undercut_by(set).map(|(_, window)| Retention::For(window));
+            Arc::make_mut(webhooks).rule.retention = window.unwrap_or(set);
         }
         settings
     }
@@ -196,6 +225,7 @@ impl Keeping {
         // Before any request can bring an answer of the new length; if the settings cannot be used, more is kept back than need be.
         self.store.reckon_with(settings.largest_kept().unwrap_or(0));
         self.gateway.reload(settings.clone()).await?;
+        next.classes.tell_deliveries(&next.set);
         *known = next;
         self.settings.send_replace(settings);
         Ok(())
@@ -214,6 +244,7 @@ impl Keeping {
             tell(class, known.classes.spans.get(class), set.get(class));
         }
         known.set = set;
+        known.classes.tell_deliveries(&known.set);
         let settings = known.settings();
         self.gateway.keep_by(settings.clone())?;
         self.settings.send_replace(settings);
@@ -386,5 +417,32 @@ mod tests {
         ] {
             assert!(set(class, kept).is_ok(), "{class} {kept:?}");
         }
+    }
+
+    /// It may have been set for another class, or before a provider was taken.
+    #[test]
+    fn what_is_set_already_does_not_keep_deliveries_shorter_than_a_sender_repeats_them_w6() {
+        let text = "[upstreams.pay]\nurl = \"http://127.0.0.1:9000\"\n[retention]\nhooks = \"8d\"\n[webhooks]\n\
+                    upstream = \"pay\"\npath = \"/in\"\nretention = \"hooks\"\n[[routes]]\nmethod = \"POST\"\n\
+                    path = \"/pay\"\noperation = \"pay\"\npolicy = \"ACCEPTED\"\nupstream = \"pay\"\nretention = \"hooks\"\n";
+        let read = |enabled: &str| {
+            let text = text.replace("path = \"/in\"", &format!("path = \"/in\"\nenabled = [{enabled}]"));
+            let file = std::path::Path::new("hapax.toml");
+            crate::config::read(&text, file, &|_| None, crate::config::Secrets::Needed)
+                .unwrap_or_else(|mistakes| panic!("{mistakes}"))
+        };
+        let days = |days: u64| Retention::For(Duration::from_secs(days * 86_400));
+        let kept = |enabled: &str, set_to: Retention| {
+            let config = read(enabled);
+            let set = Set { retention: set_to, by: "ops".into(), reason: "r".into(), at: Timestamp::ZERO };
+            let classes = Classes::from(&config);
+            let known = Known { configured: config.settings, classes, set: [("hooks".into(), set)].into() };
+            let settings = known.settings();
+            let of_route = settings.routes[0].rule.as_ref().unwrap().retention;
+            (settings.webhooks.unwrap().rule.retention, of_route)
+        };
+        assert_eq!(kept("\"stripe\"", days(4)), (days(4), days(4)), "longer than its window");
+        assert_eq!(kept("\"stripe\", \"github\"", days(4)), (days(7), days(4)), "a provider was taken since");
+        assert_eq!(kept("\"github\"", Retention::Forever), (Retention::Forever, Retention::Forever));
     }
 }

@@ -2,15 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hapax_core::{Error, Inspect, Operation};
+use hapax_core::{Error, Filter, Inspect, Operation, Subject};
+use hapax_gateway::settings::Fixed;
 
 use super::documents::{Name, Registered, Write};
-use super::{Elsewhere, IdentifiedBy, Operations, Stated, claims_of, mistake};
-use crate::config::{Mistake, Place, Within, level_word};
+use super::{Elsewhere, IdentifiedBy, Operations, Stated, claims_among, claims_of, mistake};
+use crate::config::{Mistake, Pattern, Place, Within, level_word};
 
 /// How a new name that shares no key with the old one is written, and what that means.
-const NEW_KEYS: &str = "give the operation a new name and say `was = []`: then its keys are new, and a key that was used before \
-     runs again";
+const NEW_KEYS: &str = "give the operation a new name, say `was = []` there and name the old one in `retired`: then its keys are new, \
+     and a key that was used before runs again";
 
 /// One look at a configuration.
 pub(super) struct Deciding<'a, I> {
@@ -23,6 +24,8 @@ pub(super) struct Deciding<'a, I> {
     pub(super) is_alone: bool,
     pub(super) refused: Vec<Mistake>,
     pub(super) notices: Vec<String>,
+    /// How many claims rest on operations that were asked about.
+    counted: HashMap<&'a str, u64>,
 }
 
 impl<'a, I: Inspect> Deciding<'a, I> {
@@ -35,6 +38,7 @@ impl<'a, I: Inspect> Deciding<'a, I> {
             is_alone: false,
             refused: Vec::new(),
             notices: Vec::new(),
+            counted: HashMap::new(),
         }
     }
 
@@ -122,13 +126,43 @@ impl<'a, I: Inspect> Deciding<'a, I> {
             }
             self.is_alone = true;
         }
+        if present.is_none() && !stated.was.as_ref().is_some_and(Vec::is_empty) {
+            self.around(stated, first).await?;
+        }
         self.writes.push(self.registered.keep_endpoint(&stated.endpoint, first.as_str())?);
+        Ok(())
+    }
+
+    /// A new endpoint beside a wider one: what comes to it now came to that one before, such as to a catch-all that protects whatever
+    /// has no route of its own yet. Keys that were used there would run again.
+    async fn around(&mut self, stated: &Stated, first: &Operation) -> Result<(), Error> {
+        let Ok(path) = Pattern::of_route(&stated.path) else { return Ok(()) };
+        for present in self.registered.operations_around(&stated.method, &path) {
+            if present == first.as_str() {
+                continue;
+            }
+            let claims = match self.counted.get(present) {
+                Some(claims) => *claims,
+                None => claims_of(self.inspect, present).await?,
+            };
+            self.counted.insert(present, claims);
+            if claims > 0 {
+                let what = format!(
+                    "requests of {} were those of the operation {present:?} so far, which is wider, and claims rest on it (claims: {claims})",
+                    stated.endpoint
+                );
+                let remedy = "say `was = []`: then a key that was used there before runs again under this operation; or wait until \
+                              these claims have ended";
+                self.refused.push(mistake(stated, what, remedy));
+                break;
+            }
+        }
         Ok(())
     }
 
     /// What the claims of an operation are identified by changes only at a start, without claims and without other processes.
     async fn identity(&mut self, stated: &Stated, first: &Operation) -> Result<(), Error> {
-        let asked = stated.identified_by;
+        let asked = stated.identified_by.clone();
         let kept = match self.registered.name(first.as_str()) {
             None => {
                 self.writes.push(self.registered.keep_name(first.as_str(), asked.into())?);
@@ -139,10 +173,14 @@ impl<'a, I: Inspect> Deciding<'a, I> {
             }
             Some(kept) => kept.clone(),
         };
-        let changes = changes(&kept, asked);
+        let changes = changes(&kept, &asked);
         if !changes.is_empty() {
-            let claims = claims_of(self.inspect, first.as_str()).await?;
+            let mut claims = 0;
+            for change in &changes {
+                claims = claims.max(claims_among(self.inspect, first.as_str(), change.among.clone()).await?);
+            }
             if let Some(why) = self.rests(claims, "the operation") {
+                let changes: Vec<_> = changes.into_iter().map(|change| change.what).collect();
                 let what = format!("{} was changed while {why}", changes.join(" and "));
                 self.refused.push(mistake(stated, what, self.remedy(claims)));
                 return Ok(());
@@ -249,32 +287,96 @@ impl<'a, I: Inspect> Deciding<'a, I> {
     }
 }
 
+/// A field that is not as it is kept, and the claims that would not be found any more.
+struct Change {
+    what: String,
+    among: Filter,
+}
+
+impl Change {
+    /// One that all claims of the operation would not be found after.
+    fn of_all(what: String) -> Self {
+        Change { what, among: Filter::default() }
+    }
+}
+
 /// The fields that are not as they are kept.
-fn changes(kept: &Name, asked: IdentifiedBy) -> Vec<String> {
-    let Name::First { width, level, source, derived } = kept else { return Vec::new() };
+fn changes(kept: &Name, asked: &IdentifiedBy) -> Vec<Change> {
+    let Name::First { width, level, source, derived, public, assumed } = kept else { return Vec::new() };
     let mut changes = Vec::new();
     if *width != asked.width {
-        changes.push(format!("`scope` (from {:?} to {:?})", width.as_str(), asked.width.as_str()));
+        let (kept, asked) = (width.as_str(), asked.width.as_str());
+        changes.push(Change::of_all(format!("`scope` (from {kept:?} to {asked:?})")));
     }
     if let Some(level) = level.filter(|level| *level != asked.level) {
-        changes.push(format!("`level` (from {:?} to {:?})", level_word(level), level_word(asked.level)));
+        let (kept, asked) = (level_word(level), level_word(asked.level));
+        changes.push(Change::of_all(format!("`level` (from {kept:?} to {asked:?})")));
     }
     if *source != asked.source {
         let (kept, asked) = (source.as_str(), asked.source.as_str());
-        changes.push(format!("`policy`, which says where keys come from ({kept:?}, now {asked:?}),"));
+        let what = format!("`policy`, which says where keys come from ({kept:?}, now {asked:?}),");
+        changes.push(Change::of_all(what));
     }
     if derived.zip(asked.derived).is_some_and(|(kept, asked)| kept != asked) {
-        changes.push("`fingerprint`, which is the key because of `key_from`,".to_owned());
+        changes.push(Change::of_all("`fingerprint`, which is the key because of `key_from`,".to_owned()));
+    }
+    changes.extend(whose(*public, assumed, asked));
+    changes
+}
+
+/// Whose a request is: what the edge says for callers whose credentials do not, or are not looked at (A2).
+fn whose(public: Option<bool>, assumed: &Fixed, asked: &IdentifiedBy) -> Vec<Change> {
+    let mut changes = Vec::new();
+    match public {
+        Some(true) if !asked.public => changes.push(Change {
+            what: "`public`, by which all callers were one,".to_owned(),
+            among: Filter { subject: Some(Subject::anonymous().to_string()), ..Filter::default() },
+        }),
+        Some(false) if asked.public => {
+            changes.push(Change::of_all("`public`, by which all callers are one,".to_owned()));
+        }
+        _ => {}
+    }
+    let tenant = assumed.tenant.as_ref();
+    if let Some((kept, asked)) =
+        tenant.zip(asked.assumed.tenant.as_ref()).filter(|(kept, asked)| kept != asked)
+    {
+        changes.push(Change {
+            what: format!("`tenant` of [auth] (from {:?} to {:?})", kept.as_str(), asked.as_str()),
+            among: Filter { tenant: Some(kept.as_str().to_owned()), ..Filter::default() },
+        });
+    }
+    let project = assumed.project.as_ref().zip(asked.assumed.project.as_ref());
+    if let Some((kept, asked)) = project.filter(|(kept, asked)| kept != asked) {
+        changes.push(Change {
+            what: format!("`project` of [auth] (from {:?} to {:?})", kept.as_str(), asked.as_str()),
+            among: Filter {
+                tenant: tenant.map(|tenant| tenant.as_str().to_owned()),
+                project: Some(kept.as_str().to_owned()),
+                ..Filter::default()
+            },
+        });
     }
     changes
 }
 
-/// What is kept from now on. A recipe that keys were derived by is kept although none is any more: claims may rest on them.
+/// What is kept from now on. What claims may rest on is kept although it does not hold any more: a recipe that keys were derived by,
+/// and whose requests were.
 fn merged(kept: &Name, asked: IdentifiedBy) -> Name {
-    let derived = match kept {
-        Name::First { derived, .. } => *derived,
-        Name::Later(_) => None,
+    let (kept_recipe, kept_for) = match kept {
+        Name::First { derived, assumed, .. } => (*derived, assumed.clone()),
+        Name::Later(_) => (None, Fixed::default()),
     };
-    let IdentifiedBy { width, level, source, .. } = asked;
-    Name::First { width, level: Some(level), source, derived: asked.derived.or(derived) }
+    let IdentifiedBy { width, level, source, derived, public, assumed } = asked;
+    Name::First {
+        width,
+        level: Some(level),
+        source,
+        derived: derived.or(kept_recipe),
+        public: Some(public),
+        assumed: Fixed {
+            tenant: assumed.tenant.or(kept_for.tenant),
+            project: assumed.project.or(kept_for.project),
+        },
+    }
 }

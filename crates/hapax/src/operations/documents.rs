@@ -7,12 +7,12 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use hapax_core::registry::{Document, DocumentId};
-use hapax_core::{Error, Fingerprint, RecipeId, Registry, Source, Width};
-use hapax_gateway::settings::Level;
+use hapax_core::{Error, Fingerprint, Project, RecipeId, Registry, Source, Tenant, Width};
+use hapax_gateway::settings::{Fixed, Level};
 use serde::{Deserialize, Serialize};
 
 use super::IdentifiedBy;
-use crate::config::{level_of, level_word};
+use crate::config::{Pattern, level_of, level_word};
 
 /// The kind of the documents of names.
 pub(super) const NAMES: &str = "operation";
@@ -37,6 +37,14 @@ enum KeptName {
         /// The id in hexadecimal of the recipe whose digest is the key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         derived: Option<String>,
+        /// What was kept before this was does not say it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        public: Option<bool>,
+        /// The tenant of callers whose credentials say none, while there was one; the same of the project.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tenant: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        project: Option<String>,
     },
 }
 
@@ -52,7 +60,14 @@ struct KeptEndpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     /// It is the first name of an operation.
-    First { width: Width, level: Option<Level>, source: Source, derived: Option<RecipeId> },
+    First {
+        width: Width,
+        level: Option<Level>,
+        source: Source,
+        derived: Option<RecipeId>,
+        public: Option<bool>,
+        assumed: Fixed,
+    },
     /// It is a later name of the operation that has this first one.
     Later(String),
 }
@@ -72,6 +87,8 @@ pub(super) struct Registered {
     names: HashMap<String, (Name, Document)>,
     /// By digest: the operation, and the document.
     endpoints: HashMap<String, (String, Document)>,
+    /// Those that take more than one path, with their methods and operations.
+    wide: Vec<(String, Pattern, String)>,
 }
 
 impl Registered {
@@ -83,6 +100,12 @@ impl Registered {
         }
         for document in documents(registry, ENDPOINTS).await? {
             let kept: KeptEndpoint = serde_json::from_slice(&document.body).map_err(|_| corrupt())?;
+            if let Some((method, shape)) =
+                kept.endpoint.split_once(' ').filter(|(_, shape)| shape.contains('{'))
+                && let Some(pattern) = pattern_of(shape)
+            {
+                registered.wide.push((method.to_owned(), pattern, kept.operation.clone()));
+            }
             registered.endpoints.insert(document.id.id().to_owned(), (kept.operation, document));
         }
         Ok(registered)
@@ -114,15 +137,28 @@ impl Registered {
         self.endpoints.get(&digest(endpoint)).map(|(operation, _)| operation.as_str())
     }
 
+    /// The first names of the operations that may have had all requests of this method and path, because their endpoint is wider.
+    pub(super) fn operations_around(&self, method: &str, path: &Pattern) -> Vec<&str> {
+        let meets = |other: &str| other == method || other == "*" || method == "*";
+        let around = self.wide.iter().filter(|(other, wide, _)| meets(other) && wide.takes_all_of(path));
+        let mut operations: Vec<&str> = around.map(|(.., operation)| operation.as_str()).collect();
+        operations.sort_unstable();
+        operations.dedup();
+        operations
+    }
+
     /// Keeps what a name stands for.
     pub(super) fn keep_name(&self, name: &str, stands_for: Name) -> Result<Write, Error> {
         let kept = match stands_for {
             Name::Later(first) => KeptName::Later { first },
-            Name::First { width, level, source, derived } => KeptName::First {
+            Name::First { width, level, source, derived, public, assumed } => KeptName::First {
                 width: width.as_str().to_owned(),
                 level: level.map(|level| level_word(level).to_owned()),
                 source: (source != Source::Header).then(|| source.as_str().to_owned()),
                 derived: derived.map(|recipe| format!("{:016x}", recipe.0)),
+                public,
+                tenant: assumed.tenant.map(|tenant| tenant.as_str().to_owned()),
+                project: assumed.project.map(|project| project.as_str().to_owned()),
             },
         };
         write(NAMES, name, self.names.get(name).map(|(_, document)| document), &kept)
@@ -139,8 +175,8 @@ impl Registered {
 }
 
 impl From<IdentifiedBy> for Name {
-    fn from(IdentifiedBy { width, level, source, derived }: IdentifiedBy) -> Self {
-        Name::First { width, level: Some(level), source, derived }
+    fn from(IdentifiedBy { width, level, source, derived, public, assumed }: IdentifiedBy) -> Self {
+        Name::First { width, level: Some(level), source, derived, public: Some(public), assumed }
     }
 }
 
@@ -151,6 +187,18 @@ pub(super) async fn first_of<R: Registry>(registry: &R, asked: &str) -> Result<O
         Name::First { .. } => asked.to_owned(),
         Name::Later(first) => first,
     }))
+}
+
+/// What [`Pattern::shape`] was made of, but for the names of its parameters.
+fn pattern_of(shape: &str) -> Option<Pattern> {
+    let (mut named, shape) = (String::with_capacity(2 * shape.len()), shape.replace("{*}", "{*rest}"));
+    for (number, part) in shape.split("{}").enumerate() {
+        if number > 0 {
+            named.push_str(&format!("{{p{number}}}"));
+        }
+        named.push_str(part);
+    }
+    Pattern::of_route(&named).ok()
 }
 
 /// Paths may be longer than the names of documents.
@@ -185,7 +233,7 @@ fn name(document: &Document) -> Result<Name, Error> {
     let kept: KeptName = serde_json::from_slice(&document.body).map_err(|_| corrupt())?;
     match kept {
         KeptName::Later { first } => Ok(Name::Later(first)),
-        KeptName::First { width, level, source, derived } => {
+        KeptName::First { width, level, source, derived, public, tenant, project } => {
             let widths = [Width::Subject, Width::Project, Width::Tenant];
             let width = widths.into_iter().find(|known| known.as_str() == width).ok_or_else(corrupt)?;
             let level = level.map(|word| level_of(&word).ok_or_else(corrupt)).transpose()?;
@@ -195,7 +243,12 @@ fn name(document: &Document) -> Result<Name, Error> {
                 Some(word) => known(word).ok_or_else(corrupt)?,
                 None => Source::Header,
             };
-            Ok(Name::First { width, level, source, derived: derived.map_err(|_| corrupt())? })
+            let assumed = Fixed {
+                tenant: tenant.map(Tenant::new).transpose().map_err(|_| corrupt())?,
+                project: project.map(Project::new).transpose().map_err(|_| corrupt())?,
+            };
+            let derived = derived.map_err(|_| corrupt())?;
+            Ok(Name::First { width, level, source, derived, public, assumed })
         }
     }
 }

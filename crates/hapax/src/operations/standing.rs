@@ -42,6 +42,11 @@ impl Standing {
         Standing { store, served: Mutex::new(served), begun: AtomicU64::new(0), last }
     }
 
+    /// What is served.
+    pub(crate) fn operations(&self) -> Arc<Operations> {
+        self.served().operations
+    }
+
     /// The first names of the operations that are served.
     pub(crate) fn firsts(&self) -> Arc<[Operation]> {
         self.served().firsts

@@ -181,6 +181,15 @@ async fn without_claims_and_without_others_another_name_is_a_new_operation_k6() 
 
 /// A configuration with a keyed route for each of these methods, paths and operations.
 fn with_routes(routes: &[(&str, &str, &str)]) -> Config {
+    of_text(&text_of(routes))
+}
+
+fn of_text(text: &str) -> Config {
+    crate::config::read(text, Path::new("hapax.toml"), &|_| None, crate::config::Secrets::Needed)
+        .unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+fn text_of(routes: &[(&str, &str, &str)]) -> String {
     let route = |(method, path, operation): &(&str, &str, &str)| {
         format!(
             "[[routes]]\nmethod = \"{method}\"\npath = \"{path}\"\nupstream = \"pay\"\noperation = \"{operation}\"\n\
@@ -188,9 +197,130 @@ fn with_routes(routes: &[(&str, &str, &str)]) -> Config {
         )
     };
     let routes: String = routes.iter().map(route).collect();
-    let text = format!("[upstreams.pay]\nurl = \"http://127.0.0.1:9000\"\n{routes}");
-    crate::config::read(&text, Path::new("hapax.toml"), &|_| None, crate::config::Secrets::Needed)
-        .unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    format!("[upstreams.pay]\nurl = \"http://127.0.0.1:9000\"\n{routes}")
+}
+
+/// What is protected by a wider route first, and named later, would forget its keys.
+#[tokio::test]
+async fn a_route_beside_a_wider_one_with_claims_has_new_keys_only_where_it_is_said_k6() {
+    for (method, wide, narrow) in [
+        ("*", "/{*rest}", "/refunds/{id}/items"),
+        ("POST", "/k/{kind}", "/k/refunds"),
+        ("POST", "/v{n}/pay", "/v1/pay"),
+    ] {
+        let before = with_routes(&[(method, wide, "rest")]);
+        let both = text_of(&[(method, wide, "rest"), ("POST", narrow, "refunds")]);
+        let new = both.replace("operation = \"refunds\"", "operation = \"refunds\"\nwas = []");
+        let served = [Operation::new("rest").unwrap()];
+        for moment in [&ALONE, &BESIDE, &AGAIN, &Moment::Reload(&served)] {
+            let store = Memory::open(Options::default());
+            taken(&store, &ALONE, &before).await;
+            settle(&store, "rest").await;
+            let told = refused(&store, moment, &of_text(&both)).await;
+            for part in ["\"refunds\": requests of POST ", "operation \"rest\"", "claims: 1", "`was = []`"] {
+                assert!(told.contains(part), "{moment:?} {wide}: {told}");
+            }
+            assert!(store.get(&DocumentId::new(NAMES, "refunds").unwrap()).await.unwrap().is_none());
+            assert_eq!(taken(&store, moment, &of_text(&new)).await.0, ["rest", "refunds"]);
+            // From then on it is an operation there, also without the words.
+            assert_eq!(taken(&store, moment, &of_text(&both)).await.0, ["rest", "refunds"]);
+        }
+        // Without claims, nothing was used; and what lies elsewhere is not around it.
+        let store = Memory::open(Options::default());
+        taken(&store, &ALONE, &before).await;
+        assert_eq!(taken(&store, &ALONE, &of_text(&both)).await.0, ["rest", "refunds"]);
+    }
+    let store = Memory::open(Options::default());
+    taken(&store, &ALONE, &with_routes(&[("POST", "/k/{kind}", "kinds")])).await;
+    settle(&store, "kinds").await;
+    let elsewhere = [("POST", "/k/{kind}", "kinds"), ("PUT", "/k/a", "put"), ("POST", "/k/a/b", "deeper")];
+    assert_eq!(taken(&store, &ALONE, &with_routes(&elsewhere)).await.0.len(), 3);
+}
+
+/// Keeps an outcome of the operation `pay` for this caller.
+async fn settle_for(store: &Memory, tenant: &str, project: &str, subject: &str) {
+    let scope = Scope::new(
+        hapax_core::Tenant::new(tenant).unwrap(),
+        hapax_core::Project::new(project).unwrap(),
+        if subject.is_empty() {
+            hapax_core::Subject::anonymous()
+        } else {
+            hapax_core::Subject::parse(subject).unwrap()
+        },
+    );
+    let operation = Operation::new("pay").unwrap();
+    let identity = Identity::new(Source::Header, scope, Width::Subject, operation, Key::new("k").unwrap());
+    let request = ClaimRequest::new(identity, Fingerprint::none());
+    store.set(request, Outcome::NotKept { status: 200 }, Retention::Forever).await.unwrap();
+}
+
+fn assumed(tenant: &str, project: &str, more: &str) -> Config {
+    let line = |name: &str, value: &str| match value {
+        "" => String::new(),
+        value => format!("{name} = \"{value}\"\n"),
+    };
+    top(&format!("[auth]\n{}{}", line("tenant", tenant), line("project", project)), "pay", more)
+}
+
+#[tokio::test]
+async fn whose_requests_are_where_credentials_do_not_say_changes_as_the_scope_does_k6() {
+    for (changed, told) in [
+        (assumed("acme", "web", ""), "`tenant` of [auth] (from \"main\" to \"acme\")"),
+        (assumed("main", "shop", ""), "`project` of [auth] (from \"web\" to \"shop\")"),
+    ] {
+        let store = Memory::open(Options::default());
+        first(&store, &ALONE, &assumed("main", "web", "")).await;
+        // What nobody's claims rest on changes at a start alone.
+        settle_for(&store, "other", "web", "user:a").await;
+        for moment in [&BESIDE, &AGAIN] {
+            assert!(refused(&store, moment, &changed).await.contains(told));
+        }
+        settle_for(&store, "main", "web", "user:a").await;
+        for moment in [&ALONE, &BESIDE, &AGAIN] {
+            let said = refused(&store, moment, &changed).await;
+            assert!(
+                said.contains(told) && said.contains("claims: 1") && said.contains("`retired`"),
+                "{said}"
+            );
+        }
+        // Without one, such callers do not come in; afterwards the former one counts still.
+        first(&store, &ALONE, &assumed("", "", "")).await;
+        refused(&store, &ALONE, &changed).await;
+        first(&store, &ALONE, &assumed("main", "web", "")).await;
+    }
+    // Shared by all callers of a tenant, the project is no part of it.
+    let store = Memory::open(Options::default());
+    first(&store, &ALONE, &assumed("main", "web", "scope = \"tenant\"")).await;
+    first(&store, &BESIDE, &assumed("main", "shop", "scope = \"tenant\"")).await;
+}
+
+#[tokio::test]
+async fn a_route_that_was_public_is_not_closed_while_claims_of_its_callers_rest_on_it_k6() {
+    let public = assumed("main", "web", "public = \"shared-keys\"");
+    let closed = assumed("main", "web", "");
+    let store = Memory::open(Options::default());
+    first(&store, &ALONE, &public).await;
+    settle_for(&store, "main", "web", "").await;
+    for moment in [&ALONE, &BESIDE, &AGAIN] {
+        let told = refused(&store, moment, &closed).await;
+        assert!(
+            told.contains("`public`, by which all callers were one,") && told.contains("claims: 1"),
+            "{told}"
+        );
+    }
+    let store = Memory::open(Options::default());
+    first(&store, &ALONE, &closed).await;
+    settle_for(&store, "main", "web", "user:a").await;
+    assert!(refused(&store, &ALONE, &public).await.contains("`public`, by which all callers are one,"));
+    // What was kept before this was says nothing of it.
+    let id = DocumentId::new(NAMES, "pay").unwrap();
+    let kept = store.get(&id).await.unwrap().unwrap();
+    let mut body: serde_json::Value = serde_json::from_slice(&kept.body).unwrap();
+    for field in ["public", "tenant", "project"] {
+        body.as_object_mut().unwrap().remove(field).unwrap();
+    }
+    store.put(&id, kept.version, body.to_string().into()).await.unwrap();
+    assert_eq!(first(&store, &ALONE, &public).await, "pay");
 }
 
 #[tokio::test]

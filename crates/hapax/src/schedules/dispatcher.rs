@@ -191,6 +191,34 @@ struct Walk<'p> {
     look: BTreeSet<String>,
     /// Whether it was told that the definition is not the one in force.
     told: bool,
+    /// The tick whose claim did not come about.
+    failed: Option<Failed>,
+}
+
+/// A tick that was sent and whose claim did not come about: the more often, the later it is sent again.
+struct Failed {
+    key: String,
+    times: u32,
+    until: tokio::time::Instant,
+}
+
+impl Failed {
+    /// The same tick once more, or another one.
+    fn again(former: Option<Failed>, key: &str) -> Failed {
+        let times =
+            former.filter(|former| former.key == key).map_or(0, |former| former.times.saturating_add(1));
+        Failed { key: key.to_owned(), times, until: tokio::time::Instant::now() + pause_after(times) }
+    }
+
+    /// How long it is not sent.
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(tokio::time::Instant::now())
+    }
+}
+
+/// How long to wait after so many failures in a row.
+fn pause_after(failures: u32) -> Duration {
+    (limits::SCHEDULE_PAUSE * (1 << failures.min(10))).min(limits::SCHEDULE_PAUSE_MOST)
 }
 
 impl<'p> Walk<'p> {
@@ -204,6 +232,7 @@ impl<'p> Walk<'p> {
             answered,
             look: BTreeSet::new(),
             told: false,
+            failed: None,
         }
     }
 
@@ -237,7 +266,10 @@ impl<'p> Walk<'p> {
             match self.take(&mut state, step, now).await? {
                 Progress::Changed(more) => (gained, pause) = (plus(gained, more), Duration::ZERO),
                 Progress::Nothing(until) => pause = pause.min(until),
-                Progress::Failed => pause = limits::SCHEDULE_PAUSE,
+                Progress::Failed => {
+                    let left = self.failed.as_ref().map(Failed::left).filter(|left| !left.is_zero());
+                    pause = pause.min(left.unwrap_or(limits::SCHEDULE_PAUSE));
+                }
             }
         }
         if state != before {
@@ -247,7 +279,8 @@ impl<'p> Walk<'p> {
                 false => return Ok(Duration::ZERO),
             }
         }
-        let sends = state.open.iter().map(|open| next_send(open).saturating_sub(now)).min();
+        let sent_again = state.open.iter().filter(|open| !state.rests(open));
+        let sends = sent_again.map(|open| next_send(open).saturating_sub(now)).min();
         let sends =
             sends.map_or(pause, |until| Duration::from_millis(u64::try_from(until).unwrap_or(0).max(1)));
         Ok(pause.min(sends))
@@ -325,6 +358,9 @@ impl<'p> Walk<'p> {
                 Some(View::Released { .. }) | None => false,
             };
             if !due {
+                continue;
+            }
+            if state.rests(&open) {
                 continue;
             }
             if is_held {
@@ -407,9 +443,16 @@ impl<'p> Walk<'p> {
                     tracing::warn!(schedule = self.id(), tick = at, "a tick is missed: no route takes it");
                     return Ok(Progress::Changed(state.missed(missed)));
                 };
+                // Whatever woke this up, a tenant that is at its limit is not asked again before its time.
+                if let Some(failed) = self.failed.as_ref().filter(|failed| failed.key == tick.key)
+                    && !failed.left().is_zero()
+                {
+                    return Ok(Progress::Failed);
+                }
                 if !self.claimed(state, &tick, &place).await? {
                     return Ok(Progress::Failed);
                 }
+                self.failed = None;
                 Ok(Progress::Changed(state.dispatched(tick, late)))
             }
         }
@@ -445,12 +488,16 @@ impl<'p> Walk<'p> {
             }
             if let Some(status) = answer {
                 self.answers.lock().unwrap_or_else(PoisonError::into_inner).remove(&tick.key);
-                tracing::warn!(
-                    schedule = self.id(),
-                    key = tick.key,
-                    status,
-                    "a tick was not taken; it is sent again"
-                );
+                let failed = Failed::again(self.failed.take(), &tick.key);
+                if failed.times == 0 {
+                    tracing::warn!(
+                        schedule = self.id(),
+                        key = tick.key,
+                        status,
+                        "a tick was not taken; it is sent again, the longer the more rarely"
+                    );
+                }
+                self.failed = Some(failed);
                 return Ok(false);
             }
             waited += pause;
@@ -508,4 +555,25 @@ fn plus(Increase(mut one): Increase, Increase(other): Increase) -> Increase {
     one.missed += other.missed;
     one.skipped += other.skipped;
     Increase(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_whose_claim_does_not_come_about_is_sent_more_and_more_rarely_s1() {
+        let mut failed = None;
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            let again = Failed::again(failed.take(), "sched.a.1");
+            pauses.push(pause_after(again.times));
+            failed = Some(again);
+        }
+        assert_eq!(pauses[..3], [1, 2, 4].map(|times| limits::SCHEDULE_PAUSE * times));
+        assert!(pauses.iter().all(|pause| *pause <= limits::SCHEDULE_PAUSE_MOST), "{pauses:?}");
+        assert_eq!(pauses.last(), Some(&limits::SCHEDULE_PAUSE_MOST));
+        assert!(!failed.as_ref().unwrap().left().is_zero());
+        assert_eq!(Failed::again(failed, "sched.a.2").times, 0, "another tick");
+    }
 }

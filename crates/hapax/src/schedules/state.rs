@@ -76,6 +76,13 @@ pub(crate) struct Open {
     pub(crate) sends: u32,
 }
 
+impl Open {
+    /// Whether an operator asked for it: its key ends in `now` and the run's id, where that of a planned tick ends in its time.
+    fn is_asked_for(&self) -> bool {
+        self.key.rsplit('.').nth(1) == Some("now")
+    }
+}
+
 /// What became of ticks so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
@@ -318,6 +325,11 @@ impl State {
             open.sent_at = now;
             open.sends = open.sends.saturating_add(1);
         }
+    }
+
+    /// Whether an open tick is neither sent nor sent again at present: while a schedule is paused, only runs that were asked for are.
+    pub(crate) fn rests(&self, open: &Open) -> bool {
+        self.paused.is_some() && !open.is_asked_for()
     }
 
     /// Ticks are planned and not dispatched from now on.

@@ -26,6 +26,14 @@ async fn init_writes_what_config_check_accepts_and_replaces_nothing_unless_told(
     for part in ["is written", "hapax serve --config", "hapax keys create"] {
         assert!(first.out.contains(part), "{}", first.out);
     }
+    let again = told(init(&["--force", "--json"])).await;
+    let again: serde_json::Value =
+        serde_json::from_str(&again.out).unwrap_or_else(|_| panic!("{}", again.err));
+    assert_eq!(
+        (again["file"].as_str(), again["next"].as_array().unwrap().len()),
+        (Some(&*file), 4),
+        "{again}"
+    );
     let checked = told(hapax(&["config", "check", &file])).await;
     assert!(
         checked.code == 0 && checked.out.contains("ok, 2 routes (1 keyed)"),

@@ -2,6 +2,7 @@
 
 use crate::renames::refunds;
 use crate::rig::{Ground, Hapax, Kind};
+use crate::webhooks_cli::{SECRET, WEBHOOKS, create, deliver, github, sign};
 
 async fn not_reloaded(edge: &Hapax, ground: &Ground, text: &str, because: &str) {
     let (routes, told) = (edge.ask("GET /v1/routes", "").await.json(), edge.told().len());
@@ -75,4 +76,59 @@ async fn a_route_on_which_claims_rest_is_not_dropped_by_hangup_and_told_of_at_a_
     std::fs::write(&config, &without).unwrap();
     let edge = Hapax::start(&config, &[]).await;
     edge.tells("claims rest on operations that no route has here: \"refund\" (claims: 1)").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_on_which_claims_rest_are_not_dropped_by_hangup_and_told_of_at_a_start_p5() {
+    let mut ground = crate::webhooks_cli::ground().await;
+    let declared = "[webhooks.providers.acme]\nheader = \"X-Acme\"\nidentifier = { header = \"X-Id\" }\n";
+    ground.sections.push_str(declared);
+    ground.routes = refunds("refund", "");
+    let edge = ground.serve().await;
+    assert_eq!(edge.post("/refunds", "k", "{}", "").await.status, 201);
+    let made = create(&edge, "github", SECRET, &[]).await;
+    let (id, path) = (made["webhook_id"].as_str().unwrap(), made["path"].as_str().unwrap());
+    let with = ground.configuration();
+    let without = with.replace(WEBHOOKS, "").replace(declared, "");
+    let others = with.replace("prefix = \"/hooks\"", "prefix = \"/hooks\"\nenabled = [\"stripe\", \"acme\"]");
+    assert!(without != with && others != with);
+    assert_eq!(github(&edge, path, SECRET, "a", "").await.status, 201);
+    let because = "deliveries of github are not taken any more, and claims rest on them (claims: 1)";
+    for text in [&without, &others] {
+        not_reloaded(&edge, &ground, text, because).await;
+        assert!(github(&edge, path, SECRET, "a", "").await.is_replay());
+    }
+    // So is a provider that would call a delivery that was done otherwise.
+    let acme = create(&edge, "acme", SECRET, &[]).await;
+    let signature = sign(SECRET, "{}");
+    let signature = signature.trim_start_matches("sha256=");
+    let headers = [("x-acme", signature), ("x-id", "e1"), ("x-kind", "paid")];
+    let delivered = deliver(&edge, acme["path"].as_str().unwrap(), &headers, "{}").await;
+    assert_eq!(delivered.status, 201, "{}", delivered.text());
+    let kinds = with.replace("header = \"X-Acme\"", "header = \"X-Acme\"\nkind_header = \"X-Kind\"");
+    not_reloaded(&edge, &ground, &kinds, "[webhooks.providers.acme] says otherwise").await;
+    // A start tells it, until the operator has decided.
+    edge.kill();
+    let config = ground.folder.path().join("hapax.toml");
+    std::fs::write(&config, &without).unwrap();
+    let edge = Hapax::start(&config, &[]).await;
+    edge.tells("deliveries that are not taken here: of ").await;
+    edge.kill();
+    let retired = ["github", "acme"].iter().zip([id, acme["webhook_id"].as_str().unwrap()]);
+    let retired: Vec<String> = retired.map(|(name, id)| format!("webhook.{name}.{id}")).collect();
+    std::fs::write(&config, format!("retired = {retired:?}\n{without}")).unwrap();
+    let edge = Hapax::start(&config, &[]).await;
+    assert!(!edge.told().contains("not taken here"), "{}", edge.told());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_path_of_an_operation_that_has_moved_is_not_left_without_keys_by_hangup_k6() {
+    let mut ground = Ground::new(Kind::Embedded).await;
+    ground.routes = refunds("refund", "");
+    let edge = ground.serve().await;
+    assert_eq!(edge.post("/refunds", "k", "{}", "").await.status, 201);
+    let moved = ground.configuration().replace("\"/refunds\"", "\"/refunds/new\"");
+    let open = "[[routes]]\nmethod = \"POST\"\npath = \"/refunds\"\npolicy = \"PROHIBITED\"\nlenient = true\n\
+                upstream = \"service\"\n";
+    not_reloaded(&edge, &ground, &format!("{moved}\n{open}"), "would take no keys any more").await;
 }

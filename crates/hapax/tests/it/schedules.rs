@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hapax_testkit::port::Port;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::Value;
 
@@ -175,16 +176,44 @@ async fn ticks_are_sent_to_an_edge_that_speaks_tls_s2() {
     assert_eq!(shown(&edge, "report").await["missed"], 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tick_that_the_service_does_not_take_is_sent_again_under_its_key_s1() {
+/// A schedule whose service is not there: nothing listens at this port.
+async fn ground_away(port: &Port, when: &str) -> Ground {
     let mut ground = ground(Kind::Embedded, "").await;
-    // Nothing listens there.
-    let port = hapax_testkit::port::Port::reserve().unwrap();
     ground.sections = format!("{AUTH}[upstreams.away]\nurl = \"http://127.0.0.1:{}\"\n", port.number());
     ground.routes = format!(
         "[[routes]]\nmethod = \"POST\"\npath = \"/away\"\noperation = \"away\"\npolicy = \"REQUIRED_A\"\nupstream = \"away\"\n{}",
-        schedule("report", "every = \"1h\"", "").replace("\"charge\"", "\"away\"")
+        schedule("report", when, "").replace("\"charge\"", "\"away\"")
     );
+    ground
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_paused_schedule_no_planned_tick_is_sent_again_until_it_is_resumed_s1() {
+    let port = Port::reserve().unwrap();
+    let ground = ground_away(&port, "every = \"500ms\"").await;
+    let edge = serve(&ground, "hapax").await;
+    let sends = async |of: &str| {
+        let status = shown(&edge, "report").await;
+        let open = status["open"].as_array().unwrap().iter();
+        let own = open.filter(|tick| tick["key"].as_str().unwrap().contains(".now.") == (of == "run"));
+        own.map(|tick| tick["sends"].as_u64().unwrap()).sum::<u64>()
+    };
+    eventually("one is open", async || sends("planned").await >= 1).await;
+    assert_eq!(run(&edge, "", &["schedules", "pause", "report"]).await.code, 0);
+    let before = sends("planned").await;
+    assert!(before >= 1);
+    // A run that is asked for is sent, and sent again as planned ticks were.
+    assert_eq!(run(&edge, "", &["schedules", "run", "report", "--run-id", "x"]).await.code, 0);
+    eventually("the run is sent again", async || sends("run").await >= 4).await;
+    assert_eq!(sends("planned").await, before, "nothing of the plan is sent");
+    assert_eq!(run(&edge, "", &["schedules", "resume", "report"]).await.code, 0);
+    eventually("it goes on", async || sends("planned").await > before).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tick_that_the_service_does_not_take_is_sent_again_under_its_key_s1() {
+    let port = Port::reserve().unwrap();
+    let ground = ground_away(&port, "every = \"1h\"").await;
     let edge = serve(&ground, "hapax").await;
     eventually("it is known", async || shown(&edge, "report").await["id"] == "report").await;
     assert_eq!(run(&edge, "", &["schedules", "run", "report", "--run-id", "x"]).await.code, 0);
@@ -267,4 +296,13 @@ async fn an_instance_with_another_definition_dispatches_nothing_and_a_reload_tak
     ground.write("hapax");
     edge.reload();
     eventually("it is gone", async || shown(&edge, "report").await["here"] == "absent").await;
+    assert!(shown(&edge, "report").await["next"].as_array().unwrap().is_empty(), "none will come");
+    let listed = run(&edge, "", &["schedules", "list"]).await;
+    assert!(listed.err.contains("report: this server's configuration does not have it"), "{}", listed.err);
+    // A run would wait for a server that has it, and start some day unasked.
+    let open = shown(&edge, "report").await["open"].clone();
+    let refused = run(&edge, "", &["schedules", "run", "report"]).await;
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{}", refused.err);
+    assert!(refused.err.contains("does not have the schedule"), "{}", refused.err);
+    assert_eq!(shown(&edge, "report").await["open"], open);
 }

@@ -176,12 +176,17 @@ async fn an_api_key_counts_where_it_is_shown_in_one_place_only_a2() {
         &[("authorization", "Basic !")],
         &[("x-api-key", "")],
     ];
+    let challenges = |got: &Got| -> Vec<String> {
+        let lines = got.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("www-authenticate"));
+        lines.map(|(_, line)| line.clone()).collect()
+    };
     for fields in wrong {
-        assert_eq!(
-            ask(&edge, "GET /a", fields, "").await.problem(),
-            (401, "unauthenticated".into()),
-            "{fields:?}"
-        );
+        let got = ask(&edge, "GET /a", fields, "").await;
+        assert_eq!(got.problem(), (401, "unauthenticated".into()), "{fields:?}");
+        // Clients that wait for a challenge show nothing without one.
+        let told = challenges(&got);
+        assert!(told.len() == 2 && told[0].starts_with("Bearer"), "{told:?}");
+        assert_eq!(told[1], "Basic realm=\"hapax\", charset=\"UTF-8\"");
     }
     assert_eq!(ground.service.count(), reached);
     // Where nothing is said, only `Authorization: Bearer` counts.
@@ -189,7 +194,8 @@ async fn an_api_key_counts_where_it_is_shown_in_one_place_only_a2() {
     edge.reload();
     edge.tells("the configuration was reloaded").await;
     for field in [("x-api-key", &key), ("authorization", &user)] {
-        assert_eq!(ask(&edge, "GET /a", &[(field.0, field.1)], "").await.status, 401);
+        let got = ask(&edge, "GET /a", &[(field.0, field.1)], "").await;
+        assert_eq!((got.status, challenges(&got).len()), (401, 1));
     }
     assert_eq!(ask(&edge, "GET /a", &[("authorization", &bearer)], "").await.status, 201);
 }

@@ -167,7 +167,7 @@ impl Provider for Generic {
         Ok(self.identifier.text(delivery.headers, delivery.body)?.into_owned())
     }
 
-    fn signs_identifier(&self) -> bool {
+    fn signs_identifier(&self, _: &Delivery<'_>) -> bool {
         self.identifier_signed
     }
 

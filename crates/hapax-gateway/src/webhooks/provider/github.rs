@@ -23,7 +23,7 @@ impl Provider for GitHub {
         delivery.identifying("x-github-delivery").map(str::to_owned)
     }
 
-    fn signs_identifier(&self) -> bool {
+    fn signs_identifier(&self, _: &Delivery<'_>) -> bool {
         false
     }
 

@@ -20,7 +20,7 @@ impl Provider for Shopify {
         delivery.identifying("x-shopify-event-id").map(str::to_owned)
     }
 
-    fn signs_identifier(&self) -> bool {
+    fn signs_identifier(&self, _: &Delivery<'_>) -> bool {
         false
     }
 

@@ -24,7 +24,7 @@ impl Provider for Slack {
         member(delivery.body, "event_id")
     }
 
-    fn signs_identifier(&self) -> bool {
+    fn signs_identifier(&self, _: &Delivery<'_>) -> bool {
         true
     }
 

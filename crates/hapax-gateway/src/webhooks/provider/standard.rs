@@ -52,7 +52,7 @@ impl Provider for Standard {
         delivery.identifying(id).map(str::to_owned)
     }
 
-    fn signs_identifier(&self) -> bool {
+    fn signs_identifier(&self, _: &Delivery<'_>) -> bool {
         true
     }
 

@@ -34,7 +34,7 @@ impl Provider for Stripe {
         member(delivery.body, "id")
     }
 
-    fn signs_identifier(&self) -> bool {
+    fn signs_identifier(&self, _: &Delivery<'_>) -> bool {
         true
     }
 

@@ -20,6 +20,9 @@ const TOKEN: &str = "i-twilio-idempotency-token";
 /// The parameter of the query that binds a body which is no form to the signed URL.
 const BODY_DIGEST: &str = "bodySHA256";
 
+/// What says of a call's form that it tells of a step, which has a number.
+const PROGRESS: &str = "call-progress-events";
+
 /// Messaging and voice: forms.
 pub(crate) struct Twilio {
     /// Whether this webhook is signed with SHA-256.
@@ -116,6 +119,16 @@ fn only<'f>(fields: &'f Fields<'_>, name: &str) -> Result<Option<&'f str>, Refus
     }
 }
 
+/// Whether the fields name the delivery, so that the token need not.
+fn names_itself(fields: &Fields<'_>) -> bool {
+    let has = |wanted: &str, value: Option<&str>| {
+        fields
+            .iter()
+            .any(|(name, text)| name == wanted && value.map_or(!text.is_empty(), |value| text == value))
+    };
+    has("MessageSid", None) || has("CallbackSource", Some(PROGRESS))
+}
+
 impl Provider for Twilio {
     fn verify(&self, delivery: &Delivery<'_>, secrets: &[Secret], _now: u64) -> Result<(), Refused> {
         verify(delivery, self.sha256, secrets, &sorted(&fields(delivery)))
@@ -134,7 +147,7 @@ impl Provider for Twilio {
             return Ok(format!("{sid}.{status}"));
         }
         let sid = only("CallSid")?.ok_or(Refused::Identifier("the form names neither message nor call"))?;
-        if only("CallbackSource")? != Some("call-progress-events") {
+        if only("CallbackSource")? != Some(PROGRESS) {
             // Each step of a call has the same status: only the sender can tell them apart.
             return delivery.identifying(TOKEN).map(str::to_owned);
         }
@@ -144,8 +157,14 @@ impl Provider for Twilio {
         }
     }
 
-    fn signs_identifier(&self) -> bool {
-        true
+    fn signs_identifier(&self, delivery: &Delivery<'_>) -> bool {
+        // The token stands in a header, which no signature covers.
+        names_itself(&fields(delivery))
+    }
+
+    /// The signature is over URL and fields, whatever their order is.
+    fn content<'d>(&self, delivery: &Delivery<'d>) -> Cow<'d, [u8]> {
+        Cow::Owned([encoded_anew(delivery.target), sorted(&fields(delivery))].join("\n").into_bytes())
     }
 
     fn signs_url(&self) -> bool {
@@ -171,7 +190,7 @@ impl Provider for TwilioEvents {
         delivery.identifying(TOKEN).map(str::to_owned)
     }
 
-    fn signs_identifier(&self) -> bool {
+    fn signs_identifier(&self, _: &Delivery<'_>) -> bool {
         false
     }
 

@@ -129,18 +129,17 @@ fn auth(answers: &Answers) -> String {
 }
 
 /// What to run next.
-pub(super) fn next(answers: &Answers, file: &str) -> String {
+pub(super) fn next(answers: &Answers, file: &str) -> Vec<String> {
     let word = word_of_a_shell(file);
-    let mut lines = vec![
-        format!("{file} is written. Next:"),
-        "  export HAPAX_ADMIN_TOKEN=$(openssl rand -hex 16)".into(),
-        format!("  hapax config check {word}"),
-        format!("  hapax serve --config {word}"),
+    let mut commands = vec![
+        "export HAPAX_ADMIN_TOKEN=$(openssl rand -hex 16)".to_owned(),
+        format!("hapax config check {word}"),
+        format!("hapax serve --config {word}"),
     ];
     if answers.credentials == Credentials::ApiKeys {
-        lines.push("  hapax keys create --tenant main --project main --subject service:NAME".into());
+        commands.push("hapax keys create --tenant main --project main --subject service:NAME".into());
     }
-    lines.join("\n")
+    commands
 }
 
 /// A text as a shell takes it for one word.

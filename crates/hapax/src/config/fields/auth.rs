@@ -9,9 +9,10 @@ sections! {
     AUTH = "auth" {
         "tenant": Text("name"), Absent =>
             "the tenant of callers whose credential names none: of tokens, keys of an outside service, trusted peers and \
-             public routes. API keys always name theirs";
+             public routes. API keys always name theirs. It says whose keys are: [while claims rest \
+             there](#names-of-operations) it does not change";
         "project": Text("name"), Absent =>
-            "the project of such callers; where `tenant` is set, only of that tenant's";
+            "the project of such callers; where `tenant` is set, only of that tenant's. It changes as `tenant` does";
         "jwt": Table(&JWT), Absent =>
             "tokens";
         "api_keys": Table(&API_KEYS), Absent =>

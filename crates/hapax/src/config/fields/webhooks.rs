@@ -65,7 +65,9 @@ sections! {
         "identifier_signed": Flag, Bool(false) =>
             "whether the signature covers the identifier";
         "kind_header": Text("header"), Absent =>
-            "the header with the kind of event, which is part of the identity";
+            "the header with the kind of event, which is part of the identity. While claims rest on deliveries of the \
+             provider, a reload changes neither it nor `identifier`; a start does, and deliveries that were done run again \
+             where a sender repeats them";
         "wait": Duration(&range::TIMEOUT), Is("10s") =>
             "how long the sender waits";
         "window": Duration(&range::RETENTION), Is("24h") =>

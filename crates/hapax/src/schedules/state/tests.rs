@@ -136,6 +136,20 @@ fn a_resume_starts_at_now_s1() {
 }
 
 #[test]
+fn while_a_schedule_is_paused_only_runs_that_were_asked_for_are_sent_s1() {
+    let mut state = State::new(&every(1_000, 0), 0);
+    let current = state.current.clone();
+    let planned = open("sched.now.1700000000000", 1_000, &current);
+    let asked_for = ["sched.a.now.x", "sched.now.now.1700000000000"].map(|key| open(key, 1_000, &current));
+    assert!(!state.rests(&planned));
+    state.pause("ops".into(), "the service is broken".into(), 2_000);
+    assert!(state.rests(&planned));
+    assert!(asked_for.iter().all(|tick| !state.rests(tick)));
+    state.resume(3_000);
+    assert!(!state.rests(&planned), "it goes on");
+}
+
+#[test]
 fn of_too_many_open_ticks_the_oldest_are_missed_s1() {
     let mut state = State::new(&every(1_000, 0), 0);
     let current = state.current.clone();
