@@ -128,6 +128,14 @@ async fn executions_are_listed_and_shown_with_their_events_in_pages_m4() {
             let page = page.json();
             let events = page["events"].as_array().unwrap();
             assert!((1..=3).contains(&events.len()), "{page}");
+            for event in events {
+                // A step leads to its claim.
+                let id = event["operation_id"].as_str();
+                assert_eq!(id.is_some(), event["type"] == "TOOL_CALL_INTENT", "{event}");
+                if let Some(id) = id {
+                    assert_eq!(office.get(&format!("/v1/claims/{id}")).await.status, 200);
+                }
+            }
             kinds.extend(events.iter().map(|event| event["type"].as_str().unwrap().to_owned()));
             from = page["next"].clone();
         }

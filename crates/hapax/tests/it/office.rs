@@ -196,9 +196,13 @@ impl Office {
         self.post(&format!("/v1/claims/{id}/{verb}"), body).await
     }
 
-    /// The claim as it is listed.
+    /// The claim as it is listed, without what routes and sessions say of it now.
     pub(crate) async fn claim(&self, id: &str) -> Value {
-        self.get(&format!("/v1/claims/{id}")).await.json()
+        let mut claim = self.get(&format!("/v1/claims/{id}")).await.json();
+        for more in ["upstream", "upstream_key", "holder"] {
+            claim.as_object_mut().unwrap().remove(more);
+        }
+        claim
     }
 
     /// A claim that is in doubt.

@@ -40,7 +40,7 @@ async fn operators_are_served_over_tls_and_the_certificate_is_read_again_m1_m2_p
     let edge = ground.serve().await;
 
     let done = count(&edge, "https", &["--ca", &trusted]).await;
-    assert!(done.code == 0 && done.out.contains("in doubt"), "{} {}", done.out, done.err);
+    assert!(done.code == 0 && done.out.contains("in_doubt"), "{} {}", done.out, done.err);
     for (scheme, ca, part) in [
         ("https", vec!["--ca", &not], "no TLS"),
         ("https", vec![], "no TLS"),

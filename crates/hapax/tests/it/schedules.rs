@@ -78,6 +78,10 @@ async fn an_interval_fires_through_the_edge_once_for_each_tick_s1() {
     let listed = json_of(&run(&edge, "", &["schedules", "list", "--json"]).await);
     let schedule = &listed["schedules"][0];
     assert_eq!(schedule["dispatched"], keys.len(), "{schedule}");
+    let last = &schedule["last"];
+    let (key, id) = (last["key"].as_str().unwrap(), last["operation_id"].as_str().unwrap());
+    assert!(keys.iter().any(|sent| sent.ends_with(key)), "{last} {keys:?}");
+    assert_eq!(edge.ask(&format!("GET /v1/claims/{id}"), "").await.status, 200);
     assert_eq!(
         (&schedule["state"], &schedule["here"], &schedule["every"]),
         (&"paused".into(), &"dispatched".into(), &"200ms".into())

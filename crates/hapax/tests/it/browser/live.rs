@@ -207,6 +207,8 @@ fn times_are_the_servers(page: &Page) {
     assert_eq!(told[0], told[1], "UTC first");
     page.press("z");
     page.wait("document.querySelector('.seg [aria-pressed=true]').innerText === 'Local'");
+    // A row that has just come hears of the zone a moment later.
+    page.wait("(() => { const time = document.querySelector('tbody time'); return time.innerText.slice(-8) !== time.dateTime.slice(11, 19); })()");
     let minutes =
         |text: &str| -> i32 { text[..2].parse::<i32>().unwrap() * 60 + text[3..5].parse::<i32>().unwrap() };
     let told = page.eval(offset);

@@ -113,7 +113,7 @@ async fn ages_from_the_browsers_clock_are_found_m3() {
         page.wait(
             "document.querySelector('h1.key')?.innerText === 'young' && document.querySelector('dl.kv time')",
         );
-        !page.text("document.querySelector('main').innerText").contains(" h ")
+        !page.text("document.querySelector('dl.kv').innerText").contains(" h ")
     })
     .await;
 }
