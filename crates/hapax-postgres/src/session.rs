@@ -20,7 +20,7 @@ use super::queue::closed_error;
 use super::row::{Uuid, get, micros, unreadable};
 use super::shared::Shared;
 use crate::limits;
-use crate::{Opener, Overview};
+use hapax_store::{Opener, Overview};
 
 /// A request to the heart.
 pub(super) enum Beat {

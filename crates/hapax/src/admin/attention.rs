@@ -243,7 +243,7 @@ async fn alert_seen(
     reason: String,
 ) -> Result<AttentionItem, Refusal> {
     alerts::acknowledge(&state.store, state.answers.seal(), alert, &by, &reason).await?;
-    *state.attention.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    state.watched.forget();
     Ok(AttentionItem { acknowledged: Some(Acknowledged { by, at: view::time(now()), reason }), ..found })
 }
 

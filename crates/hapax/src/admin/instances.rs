@@ -13,11 +13,12 @@ use hapax_api::{
 use hapax_core::limits::MAX_PAGE;
 use hapax_core::registry::DocumentId;
 use hapax_core::{Error, Ledger as _, Record, Registry as _, Source};
-use hapax_store::{Lifecycle as _, Opener, Overview, Store};
+use hapax_store::{Lifecycle as _, Opener, Overview};
 use serde::{Deserialize, Serialize};
 
 use super::access::Operator;
 use super::{AdminState, view, watched};
+use crate::Store;
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
 use crate::when::now;

@@ -205,7 +205,7 @@ async fn reload(args: &Args, store: &Store, node: &Node, standing: &Standing, st
     tell(&agreed.notices);
     tell(renamed.as_slice());
     let fixed = config.fixed_since(started);
-    node.show(config.to_json(), fixed.iter().map(|&name| name.to_owned()).collect());
+    node.show(config.to_json(), fixed.clone());
     if !fixed.is_empty() {
         tracing::warn!("{}: the change takes effect after a restart", fixed.join(", "));
     }
