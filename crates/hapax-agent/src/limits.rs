@@ -109,6 +109,12 @@ pub const OWED_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duratio
 /// How often a receipt is sent that is written alone.
 pub const RECEIPT_TRIES: u32 = 5;
 
+/// How much of a name or a key is written into a receipt that is longer than names and keys are, in characters.
+pub const CLIPPED_CHARS: usize = 64;
+
+/// Lanes that are looked at for one that is closed by a claim.
+pub const LANES_LOOKED_AT: usize = 2_000;
+
 /// Receipts that one question looks at.
 pub const RECEIPTS_LOOKED_AT: usize = 2_048;
 

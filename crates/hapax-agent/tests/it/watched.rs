@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use hapax_agent::actions::gate::Decision;
 use hapax_agent::actions::{
     Actions, Connectors, Disposition, Gate, Invoked, Local, Origin, PlannedAction, Rule, Rules, Tool, alerts,
 };
-use hapax_core::{Project, Tenant};
+use hapax_core::lane::LaneId;
+use hapax_core::{Lanes as _, Project, Tenant};
 use hapax_exec::{Executor, Seal};
 use hapax_store::memory::Memory;
 use hapax_store::{Lifecycle as _, Options, Store};
@@ -76,28 +79,35 @@ async fn an_alert_is_there_when_the_tool_is_called_and_a_repeated_action_raises_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_twenty_messages_to_one_customer_five_are_sent_whoever_sends_them() {
-    on_each(async |store| {
-        let sent = Arc::new(AtomicUsize::new(0));
-        let mut senders = JoinSet::new();
-        for number in 0..20 {
-            let (store, sent) = (store.clone(), sent.clone());
-            senders.spawn(async move {
-                let chat = Local::default().tool("send", Tool::default(), move |_| {
-                    sent.fetch_add(1, Ordering::SeqCst);
-                    async { Invoked::Done(RawValue::from_string("{}".into()).unwrap()) }
-                });
-                let gate = gate("recent(tool, '1h') >= 5", Decision::Block);
-                let rules = Rules::new(Connectors::default().local("chat", chat), gate);
-                // Each of them is a process of its own, as far as rules and lanes know.
-                let actions = Actions::new(Executor::new(store), rules, None);
-                actions.act(&origin(), message(number)).await.decision
+    on_each(async |store| race([store.clone(), store.clone(), store]).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_of_twenty_messages_from_three_processes_five_are_sent() {
+    race(crate::world::processes().await).await;
+}
+
+/// Twenty messages to one customer, from three processes.
+async fn race(stores: [Store; 3]) {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let mut senders = JoinSet::new();
+    for number in 0..20 {
+        let (store, sent) = (stores[number % 3].clone(), sent.clone());
+        senders.spawn(async move {
+            let chat = Local::default().tool("send", Tool::default(), move |_| {
+                sent.fetch_add(1, Ordering::SeqCst);
+                async { Invoked::Done(RawValue::from_string("{}".into()).unwrap()) }
             });
-        }
-        let decisions = senders.join_all().await;
-        let blocked = decisions.iter().filter(|decision| **decision == Disposition::Block).count();
-        assert_eq!((sent.load(Ordering::SeqCst), blocked), (5, 15));
-    })
-    .await;
+            let gate = gate("recent(tool, '1h') >= 5", Decision::Block);
+            let rules = Rules::new(Connectors::default().local("chat", chat), gate);
+            // Each of them is a process of its own, as far as rules know.
+            let actions = Actions::new(Executor::new(store), rules, None);
+            actions.act(&origin(), message(number)).await.decision
+        });
+    }
+    let decisions = senders.join_all().await;
+    let blocked = decisions.iter().filter(|decision| **decision == Disposition::Block).count();
+    assert_eq!((sent.load(Ordering::SeqCst), blocked), (5, 15));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -159,4 +169,41 @@ async fn what_is_kept_of_an_action_is_sealed_and_told_all_the_same_b9() {
             );
         }
     }
+}
+
+#[cfg(feature = "failpoints")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_action_that_loses_its_place_before_it_begins_takes_another_one_and_raises_one_alert_x2_x6() {
+    let store = Store::Memory(Memory::open(Options::default()));
+    let lane = LaneId { tenant: origin().tenant, project: origin().project, entity: "customer:kim".into() };
+    let taken = Arc::new(AtomicUsize::new(0));
+    let (places, memory, of) = (taken.clone(), store.clone(), lane.clone());
+    // The place goes after it was told to be served, and before the action begins.
+    fail::cfg_callback("actions.entered", move || {
+        let view = memory.look(&of).now_or_never().unwrap().unwrap();
+        // Other tests of this process have stores of their own.
+        let Some(ticket) = view.served() else { return };
+        if places.fetch_add(1, Ordering::SeqCst) == 0 {
+            memory.leave(&of, ticket.id, true).now_or_never().unwrap().unwrap();
+        }
+    })
+    .unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let called = calls.clone();
+    let chat = Local::default().tool("send", Tool::default(), move |_| {
+        called.fetch_add(1, Ordering::SeqCst);
+        async { Invoked::Done(RawValue::from_string("{}".into()).unwrap()) }
+    });
+    let rules =
+        Rules::new(Connectors::default().local("chat", chat), gate("tool == 'send'", Decision::Alert));
+    let actions = Actions::new(Executor::new(store.clone()), rules, None);
+    let told = actions.act(&origin(), message(1)).await;
+    fail::remove("actions.entered");
+    assert_eq!((told.decision, told.ok), (Disposition::Alert, true), "{told:?}");
+    assert_eq!((taken.load(Ordering::SeqCst), calls.load(Ordering::SeqCst)), (2, 1), "two places, one call");
+    assert!(actions.settle(Duration::from_secs(30)).await);
+    let (raised, _) = alerts::list(&store, None, None, None, 10).await.unwrap();
+    assert_eq!(raised.len(), 1, "the first attempt's is taken back");
+    let view = store.look(&lane).await.unwrap();
+    assert!(view.lane.tickets.is_empty() && view.lane.closed_by.is_none(), "{view:?}");
 }

@@ -115,6 +115,13 @@ pub(crate) async fn database() -> String {
     format!("{base}/{name}")
 }
 
+/// Three processes on one database.
+pub(crate) async fn processes() -> [Store; 3] {
+    let url = database().await;
+    let open = async || Store::open(&url, Options::default()).await.unwrap();
+    [open().await, open().await, open().await]
+}
+
 pub(crate) fn id(text: &str) -> ExecutionId {
     ExecutionId::new(text).unwrap()
 }
