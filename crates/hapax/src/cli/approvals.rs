@@ -144,6 +144,9 @@ pub(crate) struct Lanes {
     /// Only of this project.
     #[arg(long)]
     project: Option<String>,
+    /// Only of this entity.
+    #[arg(long, requires = "tenant", requires = "project")]
+    entity: Option<String>,
     /// Also those in which nothing waits, runs or is closed.
     #[arg(long)]
     idle: bool,
@@ -366,8 +369,8 @@ fn receipt_row(receipt: &Receipt) -> Vec<String> {
 /// Runs `hapax lanes`.
 pub(crate) async fn lanes(args: Lanes) -> Result<(), Failed> {
     let remote = Remote::new(&args.place.server)?;
-    let (tenant, project, idle) = (args.tenant, args.project, args.idle);
-    let mut query = LanesQuery { tenant, project, idle, ..LanesQuery::default() };
+    let (tenant, project, entity, idle) = (args.tenant, args.project, args.entity, args.idle);
+    let mut query = LanesQuery { tenant, project, entity, idle, ..LanesQuery::default() };
     let mut heads: Option<&[&str]> = Some(&["TENANT", "PROJECT", "ENTITY", "SERVED", "WAITING", "CLOSED BY"]);
     loop {
         let told = remote.call::<op::ListLanes>("", &query, &Nothing {}).await?;

@@ -29,11 +29,12 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failed> {
     data(text.map_err(|error| Failed::unavailable(format!("the answer cannot be written as JSON: {error}")))?)
 }
 
-/// Rows under their headings, each column as wide as it must be. A long cell is cut, but for the last one of a row, after which nothing
-/// has its place.
+/// Rows under their headings, each column as wide as it must be. A long cell is cut, but for the first one of a row, which is what its
+/// record is called by, and the last one, after which nothing has its place.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     let last = heads.len().saturating_sub(1);
-    let cell = |(column, cell): (usize, &String)| if column == last { clean(cell) } else { shown(cell) };
+    let is_whole = |column: usize| column == 0 || column == last;
+    let cell = |(column, cell): (usize, &String)| if is_whole(column) { clean(cell) } else { shown(cell) };
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().enumerate().map(cell).collect()).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -74,6 +75,9 @@ mod tests {
             vec!["a\u{1b}[2J".into(), "é".into(), "\u{7}".into()],
             vec!["b".into(), "x".repeat(60), "why ".repeat(20)],
         ];
+        let long = "i".repeat(2 * limits::COLUMN);
+        let whole = table(&["ID", "TWO"], &[vec![long.clone(), String::new()]]);
+        assert!(whole.ends_with(&long), "what a record is called by is whole: {whole}");
         let told = table(&["ONE", "TWO", "WHY"], &rows);
         assert!(!told.contains('\u{1b}') && !told.contains('\u{7}'), "{told}");
         let lines: Vec<_> = told.lines().collect();

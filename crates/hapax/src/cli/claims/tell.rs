@@ -2,9 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hapax_agent::actions::executor::OPERATION;
 use hapax_api::{
     Claim, ClaimState, Claims, ClaimsQuery, Counts, Damaged, Decided, Done, Doubt, DoubtReason, HeaderValues,
-    Outcome, SettledBy, State, Time,
+    Outcome, SettledBy, Source, State, Time,
 };
 
 use crate::cli::Failed;
@@ -159,16 +160,39 @@ fn tell_outcome(outcome: &Outcome, by: SettledBy) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The commands that decide about a claim in doubt. What agents do is decided where their receipts and journals tell of it.
+fn decisions(claim: &Claim) -> (String, String) {
+    let id = &claim.operation_id;
+    match (claim.source, claim.operation.as_str()) {
+        (Source::Derived, OPERATION) => {
+            (format!("hapax approvals confirm {id}"), format!("hapax approvals release {id}"))
+        }
+        (Source::Derived, operation) if operation.starts_with("step.") => {
+            note(
+                "The execution that waits for it is among `hapax executions list --status paused`, and its numbers are in",
+            );
+            note("`hapax executions waiting`.");
+            let (tenant, project) = (&claim.tenant, &claim.project);
+            let step = format!(
+                "hapax executions decide EXECUTION --tenant {tenant} --project {project} --iteration N --call N"
+            );
+            (format!("{step} --confirm JSON"), format!("{step} --rerun"))
+        }
+        _ => (
+            format!("hapax claims resolve {id} --settle-status 201 --settle-body FILE"),
+            format!("hapax claims resolve {id} --release"),
+        ),
+    }
+}
+
 /// What can be done next.
 fn hint(claim: &Claim, may_run_until: Option<&Time>) {
-    let id = &claim.operation_id;
     note(
         "\nNobody knows whether the work was done, and nothing runs under this key until somebody says. Find out, then:",
     );
-    note(format!(
-        "  it was done:      hapax claims resolve {id} --settle-status 201 --settle-body FILE --reason TEXT"
-    ));
-    note(format!("  it was not done:  hapax claims resolve {id} --release --reason TEXT"));
+    let (done, not_done) = decisions(claim);
+    note(format!("  it was done:      {done} --reason TEXT"));
+    note(format!("  it was not done:  {not_done} --reason TEXT"));
     if may_run_until.is_some_and(|until| parse_utc(until.as_str()).is_ok_and(|until| until > now())) {
         note(format!(
             "The former run may still reach the work until {}: a release waits for that.",
