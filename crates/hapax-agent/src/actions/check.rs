@@ -78,6 +78,9 @@ pub fn suspicious(key: &str) -> Vec<String> {
         warn("a UUID");
     }
     let parts: Vec<&str> = key.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    if parts.iter().any(|part| is_ulid(part)) {
+        warn("a ULID");
+    }
     if has_date(&parts) || parts.iter().any(|part| is_unix_time(part)) {
         warn("a time");
     }
@@ -91,7 +94,13 @@ pub fn suspicious(key: &str) -> Vec<String> {
                 ])
         })
     };
-    if ["run", "runid", "run_id", "attempt", "session", "trace"].iter().any(|word| numbered(word)) {
+    let requests = lower.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
+    let is_request = |word: &str| {
+        let rest = word.strip_prefix("request").or_else(|| word.strip_prefix("req")).unwrap_or_default();
+        rest.trim_start_matches(['-', '_']).starts_with(|c: char| c.is_ascii_digit())
+    };
+    let words = ["run", "runid", "run_id", "attempt", "session", "trace"];
+    if words.iter().any(|word| numbered(word)) || requests.into_iter().any(is_request) {
         warn("the id of a run");
     }
     found
@@ -111,7 +120,13 @@ fn has_uuid(key: &str) -> bool {
     words.iter().any(|word| dashed(word) || plain(word))
 }
 
-/// A year, a month and a day; also in one piece.
+/// 26 digits and letters of Crockford's alphabet, of which the first is at most 7.
+fn is_ulid(part: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() && !b"ILOU".contains(&byte.to_ascii_uppercase());
+    part.len() == 26 && matches!(part.as_bytes()[0], b'0'..=b'7') && part.bytes().all(known)
+}
+
+/// A year, a month and a day, or a day, a month and a year, in either order of these two; also in one piece.
 fn has_date(parts: &[&str]) -> bool {
     let number = |part: &str, digits: usize, from: u32, to: u32| {
         let fits = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -124,6 +139,11 @@ fn has_date(parts: &[&str]) -> bool {
     let spread = parts
         .windows(3)
         .any(|three| number(three[0], 4, 1990, 2100) && number(three[1], 2, 1, 12) && is_day(three[2]));
+    let short = |part: &str, to: u32| part.len() <= 2 && number(part, part.len(), 1, to);
+    let backwards = parts.windows(3).any(|three| {
+        let either = short(three[0], 12) || short(three[1], 12);
+        short(three[0], 31) && short(three[1], 31) && either && number(three[2], 4, 1990, 2100)
+    });
     let compact = |part: &&str| {
         let Some((date, rest)) = part.split_at_checked(8) else { return false };
         let is_date = number(&date[..4], 4, 1990, 2100)
@@ -131,7 +151,7 @@ fn has_date(parts: &[&str]) -> bool {
             && number(&date[6..], 2, 1, 31);
         is_date && date.is_ascii() && (rest.is_empty() || rest.starts_with('T'))
     };
-    spread || parts.iter().filter(|part| part.is_ascii()).any(compact)
+    spread || backwards || parts.iter().filter(|part| part.is_ascii()).any(compact)
 }
 
 /// Seconds, milliseconds or microseconds since the Unix epoch, in this half of the century.
@@ -151,6 +171,11 @@ mod tests {
             ("hold:018f4e1c7d8a7cc2a4f50a3c9f7b1e2d", "a UUID"),
             ("op:SO-1:hold:2026-11-19T04:00:00Z", "a time"),
             ("op:SO-1:hold:20261119", "a time"),
+            ("op:SO-1:hold:19-11-2026", "a time"),
+            ("op:SO-1:hold:11/19/2026", "a time"),
+            ("hold:01ARZ3NDEKTSV4RRFFQ69G5FAV", "a ULID"),
+            ("req-8817:SO-1:hold", "the id of a run"),
+            ("op:SO-1:hold:request_17", "the id of a run"),
             ("op:SO-1:1763500000", "a time"),
             ("op:SO-1:1763500000123", "a time"),
             ("run-17:SO-1:hold", "the id of a run"),
@@ -165,6 +190,9 @@ mod tests {
             "ship-risk:order 12345:refund",
             "prune:branch:delete",
             "rungs:1",
+            "request:SO-1:refund",
+            "requisition-17:approve",
+            "part:3-4-7000",
             "größe:2026:x",
             "",
         ] {
