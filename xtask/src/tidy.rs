@@ -4,6 +4,7 @@
 //! tests plant a violation in a made-up tree; one more test runs all of them over the real checkout.
 
 mod claim;
+mod connect;
 mod console;
 mod direction;
 mod documents;
@@ -21,7 +22,7 @@ use tree::Tree;
 /// Check the project's own rules over all tracked files.
 ///
 /// Every source file opens with what it is for; nothing unfinished is left in the source; the crates depend on each
-/// other only as the architecture allows; only `once` claims; no path of one machine; the console is small and makes no markup of text; ADRs, README, links and the files that maps name.
+/// other only as the architecture allows; only `once` claims; only the executor of actions calls connectors; no path of one machine; the console is small and makes no markup of text; ADRs, README, links and the files that maps name.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
@@ -37,6 +38,7 @@ const CHECKS: &[Check] = &[
     Check { name: "no path of one machine", run: source::no_machine_paths },
     Check { name: "dependency direction", run: direction::follows_architecture },
     Check { name: "only `once` claims", run: claim::only_once_claims },
+    Check { name: "only the executor calls connectors", run: connect::only_the_executor_invokes },
     Check { name: "decisions have their headings", run: documents::decisions_have_headings },
     Check { name: "README names the commands", run: documents::readme_names_commands },
     Check { name: "links resolve", run: documents::links_resolve },
@@ -104,6 +106,7 @@ mod tests {
         no_path_of_one_machine: "no path of one machine",
         crates_depend_on_each_other_as_the_architecture_says: "dependency direction",
         only_once_claims: "only `once` claims",
+        only_the_executor_calls_connectors: "only the executor calls connectors",
         decisions_have_their_headings: "decisions have their headings",
         readme_names_the_commands: "README names the commands",
         links_resolve: "links resolve",

@@ -20,7 +20,7 @@ pub(crate) fn only_once_claims(tree: &Tree) -> Vec<String> {
         match text.parse::<TokenStream>() {
             Ok(tokens) => {
                 let mut lines = Vec::new();
-                find_calls(tokens, &mut lines);
+                find(tokens, &|tokens| is_call(tokens) || is_path_to_it(tokens), &mut lines);
                 found.extend(lines.iter().map(|line| {
                     format!("{path}:{line}: only `hapax_exec::once` calls `Ledger::claim`: call `once` (E1)")
                 }));
@@ -36,8 +36,8 @@ fn may_claim(path: &str) -> bool {
     is_test || MAY_CLAIM.iter().any(|allowed| path.starts_with(allowed))
 }
 
-/// Adds the lines of all calls in these tokens.
-fn find_calls(tokens: TokenStream, lines: &mut Vec<usize>) {
+/// Adds the lines of what is looked for in these tokens, but for what is not shipped.
+pub(super) fn find(tokens: TokenStream, is_meant: &dyn Fn(&[TokenTree]) -> bool, lines: &mut Vec<usize>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
     while at < tokens.len() {
@@ -46,11 +46,11 @@ fn find_calls(tokens: TokenStream, lines: &mut Vec<usize>) {
             at += tokens[at..].iter().position(ends_item).map_or(0, |end| end + 1);
             continue;
         }
-        if is_call(&tokens[at..]) || is_path_to_it(&tokens[at..]) {
+        if is_meant(&tokens[at..]) {
             lines.push(tokens[at].span().start().line);
         }
         if let TokenTree::Group(group) = &tokens[at] {
-            find_calls(group.stream(), lines);
+            find(group.stream(), is_meant, lines);
         }
         at += 1;
     }
@@ -107,11 +107,11 @@ fn starts_with_string(arguments: &Group) -> bool {
     matches!(first, Some(TokenTree::Literal(literal)) if literal.to_string().ends_with('"'))
 }
 
-fn is_word(token: &TokenTree, word: &str) -> bool {
+pub(super) fn is_word(token: &TokenTree, word: &str) -> bool {
     matches!(token, TokenTree::Ident(ident) if ident == word)
 }
 
-fn is_punct(token: &TokenTree, char: char) -> bool {
+pub(super) fn is_punct(token: &TokenTree, char: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == char)
 }
 
