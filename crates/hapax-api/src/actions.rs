@@ -65,14 +65,16 @@ pub struct Receipt {
     pub project: String,
     /// The system that the tool is on; empty for a person's decision.
     pub connector: String,
-    /// The tool; empty for a person's decision.
+    /// The tool; empty for a person's decision about an action that closed no lane.
     pub tool: String,
-    /// What it was about; empty for a person's decision.
+    /// What it was about; empty for a person's decision about an action that closed no lane.
     pub entity_key: String,
     /// The key of the action.
     pub key: Option<String>,
     /// SHA-256 of the arguments; empty for a person's decision.
     pub args_digest: String,
+    /// The arguments, where receipts keep them; null where they do not.
+    pub args: Option<Json>,
     /// Whether what was asked for is in place.
     pub ok: bool,
     /// Why not.
@@ -257,6 +259,10 @@ pub struct Approval {
     pub since: Option<Time>,
     /// Why nobody knows.
     pub doubt: DoubtReason,
+    /// What it is done to, as its lane remembers; null where no lane is closed by it.
+    pub entity_key: Option<String>,
+    /// The tool, as its lane remembers.
+    pub tool: Option<String>,
     /// What was being done, and what was seen of it; null where its process ended without a word.
     pub cause: Option<String>,
 }
@@ -346,6 +352,8 @@ pub struct Alert {
     pub key: Option<String>,
     /// SHA-256 of the arguments.
     pub args_digest: String,
+    /// The arguments, where receipts and alerts keep them; null where they do not.
+    pub args: Option<Json>,
     /// The rule that decided; null where it was the default.
     pub rule: Option<String>,
     /// The public id of the action's claim.

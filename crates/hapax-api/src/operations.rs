@@ -213,7 +213,7 @@ operations! {
         answers: (200, "The items."), refuses: [STORE],
     }
     AcknowledgeAttention Post "/v1/attention/{attention_id}/acknowledge" "acknowledgeAttention" {
-        "Say that somebody has seen an item. It stays until its cause has gone, and is not counted any more.",
+        "Say that somebody has seen an item. It stays until its cause has gone, and is not counted any more; an alert goes at once.",
         needs: OPERATE, query: Nothing, body: Remark, answer: AttentionItem,
         answers: (200, "Done; the item as it is now."),
         refuses: [BAD_BODY, problem(404, "Nothing of this id waits for a person."), STORE],

@@ -95,7 +95,7 @@ words! {
         Dedup = "DEDUP",
     }
     /// What was decided about an action: by the gate, by the ledger, or by a person.
-    ActionDecision ("a decision is ALLOW, ALERT, BLOCK, DEDUP, confirm or release") {
+    ActionDecision ("a decision is ALLOW, ALERT, BLOCK, DEDUP, confirm, release, reopen or purge") {
         /// It was allowed.
         Allow = "ALLOW",
         /// It was allowed, and raised for people.
@@ -108,6 +108,10 @@ words! {
         Confirm = "confirm",
         /// A person lets it be proposed again.
         Release = "release",
+        /// A person lets an action that happened be proposed again.
+        Reopen = "reopen",
+        /// A person took its claim away, as if it had never been proposed.
+        Purge = "purge",
     }
     /// Where claims are kept.
     StoreKind ("a store is memory, embedded or postgres") {
@@ -135,7 +139,7 @@ words! {
         Seen = "seen",
     }
     /// What waits for a person.
-    AttentionKind ("a kind is claim-in-doubt, settle-refused, record-damaged or execution-paused") {
+    AttentionKind ("a kind is claim-in-doubt, settle-refused, record-damaged, execution-paused or action-alert") {
         /// It is not known whether the work of a claim happened.
         ClaimInDoubt = "claim-in-doubt",
         /// A true outcome came after an operator had stated another.
@@ -144,6 +148,8 @@ words! {
         RecordDamaged = "record-damaged",
         /// An execution waits until it is resumed, perhaps for a decision about a step.
         ExecutionPaused = "execution-paused",
+        /// An action was let through, and is raised for people.
+        ActionAlert = "action-alert",
     }
     /// The state of a claim.
     State ("a state is held, settled, in_doubt or released") {

@@ -5,7 +5,7 @@ use hapax_agent::actions::approvals::{self, Choice, Decision, InDoubt};
 use hapax_agent::actions::{read, receipts};
 use hapax_agent::durable::{self, verify_page};
 use hapax_api::{
-    ActionDecision, Alert, Alerts, Approval, Approvals, BrokenChain, Decided, Done, Lane, LaneClaim,
+    ActionDecision, Alert, Alerts, Approval, Approvals, BrokenChain, Decided, Done, Json, Lane, LaneClaim,
     LaneTicket, LaneTool, Lanes as LanePage, Receipt, Receipts, ReceiptsHead, ReceiptsVerified,
     operations as op,
 };
@@ -71,6 +71,7 @@ fn receipt(read: read::Read) -> Receipt {
         entity_key: said.entity_key,
         key: said.idempotency_key,
         args_digest: said.args_digest,
+        args: said.args.map(Json),
         error: said.error,
         code: said.code,
         operation_id: operation_id(said.operation_id.as_deref()),
@@ -218,7 +219,9 @@ pub(super) async fn list_approvals(
 }
 
 fn approval(waits: InDoubt) -> Approval {
-    let InDoubt { operation_id, tenant, project, key, digest, epoch, since, reason, cause } = waits;
+    let InDoubt { operation_id, tenant, project, key, digest, epoch, since, reason, cause, place, .. } =
+        waits;
+    let (entity_key, tool) = place.map_or((None, None), |place| (Some(place.entity_key), place.tool));
     Approval {
         operation_id: operation_id.into(),
         tenant,
@@ -228,6 +231,8 @@ fn approval(waits: InDoubt) -> Approval {
         epoch: epoch.into(),
         since: moment(since),
         doubt: reason.into(),
+        entity_key,
+        tool,
         cause,
     }
 }
@@ -247,7 +252,7 @@ pub(super) async fn show_approval(
     asked: Asked<op::ShowApproval>,
 ) -> Result<Approval, Refusal> {
     let record = action(&state, &asked.id).await?;
-    let waits = approvals::in_doubt(&record);
+    let waits = approvals::shown(&state.store, &record).await?;
     waits.map(approval).ok_or_else(|| {
         let state = record.claim.state.name().as_str();
         Refusal::not_found(format!("this action waits for nobody: its claim is {state}"))
@@ -328,6 +333,7 @@ fn alert(raised: Raised) -> Alert {
             entity_key: String::new(),
             key: None,
             args_digest: String::new(),
+            args: None,
             rule: None,
             operation_id: None,
         };
@@ -342,6 +348,7 @@ fn alert(raised: Raised) -> Alert {
         entity_key: said.entity_key,
         key: said.idempotency_key,
         args_digest: said.args_digest,
+        args: said.args.and_then(|args| serde_json::from_str(args.get()).ok()).map(Json),
         rule: said.rule,
         operation_id: operation_id(Some(&said.operation_id)),
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use hapax_agent::actions::alerts;
+use hapax_agent::actions::alerts::{self, Raised};
 use hapax_agent::durable::{Sought, sought};
 use hapax_api::{
     Acknowledged, Attention, AttentionCounts, AttentionItem, AttentionKind, Claim, ClaimState,
@@ -22,10 +22,14 @@ use super::decide::{actor, reason};
 use super::{AdminState, view};
 use crate::listen::mount::Asked;
 use crate::listen::refusal::Refusal;
+use crate::when::now;
 use crate::{clock, limits};
 
 /// The kind of the registry's documents, one for each item that was acknowledged.
 const KIND: &str = "acknowledged";
+
+/// What the id of an alert's item begins with; the alert's own follows.
+const ALERT: &str = "alert-";
 
 /// What a document says.
 #[derive(Serialize, Deserialize)]
@@ -55,11 +59,10 @@ pub(super) async fn counts(state: &AdminState) -> AttentionCounts {
     }
 }
 
-/// What waits, and how much of each kind. Alerts are counted and no items: they have a list of their own.
+/// What waits, and how much of each kind. Of alerts there may be more than are told as items.
 async fn look(state: &AdminState) -> Result<(Vec<AttentionItem>, AttentionCounts), Error> {
-    let items = items(state).await?;
-    let (raised, _) = alerts::list(&state.store, None, None, None, MAX_PAGE).await?;
-    let counts = count(&items, raised.len());
+    let (items, alerts) = items(state).await?;
+    let counts = count(&items, alerts);
     Ok((items, counts))
 }
 
@@ -77,8 +80,8 @@ fn count(items: &[AttentionItem], alerts: usize) -> AttentionCounts {
     }
 }
 
-/// Everything that waits, the oldest first.
-async fn items(state: &AdminState) -> Result<Vec<AttentionItem>, Error> {
+/// Everything that waits, the oldest first, and how many alerts there are.
+async fn items(state: &AdminState) -> Result<(Vec<AttentionItem>, usize), Error> {
     let doubts = Filter { state: Some(StateName::InDoubt), ..Filter::default() };
     let page = state.store.list(&doubts, None, MAX_PAGE).await?;
     let mut items: Vec<_> = page.items.iter().map(|record| doubt(view::claim(record))).collect();
@@ -116,8 +119,48 @@ async fn items(state: &AdminState) -> Result<Vec<AttentionItem>, Error> {
     for item in &mut items {
         item.acknowledged = seen.get(&item.id).cloned();
     }
+    let alerts = add_alerts(state, &mut items).await?;
     items.sort_by(|one, other| one.since.cmp(&other.since));
-    Ok(items)
+    Ok((items, alerts))
+}
+
+/// Adds the oldest alerts, and counts them all. One that was acknowledged is gone.
+async fn add_alerts(state: &AdminState, items: &mut Vec<AttentionItem>) -> Result<usize, Error> {
+    let (mut many, mut after) = (0, None::<String>);
+    for page in 0..limits::AUDIT_PAGES {
+        // The others are only counted: they need not be opened.
+        let seal = if page == 0 { state.answers.seal() } else { None };
+        let (raised, next) = alerts::list(&state.store, seal, None, after.as_deref(), MAX_PAGE).await?;
+        many += raised.len();
+        if page == 0 {
+            items.extend(raised.into_iter().map(alert_item));
+        }
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(many)
+}
+
+fn alert_item(raised: Raised) -> AttentionItem {
+    let (about, text) = match raised.alert {
+        Some(alert) => {
+            let rule =
+                alert.rule.map_or_else(|| "the default".to_owned(), |rule| format!("the rule {rule:?}"));
+            let what = format!("{}/{} on {}: {rule}", alert.connector, alert.tool, alert.entity_key);
+            (alert.operation_id, what)
+        }
+        None => (String::new(), "an alert that cannot be opened".to_owned()),
+    };
+    AttentionItem {
+        id: format!("{ALERT}{}", raised.id),
+        kind: AttentionKind::ActionAlert,
+        since: view::moment(raised.at),
+        about,
+        text,
+        acknowledged: None,
+    }
 }
 
 fn doubt(claim: Claim) -> AttentionItem {
@@ -184,7 +227,10 @@ pub(super) async fn acknowledge(
     asked: Asked<op::AcknowledgeAttention>,
 ) -> Result<AttentionItem, Refusal> {
     let (by, reason) = (actor(&operator.name, asked.body.by.as_deref())?, reason(asked.body.reason)?);
-    find(&state, &asked.id).await?;
+    let found = find(&state, &asked.id).await?;
+    if let Some(alert) = asked.id.strip_prefix(ALERT) {
+        return alert_seen(&state, found, alert, by, reason).await;
+    }
     let id = DocumentId::new(KIND, asked.id.clone())?;
     let kept = serde_json::to_vec(&Kept { by: by.clone(), reason: reason.clone() })
         .map_err(|error| Error::internal("an acknowledgement has no JSON").with_detail(error))?;
@@ -206,7 +252,21 @@ pub(super) async fn acknowledge(
     find(&state, &asked.id).await
 }
 
+/// An alert has its own way to be acknowledged: it goes, and the audit tells.
+async fn alert_seen(
+    state: &AdminState,
+    found: AttentionItem,
+    alert: &str,
+    by: String,
+    reason: String,
+) -> Result<AttentionItem, Refusal> {
+    alerts::acknowledge(&state.store, state.answers.seal(), alert, &by, &reason).await?;
+    *state.attention.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    Ok(AttentionItem { acknowledged: Some(Acknowledged { by, at: view::time(now()), reason }), ..found })
+}
+
 async fn find(state: &AdminState, id: &str) -> Result<AttentionItem, Refusal> {
-    let found = items(state).await?.into_iter().find(|item| item.id == id);
+    let (items, _) = items(state).await?;
+    let found = items.into_iter().find(|item| item.id == id);
     found.ok_or_else(|| Refusal::not_found(format!("nothing called {id:?} waits for a person")))
 }

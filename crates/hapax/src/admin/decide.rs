@@ -6,9 +6,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use hapax_agent::actions::approvals;
 use hapax_api::{
-    Claim, ConflictCode, Decide, Decided, Done, HeaderValues, Headers, Resolve, Settle, operations as op,
+    ActionDecision, Claim, ConflictCode, Decide, Decided, Done, HeaderValues, Headers, Resolve, Settle,
+    operations as op,
 };
+use hapax_core::journal::Append;
 use hapax_core::{ClaimId, Decision, Error, Inspect as _, Operated, Outcome, Record, StateName, Verb};
 use hapax_tower::Answer;
 use hapax_tower::answer::{is_hop_by_hop, is_ours};
@@ -83,15 +86,35 @@ async fn decide(
         return Err(step_of_an_execution(&record, Done::from(&verb)).into());
     }
     let frees_or_settles = matches!(verb, Verb::Settle(..) | Verb::Release { .. });
-    if frees_or_settles && hapax_agent::actions::approvals::is_action(&record) {
+    if frees_or_settles && approvals::is_action(&record) {
         return Err(action_of_an_agent(&record, Done::from(&verb)).into());
     }
     let actor = actor(&operator.name, asked.by.as_deref())?;
     let (seen, reason) = (asked.epoch.as_str().parse()?, reason(asked.reason)?);
     let (id, done) = (record.identity.claim_id(), Done::from(&verb));
+    let events = told_in_receipts(state, &record, &verb, &actor, &reason)?;
     let decision = Decision { seen, verb, actor: actor.clone(), reason };
-    let operated = state.store.decide(id, decision).await?;
+    let operated = state.store.decide_with(id, decision, events).await?;
     done_or_not(state, &record, operated, done, &actor).await
+}
+
+/// An action that may run a second time says so among its tenant's receipts, or these would show it twice and nothing between.
+fn told_in_receipts(
+    state: &AdminState,
+    record: &Record,
+    verb: &Verb,
+    actor: &str,
+    reason: &str,
+) -> Result<Vec<Append>, Error> {
+    let word = match verb {
+        Verb::Reopen => ActionDecision::Reopen,
+        Verb::Purge => ActionDecision::Purge,
+        _ => return Ok(Vec::new()),
+    };
+    if !approvals::is_action(record) {
+        return Ok(Vec::new());
+    }
+    Ok(vec![approvals::event_of(state.answers.seal(), record, word.as_str(), actor, reason)?])
 }
 
 /// What became of a decision, for the operator and for the log.

@@ -122,7 +122,7 @@ pub(crate) struct ListReceipts {
     /// Only of actions with this key.
     #[arg(long)]
     key: Option<String>,
-    /// Only with this decision: ALLOW, ALERT, BLOCK, DEDUP, confirm or release.
+    /// Only with this decision: ALLOW, ALERT, BLOCK, DEDUP, confirm, release, reopen or purge.
     #[arg(long)]
     decision: Option<ActionDecision>,
     /// Only those written since this time, such as 2026-11-19T04:00:00Z.
@@ -245,6 +245,8 @@ pub(crate) async fn approvals(command: Approvals) -> Result<(), Failed> {
                 ("epoch", told.epoch.to_string()),
                 ("since", time(told.since.as_ref())),
                 ("doubt", told.doubt.to_string()),
+                ("entity", say::clean(told.entity_key.as_deref().unwrap_or("(no lane is closed by it)"))),
+                ("tool", say::clean(told.tool.as_deref().unwrap_or("(not known)"))),
                 ("cause", say::clean(told.cause.as_deref().unwrap_or("its process ended without a word"))),
             ];
             lines.iter().try_for_each(|(name, value)| say::data(format!("{name:<10}  {value}")))
@@ -261,8 +263,17 @@ fn approval_row(waits: &Approval) -> Vec<String> {
         waits.project.clone(),
         waits.key.clone(),
         time(waits.since.as_ref()),
-        waits.cause.clone().unwrap_or_else(|| waits.doubt.to_string()),
+        waits.cause.clone().unwrap_or_else(|| told_by_the_lane(waits)),
     ]
+}
+
+/// What is known of an action whose process ended without a word.
+fn told_by_the_lane(waits: &Approval) -> String {
+    let parts = [waits.tool.as_deref(), waits.entity_key.as_deref()];
+    match parts.into_iter().flatten().collect::<Vec<_>>().join(" on ") {
+        known if known.is_empty() => waits.doubt.to_string(),
+        known => format!("{known}: {}", waits.doubt),
+    }
 }
 
 impl Seen {

@@ -10,7 +10,7 @@ use super::{Failed, say};
 /// What can be done with what waits for a person.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List what waits: doubts, late outcomes that disagree, damaged records, executions that are paused.
+    /// List what waits: doubts, late outcomes that disagree, damaged records, executions that are paused, alerts of actions.
     List(List),
     /// Say that somebody has seen an item: it is not counted any more.
     Acknowledge(Acknowledge),

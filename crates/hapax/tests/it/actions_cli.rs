@@ -44,18 +44,23 @@ pub(crate) fn hold() -> Value {
     })
 }
 
-pub(crate) async fn actions(ground: &Ground, verb: &str, plan: &Value, more: &[&str]) -> Told {
+/// Writes configuration and plan, and says where.
+pub(crate) fn written(ground: &Ground, plan: &Value) -> (String, String) {
     let config = ground.folder.path().join("actions.toml");
     std::fs::write(&config, ground.configuration()).unwrap();
     let file = ground.folder.path().join(format!("plan-{}.json", NEXT.fetch_add(1, Ordering::SeqCst)));
     std::fs::write(&file, plan.to_string()).unwrap();
-    let (config, file) = (config.display().to_string(), file.display().to_string());
+    (config.display().to_string(), file.display().to_string())
+}
+
+pub(crate) async fn actions(ground: &Ground, verb: &str, plan: &Value, more: &[&str]) -> Told {
+    let (config, file) = written(ground, plan);
     let mut args = vec!["actions", verb, "--config", &config, "--plan", &file];
     args.extend(more);
     ground.run(&args).await
 }
 
-const WHOSE: [&str; 5] = ["--tenant", "acme", "--project", "health-prod", "--json"];
+pub(crate) const WHOSE: [&str; 5] = ["--tenant", "acme", "--project", "health-prod", "--json"];
 
 pub(crate) async fn run(ground: &Ground, plan: &Value) -> (u8, Vec<Value>) {
     let told = actions(ground, "run", plan, &WHOSE).await;
@@ -200,12 +205,12 @@ pub(crate) async fn doubtful() -> Ground {
     ground
 }
 
-fn send() -> Value {
+pub(crate) fn send() -> Value {
     json!({ "connector": "lost", "tool": "send", "args": { "text": "hi" }, "entity_key": "kim", "idempotency_key": "kim:send" })
 }
 
 /// The lines of a command that asks a server.
-async fn asked(ground: &Ground, edge: &Hapax, args: &[&str]) -> (i32, Vec<Value>) {
+pub(crate) async fn asked(ground: &Ground, edge: &Hapax, args: &[&str]) -> (i32, Vec<Value>) {
     let admin = format!("http://{}", edge.admin);
     let args: Vec<_> = args.iter().chain(&["--json", "--admin", &admin]).copied().collect();
     let told = ground.run(&args).await;
@@ -357,7 +362,17 @@ async fn a_server_takes_plans_of_its_callers_for_their_tenant_and_project_and_ot
     let (status, code, _) = app.refused("/v1/plans", json!(vec![hold(); 10_001])).await;
     assert_eq!((status, code.as_str()), (400, "request-malformed"));
     assert_eq!(app.refused("/v1/plans", json!([{ "connector": "magento" }])).await.0, 400);
-    ground.sections = ground.sections.replace("decision = \"ALERT\"", "decision = \"BLOCK\"");
+    // A rule that is none keeps what there is, and is told with its place.
+    let good = ground.sections.clone();
+    ground.sections = good.replace("args.amount > 1000", "amount > 1000");
+    ground.write("hapax");
+    edge.reload();
+    edge.tells("the configuration was not reloaded").await;
+    edge.tells("no variable is called \"amount\"").await;
+    let third = json!({ "connector": "magento", "tool": "orders.refund", "args": { "order": "3", "amount": 5000 }, "entity_key": "e", "idempotency_key": "3" });
+    let results = app.post("/v1/plans", json!([third])).await;
+    assert_eq!(results[0]["error"], "blocked by trust policy", "the old rule holds: {results:#}");
+    ground.sections = good.replace("decision = \"ALERT\"", "decision = \"BLOCK\"");
     ground.write("hapax");
     edge.reload();
     edge.tells("the configuration was reloaded").await;

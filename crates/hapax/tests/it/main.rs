@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "in a test a surprise is a failure")]
 
 mod actions_cli;
+mod actions_ends;
 mod actions_mcp;
+mod actions_seen;
 mod admin;
 mod admin_decisions;
 mod application;
