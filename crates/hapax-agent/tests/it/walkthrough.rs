@@ -89,7 +89,6 @@ on_each_store! {
     only_success_burns_the_key,
     a_doubt_closes_the_lane_to_writes_and_not_to_reads_until_it_is_resolved,
     what_cannot_be_done_says_why_and_leaves_a_receipt,
-    the_657_flood_is_one_message_and_657_receipts,
     actions_on_one_entity_never_overlap,
     a_name_of_any_length_leaves_a_receipt_that_can_be_written_x8,
 }
@@ -190,9 +189,12 @@ async fn a_doubt_closes_the_lane_to_writes_and_not_to_reads_until_it_is_resolved
     assert!(actions.act(&origin(), other).await.ok, "nothing but the claim was resolved");
 }
 
-async fn the_657_flood_is_one_message_and_657_receipts(world: World) {
-    let store = world.store.clone();
-    flood([store.clone(), store.clone(), store]).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_657_flood_is_one_message_and_657_receipts() {
+    for world in [World::memory().await, World::embedded().await] {
+        let store = world.store.clone();
+        flood([store.clone(), store.clone(), store]).await;
+    }
 }
 
 /// 657 times the same, from three processes.

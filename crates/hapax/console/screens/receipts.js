@@ -11,7 +11,7 @@ import { Verified, useVerify } from "./verify.js";
 
 const DECISIONS = { ALLOW: "settled", DEDUP: "released", BLOCK: "refused", ALERT: "doubt" };
 const COLUMNS = [
-  { name: "#", num: true, of: one => count(one.seq) }, { name: "When", of: one => html`<${Time} at=${one.at} />` }, { name: "Decision", of: one => html`<${Badge} kind=${DECISIONS[one.decision] ?? "seen"}>${one.decision}<//>` }, { name: "Tool", of: one => html`<code>${visible([one.connector, one.tool].filter(Boolean).join(" · "))}</code>` },
+  { name: "#", num: true, of: one => count(one.seq) }, { name: "When", of: one => html`<${Time} at=${one.at} />` }, { name: "Decision", of: one => html`<${Badge} kind=${DECISIONS[one.decision] ?? "seen"}>${one.decision}<//>` }, { name: "Tool", of: one => html`<code>${visible([one.connector, one.tool].filter(Boolean).join(" · "))}</code>${one.args ? html`<span class="sub"><${Foreign} text=${JSON.stringify(one.args)} most=${40} /></span>` : ""}` },
   { name: "Entity", of: one => html`<${Foreign} text=${one.entity_key ?? "–"} most=${36} />` }, { name: "Key", of: one => html`<${Foreign} text=${one.key ?? "–"} most=${32} />` }, { name: "Came of it", of: one => (one.ok ? "ok" : html`<span title=${visible(one.error)}>${visible(one.code ?? "failed")}</span>`) }, { name: "Why", of: one => (one.rule ? `rule ${visible(one.rule)}` : one.by ? html`<span class="reason">${visible(one.by)}: ${visible(one.reason)}</span>` : "–") },
   { name: "Claim", of: one => (one.operation_id ? html`<a href=${link(["claims", one.operation_id])}><code>${one.operation_id.slice(0, 12)}…</code></a>` : "–") }, { name: "Hash", of: one => (one.hash ? html`<code class="muted">${one.hash.slice(0, 8)}…</code> <${Copy} text=${one.hash} what="the hash" />` : "") },
 ];

@@ -61,7 +61,7 @@ function DecideAction({ one, verb, close, done }) {
   const run = async said => { await post(`/v1/approvals/${seen.operation_id}/${verb}`, { digest: seen.digest, epoch: seen.epoch, ...(confirms ? { result: value } : { force }), ...said }); done(); };
   const line = (reason, by) => cli.other(`approvals ${verb} ${seen.operation_id} --epoch ${seen.epoch}${confirms && result.trim() ? ` --result ${quoted(result)}` : ""}${force ? " --force" : ""}`, { reason, by });
   return html`<${Ask} title=${`${FOLLOWS[verb][0]}: ${visible(seen.key)}`} verb=${FOLLOWS[verb][0]} ready=${valid} close=${close} run=${run} line=${line}><p class="outcome">${FOLLOWS[verb][1]} The decision is about epoch ${seen.epoch}.</p>
-    ${seen.cause && html`<p class="muted">${visible(seen.cause)}</p>`}
+    ${(seen.cause ?? seen.entity_key) && html`<p class="muted">${visible(seen.cause ?? `${seen.tool ?? "an action"} on ${seen.entity_key}; its process ended without a word`)}</p>`}
     ${confirms ? html`<${Field} id="action-result" label="What the tool answered" hint=${valid ? "as JSON; empty where it is not known" : "not valid JSON"}><${Input} id="action-result" value=${result} on=${setResult} /><//>` : html`<label class="check"><input type="checkbox" checked=${force} onChange=${event => setForce(event.target.checked)} /><span>Also while the former call may still be on its way.</span></label>`}<//>`;
 }
 
