@@ -329,7 +329,16 @@ async fn a_loop_is_paused_and_cancelled(world: World) {
     assert!(matches!(state, State::Settled { .. }), "a true outcome is kept: {state:?}");
     assert_eq!(executions.status(&id("e-1")).await.unwrap().status, "FAILED");
     let events = executions.read(&id("e-1"), 0, 100).await.unwrap();
-    assert!(events.last().unwrap().payload.as_ref().unwrap().get().contains("cancelled: too dear"));
+    assert!(
+        events
+            .last()
+            .unwrap()
+            .payload
+            .as_ref()
+            .unwrap()
+            .get()
+            .contains(r#""detail":"too dear","reason":"cancelled""#)
+    );
 }
 
 async fn what_was_erased_and_is_needed_ends_the_execution_b9(world: World) {

@@ -100,7 +100,8 @@ async fn an_attempt_to_resume_is_one_runner_however_often_it_is_made_j2(world: W
     let lease = world.store.open_lease(&Scope::local(), Duration::from_secs(600)).await.unwrap();
     let attempt = AttemptId::random();
     let how = || Resume { lease: Some(lease.id), attempt: Some(attempt), ..Resume::default() };
-    let both = tokio::join!(executions.resume(&id("e-1"), how()), executions.resume(&id("e-1"), how()));
+    let resume = async || executions.resume(&id("e-1"), how()).await;
+    let both = tokio::join!(resume(), resume());
     let run = both.0.unwrap();
     assert_eq!(both.1.unwrap().runner(), run.runner());
     // Its lease lasts: another attempt is refused, and the same one has its answer again.
@@ -272,8 +273,9 @@ async fn a_decision_about_a_result_that_was_not_kept_is_in_the_audit_and_counts_
     agent.run(&world.create("e-1").await).await.unwrap();
     let executions = world.executions();
     let seen = executions.waiting(&id("e-1")).await.unwrap().remove(0);
-    let decide =
-        |answer: &str| executions.decide(&id("e-1"), decision(&seen, Choice::Confirm(json!(answer))));
+    let decide = async |answer: &str| {
+        executions.decide(&id("e-1"), decision(&seen, Choice::Confirm(json!(answer)))).await
+    };
     let both = tokio::join!(decide("one"), decide("two"));
     let done = [&both.0, &both.1].into_iter().filter(|told| told.is_ok()).count();
     assert_eq!(done, 1, "{both:?}");

@@ -10,6 +10,7 @@ use hapax_api::application::{
     SettledClaim,
 };
 use hapax_api::{MayHaveRun, Standing};
+use hapax_core::claim::SettledBy;
 use hapax_core::{
     ClaimId, Ending, Epoch, Fingerprint, Identity, Inspect as _, Key, Leases as _, Ledger as _, Operation,
     OperationId, Outcome, Record, Report, Retention, Scope, Source, State, StateName, Width,
@@ -318,7 +319,9 @@ pub(super) async fn settle(
     let retention =
         retention.map_err(|error| Refusal::malformed(format!("retention: {}", error.message())))?;
     let record = own(&state, &caller, &asked.id).await?;
-    if record.claim.epoch != epoch {
+    let is_stale = record.claim.epoch != epoch;
+    // The ledger refuses a true outcome that comes after an operator's, and writes both down (L8).
+    if is_stale && !(by_operator(&record) && epoch < record.claim.epoch) {
         return Err(stale(&record));
     }
     let claim = record.identity.claim_id();
@@ -331,6 +334,7 @@ pub(super) async fn settle(
     let call = call_of(&record).retention(retention.unwrap_or(Retention::For(limits::CLAIM_RETENTION)));
     let running = state.executor.running(claim, epoch, call);
     let done = match Box::pin(running.conclude(Ended::Settled(outcome))).await {
+        _ if is_stale => return Err(stale(&record)),
         Ok(done) if done.how == How::Attached => return Err(stale(&record)),
         Ok(done) => done,
         Err(error) => return Err(not_concluded(&record, error)),
@@ -347,6 +351,10 @@ pub(super) async fn settle(
         outcome: kept,
         keep_until: done.keep_until.and_then(moment),
     })
+}
+
+fn by_operator(record: &Record) -> bool {
+    matches!(record.claim.state, State::Settled { by: SettledBy::Operator, .. })
 }
 
 fn is_same(said: &KeptOutcome, kept: &KeptOutcome) -> bool {

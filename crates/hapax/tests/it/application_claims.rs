@@ -286,6 +286,22 @@ async fn each_request_has_a_line_in_the_log_and_is_counted_o1_o2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_that_comes_after_an_operators_is_in_the_audit_l8() {
+    let (_ground, hapax, app) = one().await;
+    let lease = app.lease().await;
+    let granted = ask(&app, &lease, "1", "k", json!({})).await;
+    end(&app, &lease).await;
+    let claim = hapax.ask(&format!("GET {}", path(&granted, "")), "").await.json();
+    let body = json!({"epoch": claim["epoch"], "reason": "a guess", "settle": {"status": 201}});
+    let resolved = hapax.ask(&format!("POST {}", path(&granted, "/resolve")), &body.to_string()).await;
+    assert_eq!(resolved.status, 200, "{}", resolved.text());
+    let late = json!({"epoch": granted["epoch"], "result": "the truth"});
+    assert_eq!(app.refused(&path(&granted, "/settle"), late).await.1, "epoch-stale");
+    let audit = hapax.ask("GET /v1/audit?verb=settle-refused", "").await.json();
+    assert_eq!(audit["events"][0]["operation_id"], granted["operation_id"], "{audit}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_of_other_callers_and_of_hapax_itself_are_not_there_m1() {
     let (_ground, hapax, app) = one().await;
     let lease = app.lease().await;
