@@ -355,6 +355,11 @@ pub struct ImportQuery {
 /// What a person decides about a step that waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {"required": ["result"], "properties": {"decision": {"const": "confirm"}, "force": {"const": false}}, "not": {"required": ["error"]}},
+    {"properties": {"decision": {"const": "rerun"}}, "not": {"anyOf": [{"required": ["result"]}, {"required": ["error"]}]}},
+    {"required": ["error"], "properties": {"decision": {"const": "fail"}, "force": {"const": false}}, "not": {"required": ["result"]}},
+]))]
 pub struct DecideStep {
     /// Whose the execution is.
     #[schemars(regex(pattern = SLUG))]
@@ -363,8 +368,10 @@ pub struct DecideStep {
     #[schemars(regex(pattern = CLAIMS_PROJECT))]
     pub project: String,
     /// The iteration that was seen.
+    #[schemars(range(max = u64::MAX))]
     pub iteration: u64,
     /// The call that was seen.
+    #[schemars(range(max = u32::MAX))]
     pub call: u32,
     /// The digest that was seen.
     pub digest: String,

@@ -42,6 +42,9 @@ pub(crate) const CLAIMS_SUBJECT: &str =
 /// The name of an operation.
 pub(crate) const OPERATION: &str = "^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$";
 const _: () = assert!(hapax_core::limits::MAX_OPERATION_CHARS == 128, "OPERATION says so");
+/// By what traffic can be sorted: the numbers of its rows.
+pub(crate) const TRAFFIC_SORT: &str =
+    "^(requests|executed|replayed|mismatch|invalid|in_doubt|hit_rate|p50_ms|p99_ms)$";
 /// A span of time.
 pub(crate) const SPAN: &str = "^[0-9]{1,10}(ms|s|m|h|d)$";
 /// A span of time, or for ever.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::Counts;
-use crate::limits::{PAGE_TRAFFIC, SPAN};
+use crate::limits::{PAGE_TRAFFIC, SPAN, TRAFFIC_SORT};
 use crate::text::Time;
 
 /// How much of the past a pulse tells.
@@ -158,6 +158,7 @@ pub struct TrafficQuery {
     #[schemars(regex(pattern = SPAN))]
     pub window: Option<String>,
     /// Most first, by this member of a row: `requests` unless said otherwise.
+    #[schemars(regex(pattern = TRAFFIC_SORT))]
     pub sort: Option<String>,
     /// At most so many rows (1 to 200, default 50).
     #[schemars(range(min = 1, max = PAGE_TRAFFIC))]

@@ -212,11 +212,12 @@ impl fmt::Debug for WebhookMade {
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateWebhook {
-    /// The new secret; without it one is made and told once.
+    /// The new secret; without it one is made and told once, unless only the former ones are dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1, max = SECRET_LENGTH))]
     pub secret: Option<String>,
-    /// The former secrets stop counting at once. Without it they count beside the new one.
+    /// All secrets but the newest stop counting at once: the newest is `secret`, or without it the one that was rotated in last.
+    /// Without this field the former ones, up to two, count beside the new one.
     #[serde(default)]
     pub drop_former: bool,
     /// Who asks, where that is not the token's own name.
@@ -242,6 +243,8 @@ pub struct WebhookRotated {
     pub webhook_id: String,
     /// How many secrets count now.
     pub secrets: usize,
+    /// How many secrets counted before and do not count any more.
+    pub dropped: usize,
     /// The secret, where one was made; it cannot be told again.
     pub secret: Option<String>,
 }

@@ -41,8 +41,9 @@ function Refusals({ one }) {
 function Rotate({ one, close, done }) {
   const [made, setMade] = useState(null), [secret, setSecret] = useState(""), [drop, setDrop] = useState(false);
   if (made) return html`<${Secret} title="The new secret, shown once" secret=${made.secret} close=${close} />`;
-  const run = async said => { const answer = await post(`${base(one.webhook_id)}/rotate`, { ...said, drop_former: drop, secret: secret || undefined }); done(); setMade(answer); };
-  return html`<${Ask} title="Rotate the secret" verb="Rotate the secret" close=${close} run=${run} line=${reason => cli.other(`webhooks rotate ${one.webhook_id}${drop ? " --drop-former" : ""}`, { reason })}><${Field} id="new-secret" label="New secret" hint="empty: one is made and told once"><${Input} id="new-secret" type="password" value=${secret} on=${setSecret} /><//><label class="check"><input type="checkbox" checked=${drop} onChange=${event => setDrop(event.target.checked)} /><span>The former secrets stop counting at once. Otherwise they count beside the new one.</span></label><//>`;
+  const flags = `${secret ? " --secret-stdin" : ""}${drop ? " --drop-former" : ""}`;
+  const run = async said => { const answer = await post(`${base(one.webhook_id)}/rotate`, { ...said, drop_former: drop, secret: secret || undefined }); done(); if (answer.secret) setMade(answer); else close(); };
+  return html`<${Ask} title="Rotate the secret" verb="Rotate the secret" close=${close} run=${run} line=${reason => cli.other(`webhooks rotate ${one.webhook_id}${flags}`, { reason })}><${Field} id="new-secret" label="New secret" hint=${drop ? "empty: the newest one stays" : "empty: one is made and told once"}><${Input} id="new-secret" type="password" value=${secret} on=${setSecret} /><//><label class="check"><input type="checkbox" checked=${drop} onChange=${event => setDrop(event.target.checked)} /><span>All secrets but the newest stop counting at once. Otherwise the former ones count beside the new one.</span></label><//>`;
 }
 
 function Reopen({ one, close, done }) {
@@ -52,7 +53,7 @@ function Reopen({ one, close, done }) {
     do { const page = await post(`${base(one.webhook_id)}/reopen`, { ...said, since, status: status ? Number(status) : undefined, after }); reopened += page.reopened; gone += page.left; after = page.next ?? undefined; setTold(`${count(reopened)} reopened`); } while (after);
     done(); setTold(`${plural(reopened, "answer was", "answers were")} set aside; ${count(gone)} changed meanwhile.`);
   };
-  return html`<${Ask} title="Reopen refused deliveries" verb="Reopen them" close=${close} run=${run} line=${reason => cli.other(`webhooks reopen ${one.webhook_id} --since ${since}`, { reason })}><p class="outcome">Kept refusals are set aside: the sender's next try of each runs. hapax does not call by itself.</p><div class="row align-top"><${Field} id="re-since" label="Settled since" hint="2h, or a time"><${Input} id="re-since" value=${since} on=${setSince} /><//><${Field} id="re-status" label="Status" hint="empty: all of 4xx"><${Input} id="re-status" value=${status} on=${setStatus} size="6" /><//></div>${told && html`<p role="status"><b>${told}</b></p>`}<//>`;
+  return html`<${Ask} title="Reopen refused deliveries" verb="Reopen them" close=${close} run=${run} line=${reason => cli.other(`webhooks reopen ${one.webhook_id} --since ${since}${status ? ` --status ${status}` : ""}`, { reason })}><p class="outcome">Kept refusals are set aside: the sender's next try of each runs. hapax does not call by itself.</p><div class="row align-top"><${Field} id="re-since" label="Settled since" hint="2h, or a time"><${Input} id="re-since" value=${since} on=${setSince} /><//><${Field} id="re-status" label="Status" hint="empty: all of 4xx"><${Input} id="re-status" value=${status} on=${setStatus} size="6" /><//></div>${told && html`<p role="status"><b>${told}</b></p>`}<//>`;
 }
 
 function Page({ one, query, again }) {

@@ -241,7 +241,7 @@ pub(super) async fn rotate(
     let settings = configured(&state)?;
     let RotateWebhook { secret, drop_former, by, reason } = asked.body;
     let (by, reason) = (actor(&operator.name, by.as_deref())?, reason.map(self::reason).transpose()?);
-    let mut made = None;
+    let (mut made, mut dropped) = (None, 0);
     let changed = change(&state, &asked.id, "webhook-rotate", (by, reason), |mut record| {
         let provider = settings
             .provider(&record.provider)
@@ -255,14 +255,12 @@ pub(super) async fn rotate(
             return Err(Error::invalid("the webhook is revoked"));
         }
         let fresh = match &secret {
-            Some(text) => given(text, &provider)?,
-            None => made.get_or_insert(provider.make_secret()?).clone(),
+            Some(text) => Some(given(text, &provider)?),
+            // The newest one is what the sender has been given: it stays.
+            None if drop_former => None,
+            None => Some(made.get_or_insert(provider.make_secret()?).clone()),
         };
-        if drop_former {
-            secrets.clear();
-        }
-        secrets.insert(0, fresh);
-        secrets.truncate(limits::WEBHOOK_SECRETS);
+        dropped = rotated(secrets, fresh, drop_former);
         Ok(record)
     })
     .await?;
@@ -270,7 +268,19 @@ pub(super) async fn rotate(
         Secrets::Kept(secrets) => secrets.len(),
         _ => 0,
     };
-    Ok(WebhookRotated { webhook_id: changed.id, secrets, secret: told(made) })
+    Ok(WebhookRotated { webhook_id: changed.id, secrets, dropped, secret: told(made) })
+}
+
+/// Puts a fresh secret, if there is one, before those that counted so far, and says how many of these count no more. A secret that is
+/// there already takes no second place: said again, a rotation drops nothing.
+fn rotated(secrets: &mut Vec<Secret>, fresh: Option<Secret>, drop_former: bool) -> usize {
+    let former = secrets.clone();
+    if let Some(fresh) = fresh {
+        secrets.retain(|secret| *secret != fresh);
+        secrets.insert(0, fresh);
+    }
+    secrets.truncate(if drop_former { 1 } else { limits::WEBHOOK_SECRETS });
+    former.iter().filter(|secret| !secrets.contains(secret)).count()
 }
 
 pub(super) async fn delete(

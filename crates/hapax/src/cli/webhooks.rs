@@ -121,10 +121,10 @@ pub(crate) struct List {
 pub(crate) struct Rotate {
     /// The webhook's id.
     id: String,
-    /// Read the new secret from standard input. Without it one is made and shown once.
+    /// Read the new secret from standard input. Without it one is made and shown once, unless --drop-former is given.
     #[arg(long)]
     secret_stdin: bool,
-    /// The former secrets stop counting at once.
+    /// All secrets but the newest stop counting at once. Without --secret-stdin no new one is made: the last that was rotated in stays.
     #[arg(long)]
     drop_former: bool,
     #[command(flatten)]
@@ -257,7 +257,10 @@ impl Rotate {
             (false, Some(secret)) => say::data(secret),
             (false, None) => say::data(format!("{} has {} secrets now", rotated.webhook_id, rotated.secrets)),
         };
-        told.map_err(|failed| failed.and("the webhook has another secret now"))
+        if rotated.dropped > 0 && !self.place.json {
+            say::note(format!("former secrets that do not count any more: {}", rotated.dropped));
+        }
+        told.map_err(|failed| failed.and("the secrets of the webhook were changed"))
     }
 }
 

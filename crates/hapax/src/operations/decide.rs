@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hapax_core::{Error, Filter, Inspect, Operation, Subject};
+use hapax_core::{Error, Filter, Inspect, Operation};
 use hapax_gateway::settings::Fixed;
 
 use super::documents::{Name, Registered, Write};
@@ -328,10 +328,9 @@ fn changes(kept: &Name, asked: &IdentifiedBy) -> Vec<Change> {
 fn whose(public: Option<bool>, assumed: &Fixed, asked: &IdentifiedBy) -> Vec<Change> {
     let mut changes = Vec::new();
     match public {
-        Some(true) if !asked.public => changes.push(Change {
-            what: "`public`, by which all callers were one,".to_owned(),
-            among: Filter { subject: Some(Subject::anonymous().to_string()), ..Filter::default() },
-        }),
+        Some(true) if !asked.public => {
+            changes.push(Change::of_all("`public`, by which all callers were one,".to_owned()));
+        }
         Some(false) if asked.public => {
             changes.push(Change::of_all("`public`, by which all callers are one,".to_owned()));
         }

@@ -77,9 +77,9 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Whether an operator asked for it: its key ends in `now` and the run's id, where that of a planned tick ends in its time.
+    /// Whether an operator asked for it: its key is `sched.{id}.now.{run}`, that of a planned tick `sched.{id}.{time}`. No id has a dot.
     fn is_asked_for(&self) -> bool {
-        self.key.rsplit('.').nth(1) == Some("now")
+        self.key.matches('.').count() == 3
     }
 }
 

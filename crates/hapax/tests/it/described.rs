@@ -358,6 +358,47 @@ async fn what_the_description_allows_of_webhooks_and_delegated_calls_the_server_
     }
 }
 
+#[tokio::test]
+async fn what_the_description_allows_about_steps_and_traffic_the_server_understands_m4() {
+    let document: Value = serde_json::from_str(DOCUMENT).unwrap();
+    let office = Office::in_memory().await;
+    let step = |more: Value| {
+        let mut body = json!({"tenant": "acme", "project": "prod", "iteration": 1, "call": 1, "digest": "d", "epoch": "1.1", "reason": "seen"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let path = "/v1/executions/e-1/decide";
+    // Understood: there is no such execution.
+    for (understood, body) in [
+        (true, step(json!({"decision": "confirm", "result": null}))),
+        (true, step(json!({"decision": "confirm", "result": {"id": 7}, "force": false}))),
+        (true, step(json!({"decision": "rerun"}))),
+        (true, step(json!({"decision": "rerun", "force": true, "call": u32::MAX, "iteration": u64::MAX}))),
+        (true, step(json!({"decision": "fail", "error": "no funds"}))),
+        (false, step(json!({"decision": "confirm"}))),
+        (false, step(json!({"decision": "confirm", "result": 1, "error": "no funds"}))),
+        (false, step(json!({"decision": "confirm", "result": 1, "force": true}))),
+        (false, step(json!({"decision": "rerun", "result": 1}))),
+        (false, step(json!({"decision": "rerun", "error": "no funds"}))),
+        (false, step(json!({"decision": "fail"}))),
+        (false, step(json!({"decision": "fail", "error": "no funds", "force": true}))),
+        (false, step(json!({"decision": "rerun", "call": u64::from(u32::MAX) + 1}))),
+    ] {
+        let schema = asked(&document, "POST", path, None);
+        assert_eq!(fit(&document, &schema, &body, path).is_ok(), understood, "the schema of {body}");
+        let status = office.post(path, body.clone()).await.status;
+        assert_eq!(status == 404, understood, "{body} is answered {status}");
+    }
+    for (understood, sort) in
+        [(true, "requests"), (true, "p99_ms"), (true, "in_doubt"), (false, "abc"), (false, "tenant")]
+    {
+        let schema = asked(&document, "GET", "/v1/traffic", Some("sort"));
+        assert_eq!(fit(&document, &schema, &json!(sort), "sort").is_ok(), understood, "the schema of {sort}");
+        let status = office.get(&format!("/v1/traffic?sort={sort}")).await.status;
+        assert_eq!(status == 200, understood, "{sort} is answered {status}");
+    }
+}
+
 /// A variable part of a path that the description does not allow is never found, and what is made has one that it allows.
 #[tokio::test]
 async fn every_id_in_a_path_has_the_form_that_is_described_m4() {

@@ -198,7 +198,7 @@ async fn of_a_paused_schedule_no_planned_tick_is_sent_again_until_it_is_resumed_
     let edge = serve(&ground, "hapax").await;
     let sends = async |of: &str| {
         let status = shown(&edge, "report").await;
-        let open = status["open"].as_array().unwrap().iter();
+        let open = status["open"].as_array().into_iter().flatten();
         let own = open.filter(|tick| tick["key"].as_str().unwrap().contains(".now.") == (of == "run"));
         own.map(|tick| tick["sends"].as_u64().unwrap()).sum::<u64>()
     };

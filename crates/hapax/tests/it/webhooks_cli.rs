@@ -63,7 +63,7 @@ pub(crate) async fn create(edge: &Hapax, provider: &str, secret: &str, more: &[&
     json_of(&run(edge, secret, &args).await)
 }
 
-fn sign(secret: &str, body: &str) -> String {
+pub(crate) fn sign(secret: &str, body: &str) -> String {
     let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), body.as_bytes());
     format!("sha256={}", mac.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
@@ -132,15 +132,20 @@ async fn a_webhook_has_two_secrets_until_the_former_is_dropped_w7() {
     for (secret, delivery) in [(SECRET, "b"), (second.as_str(), "c")] {
         assert_eq!(github(&edge, path, secret, delivery, "").await.status, 201, "both count");
     }
+    // The sender has the second one by now: that one stays, and none is made.
+    let rotated = run(&edge, "", &["webhooks", "rotate", id, "--drop-former"]).await;
+    assert_eq!(rotated.out, format!("{id} has 1 secrets now\n"), "{}", rotated.err);
+    assert!(rotated.err.contains("do not count any more: 1"), "{}", rotated.err);
+    let refused = github(&edge, path, SECRET, "d", "").await;
+    assert_eq!(refused.problem(), (401, "signature-invalid".into()), "dropped at once");
+    assert_eq!(github(&edge, path, &second, "d", "").await.status, 201, "what the sender was given counts");
     let rotate = ["webhooks", "rotate", id, "--secret-stdin", "--drop-former", "--json"];
     let rotated = json_of(&run(&edge, "a third one\n", &rotate).await);
     assert_eq!((rotated["secrets"].as_u64(), &rotated["secret"]), (Some(1), &Value::Null));
-    for former in [SECRET, &second] {
-        let refused = github(&edge, path, former, "d", "").await;
-        assert_eq!(refused.problem(), (401, "signature-invalid".into()), "dropped at once");
-    }
-    assert_eq!(github(&edge, path, "a third one", "d", "").await.status, 201);
-    assert_eq!(ground.service.count(), 4);
+    let refused = github(&edge, path, &second, "e", "").await;
+    assert_eq!(refused.problem(), (401, "signature-invalid".into()), "dropped at once");
+    assert_eq!(github(&edge, path, "a third one", "e", "").await.status, 201);
+    assert_eq!(ground.service.count(), 5);
     for (input, args) in [
         ("\n", &["webhooks", "rotate", id, "--secret-stdin"][..]),
         ("", &["webhooks", "create", "--tenant", "acme", "--project", "web", "--provider", "gitlab"]),
@@ -166,6 +171,29 @@ async fn a_webhook_has_two_secrets_until_the_former_is_dropped_w7() {
     // What only the store has is not in its files in the clear where there is a seal; here there is none, and it says so.
     let listed = json_of(&run(&edge, "", &["webhooks", "list", "--json"]).await);
     assert!(!listed.to_string().contains("third"), "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_is_rotated_in_again_drops_none_and_what_is_dropped_is_told_w7() {
+    let ground = ground().await;
+    let edge = ground.serve().await;
+    let made = create(&edge, "github", SECRET, &[]).await;
+    let (id, path) = (made["webhook_id"].as_str().unwrap(), made["path"].as_str().unwrap());
+    let rotate = ["webhooks", "rotate", id, "--secret-stdin", "--json"];
+    let of = |told: &Told| (json_of(told)["secrets"].as_u64(), json_of(told)["dropped"].as_u64());
+    for _ in 0..3 {
+        assert_eq!(of(&run(&edge, "another\n", &rotate).await), (Some(2), Some(0)), "a script tries again");
+    }
+    assert_eq!(github(&edge, path, SECRET, "a", "").await.status, 201, "the sender has the first one yet");
+    assert_eq!(of(&run(&edge, SECRET, &rotate).await), (Some(2), Some(0)), "back to the first one");
+    assert_eq!(of(&run(&edge, "a third one\n", &rotate).await), (Some(3), Some(0)));
+    assert_eq!(
+        of(&run(&edge, "a fourth one\n", &rotate).await),
+        (Some(3), Some(1)),
+        "there are three places"
+    );
+    assert_eq!(github(&edge, path, SECRET, "b", "").await.status, 201);
+    assert_eq!(github(&edge, path, "another", "c", "").await.problem(), (401, "signature-invalid".into()));
 }
 
 /// What the admin listener says at this path, which its document describes.
@@ -375,4 +403,36 @@ async fn each_field_of_the_log_tells_of_a_delivery_o2() {
     assert_eq!(field(3, "provider"), Value::Null);
     let told = edge.told();
     assert!(!told.contains("canary-") && !told.contains(SECRET), "what a sender chose is not logged: {told}");
+}
+
+/// Neither by command nor by a configuration that takes another provider after the command (W6).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_set_by_command_keeps_no_delivery_shorter_than_its_sender_repeats_it_w6() {
+    let mut ground = ground().await;
+    let with = |enabled: &str, kept: &str| {
+        format!("[retention]\nhooks = \"{kept}\"\n{WEBHOOKS}retention = \"hooks\"\nenabled = [{enabled}]\n")
+    };
+    ground.sections = with("\"stripe\", \"slack\"", "4d");
+    let edge = ground.serve().await;
+    let set = async |span: &str| {
+        run(&edge, "", &["retention", "set", "hooks", span, "--reason", "less is kept"]).await
+    };
+    let refused = set("2d").await;
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{}", refused.err);
+    assert!(refused.err.contains("stripe may send one again for 3d"), "{}", refused.err);
+    assert_eq!(set("3d").await.code, 0);
+    let stripe = create(&edge, "stripe", "", &[]).await;
+    let kept = async |made: &Value| {
+        let told =
+            run(&edge, "", &["webhooks", "show", made["webhook_id"].as_str().unwrap(), "--json"]).await;
+        json_of(&told)["retention"].clone()
+    };
+    assert_eq!(kept(&stripe).await, "3d");
+    ground.sections = with("\"stripe\", \"slack\", \"github\"", "8d");
+    ground.write("hapax");
+    edge.reload();
+    edge.tells("the configuration was reloaded").await;
+    edge.tells("deliveries of webhooks are kept for longer than was set by command").await;
+    let github = create(&edge, "github", SECRET, &[]).await;
+    assert_eq!((kept(&github).await, kept(&stripe).await), ("7d".into(), "7d".into()));
 }
