@@ -53,9 +53,9 @@ export async function decide(claim, verb, body) {
 /** After a lost answer: did the decision count? The claim says. */
 export const read = id => get(`/v1/claims/${encodeURIComponent(id)}`);
 
-const USUAL = "http://127.0.0.1:8081";
+const USUAL = "127.0.0.1:8081";
 /** Where the command finds this server; what it takes by itself is left out. */
-const where = () => (location.origin === USUAL ? "" : ` --admin ${location.origin}`);
+const where = () => (location.protocol === "http:" && location.host === USUAL ? "" : ` --admin ${location.origin}`);
 const end = ({ epoch, reason, by }) => `${epoch ? ` --epoch ${epoch}` : ""} --reason ${reason ? quoted(reason) : "…"}${by ? ` --by ${quoted(by)}` : ""}${where()}`;
 
 /** The command line that decides the same. */

@@ -50,7 +50,7 @@ function About({ claim }) {
     ["key", html`<${Foreign} text=${claim.key} /> <${Tag}>${claim.source}<//> <${Tag}>scope ${claim.scope}<//>`],
     claim.upstream_key && ["key sent on", html`<${Code}>${visible(claim.upstream_key)}<//> <${Copy} text=${claim.upstream_key} what="the key that was sent on" />`],
     ["epoch", html`<${Code}>${claim.epoch}<//> <span class="muted">x-operation-epoch ${claim.operation_epoch}</span>`],
-    claim.holder && ["held by", html`${visible(claim.holder.instance ?? `session ${claim.holder.session}`)} <span class="muted">${claim.holder.alive ? html`session until <${Time} at=${claim.holder.until} />` : "its session has ended"}</span>`],
+    claim.holder && [claim.state === "held" ? "held by" : "was held by", html`${visible(claim.holder.instance ?? `session ${claim.holder.session}`)} <span class="muted">${claim.holder.alive ? html`session until <${Time} at=${claim.holder.until} />` : "its session has ended"}</span>`],
     ["rerun", html`${claim.rerun}${route?.give_up ? html` <span class="muted">· gives up after ${route.give_up}</span>` : ""}`],
     ["fingerprint", html`<${Code}>${digest.slice(0, 8)}…${digest.slice(-8)}<//> <${Copy} text=${digest} what="the fingerprint" />`],
     links.length > 0 && ["elsewhere", html`<${LinksOut} claim=${claim} />`],
@@ -80,7 +80,7 @@ function Related({ claim, from }) {
   return html`<${Card} title="Same key, same request" note="the key on other operations; the same request within an hour" flush><${Loaded} from=${from} what="The comparison with other claims">${({ same_key = [], same_request = [] }) => {
     const all = [...nearest(same_request, claim).map(one => ({ ...one, same: true })), ...same_key.filter(one => !same_request.some(other => other.operation_id === one.operation_id))];
     const rows = all.slice(0, MOST);
-    if (rows.length === 0) return html`<${Empty}>No other claim has this key, and none asks for the same: it ran under this key alone.<//>`;
+    if (rows.length === 0) return html`<${Empty}>No other claim has this key, and none asks for the same${fate(claim) === "ran" ? ": it ran under this key alone" : ""}.<//>`;
     const columns = [
       { name: "Key", of: one => html`<a href=${link(["claims", one.operation_id])}><${Foreign} text=${one.key} most=${40} /></a>` },
       { name: "State", of: one => html`<${State} state=${one.state} />` },

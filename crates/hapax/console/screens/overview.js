@@ -105,7 +105,7 @@ function Health({ pulse }) {
   const row = (well, name, value) => html`<li key=${name}><${Mark} kind=${well ? "settled" : "doubt"} />${name}<b>${value}</b></li>`;
   return html`<${Card} title="Health" note="store-wide where it says kept"><ul class="health">
     ${row(pulse.ready !== false, pulse.ready === false ? "Not ready" : "Ready", (pulse.reasons ?? []).length ? (pulse.reasons ?? []).map(visible).join("; ") : "serving")}
-    ${ledger && row(ledger.up !== false, ledger.up === false ? "Ledger away" : "Ledger takes claims", ledger.took_us ? ms(ledger.took_us / 1000) : "–")}
+    ${ledger && row(ledger.up !== false, ledger.up === false ? "Ledger away" : "Ledger takes claims", ledger.up !== false && ledger.took_us ? ms(ledger.took_us / 1000) : "–")}
     ${session && row(session.left_ms > 3000, "Session renewed", `${span(session.left_ms)} left`)}
     ${sweep && row((sweep.lag_s ?? 0) < 60, (sweep.lag_s ?? 0) < 60 ? "Sweep up to date" : `Sweep ${span(1000 * sweep.lag_s)} behind`, sweep.lag_s ? `${span(1000 * sweep.lag_s)} ago` : "now")}
     ${spool && row(!spool.owed, spool.waiting ? "Spool holds outcomes" : "Spool empty", `${count(spool.waiting)} on disk · ${count(spool.owed)} owed`)}

@@ -174,3 +174,29 @@ async fn what_an_operation_is_identified_by_does_not_change_while_another_instan
     let b = ground.serve_as("b").await;
     assert_eq!(b.post("/refunds", "k", "{}", "").await.status, 201);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_instances_of_a_store_are_listed_and_so_is_who_holds_a_claim_l4_m1() {
+    let mut ground = Ground::new(Kind::Postgres).await;
+    ground.lease = BRIEF;
+    let (a, b) = (ground.serve_as("a").await, ground.serve_as("b").await);
+    ground.service.hold();
+    let _charge = b.begin("/charges", "k", "{}", "");
+    ground.service.reached(1).await;
+    let listed =
+        async || a.ask("GET /v1/instances", "").await.json()["instances"].as_array().unwrap().clone();
+    let instances = listed().await;
+    assert_eq!(instances.len(), 2, "{instances:?}");
+    assert!(instances.iter().all(|one| one["alive"] == true && one["name"].is_string()), "{instances:?}");
+    let other = instances.iter().find(|one| one["this"] == false).unwrap();
+    let id = a.claims("held").await[0]["operation_id"].as_str().unwrap().to_owned();
+    let claim = a.ask(&format!("GET /v1/claims/{id}"), "").await.json();
+    assert_eq!(claim["holder"]["session"], other["session"], "{claim}");
+    assert!(a.ask("GET /v1/store", "").await.json()["bytes"].as_u64().unwrap() > 0);
+    b.kill();
+    eventually("the other one is told to have ended", async || {
+        listed().await.iter().any(|one| one["this"] == false && one["alive"] == false)
+    })
+    .await;
+    ground.service.let_go();
+}
