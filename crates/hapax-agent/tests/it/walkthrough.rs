@@ -83,7 +83,7 @@ impl Orders {
 }
 
 on_each_store! {
-    two_runs_that_propose_one_hold_place_one_hold,
+    two_runs_that_propose_one_hold_place_one_hold_and_keep_its_key_for_ever_x9,
     a_plan_with_an_action_twice_is_told_as_the_source_tells_it_x5,
     the_same_key_with_other_args_or_another_tool_is_refused_x4,
     only_success_burns_the_key,
@@ -93,7 +93,7 @@ on_each_store! {
     a_name_of_any_length_leaves_a_receipt_that_can_be_written_x8,
 }
 
-async fn two_runs_that_propose_one_hold_place_one_hold(world: World) {
+async fn two_runs_that_propose_one_hold_place_one_hold_and_keep_its_key_for_ever_x9(world: World) {
     let store = world.store.clone();
     let orders = Orders::default();
     let actions = orders.actions(&store);
@@ -104,6 +104,10 @@ async fn two_runs_that_propose_one_hold_place_one_hold(world: World) {
     assert_eq!(decisions, [Disposition::Allow, Disposition::Dedup]);
     assert!(a[0].ok && b[0].ok);
     assert_eq!(orders.holds.load(Ordering::SeqCst), 1);
+    let held = hapax_core::Filter { key: Some("ship-risk:SO-10884:hold".into()), ..Default::default() };
+    let record = store.list(&held, None, 10).await.unwrap().items.remove(0);
+    let State::Settled { keep_until, .. } = record.claim.state else { panic!("{:?}", record.claim.state) };
+    assert_eq!(keep_until, Timestamp::FOREVER);
 }
 
 async fn a_plan_with_an_action_twice_is_told_as_the_source_tells_it_x5(world: World) {

@@ -116,7 +116,8 @@ sections! {
             "what the tool is called, such as `\"Trace\"`";
         "url": Text("http(s) URL"), Required =>
             "where it is; `{operation_id}`, `{trace_id}`, `{tenant}`, `{project}`, `{key}`, `{from}` and `{to}` in it are \
-             filled in, percent-encoded";
+             filled in, percent-encoded. A link is \
+             shown where all of its places are known; `{trace_id}` is that of no claim yet";
     }
     /// Certificate and key of the operators' listener.
     ADMIN_TLS = "admin.tls" {
