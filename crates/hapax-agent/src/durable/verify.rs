@@ -127,7 +127,10 @@ async fn page<S: Journal>(
     let last = events.last();
     report.hash = last.map(|event| event.hash.to_hex());
     let mut seen = Seen::default();
-    events.iter().try_for_each(|event| seen.event(stream, head, event))?;
+    for event in &events {
+        seen.event(stream, head, event)?;
+        names_the_latest(stream, head, event)?;
+    }
     let next = last.map_or(first, |event| event.seq + 1);
     // A page without events is at the end, whatever the head says.
     if next < head.length && !events.is_empty() {
@@ -139,7 +142,7 @@ async fn page<S: Journal>(
     let is_over = head.status.is_some_and(Status::is_terminal);
     let said = seen.status.or(head.status.filter(|_| !is_over).or(Some(Status::Running)));
     status_is(stream, said, head)?;
-    kept_checkpoint(store, stream, head).await.map(|()| None)
+    kept_checkpoint(store, stream, head, head.checkpoint).await.map(|()| None)
 }
 
 async fn walk<S: Journal>(
@@ -164,30 +167,37 @@ async fn walk<S: Journal>(
     ends(stream, head, next, last)?;
     nothing_beyond(store, stream, head.length).await?;
     status_is(stream, seen.status, head)?;
-    kept_checkpoint(store, stream, head).await
+    kept_checkpoint(store, stream, head, seen.checkpoint).await
 }
 
 /// What the head of a stream says as well is compared with its events on the way along them.
 #[derive(Default)]
 struct Seen {
     status: Option<Status>,
+    /// The last event that a checkpoint was written with.
+    checkpoint: Option<u64>,
 }
 
 impl Seen {
     fn event(&mut self, stream: &Stream, head: &Head, event: &Event) -> Result<(), CoreError> {
         self.status = event::status_set_by(&event.kind).or(self.status);
-        let broken = |what: &str| Err(CoreError::broken_chain(stream.as_str(), event.seq, what));
-        let has_checkpoint = event::has_checkpoint(head.chain, event);
-        match head.checkpoint {
-            Some(seq) if seq > event.seq => {}
-            Some(seq) if seq == event.seq && has_checkpoint => {}
-            Some(seq) if seq == event.seq => {
-                return broken("the head names it for a checkpoint that it does not have");
-            }
-            _ if has_checkpoint => return broken("the head does not know of its checkpoint"),
-            _ => {}
+        if event::has_checkpoint(head.chain, event) {
+            self.checkpoint = Some(event.seq);
         }
         first_is(stream, head, event)
+    }
+}
+
+/// Of some events alone: none after the one that the head names has a checkpoint, and that one has.
+fn names_the_latest(stream: &Stream, head: &Head, event: &Event) -> Result<(), CoreError> {
+    let seen = Some(event.seq).filter(|_| event::has_checkpoint(head.chain, event));
+    match head.checkpoint {
+        Some(named) if named > event.seq => Ok(()),
+        named if named == Some(event.seq) || seen.is_some() => {
+            let kept = seen.map(|seq| Checkpoint { seq, bytes: None });
+            checkpoint_is(stream, seen, named, kept.as_ref())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -220,14 +230,21 @@ pub(crate) fn status_is(stream: &Stream, said: Option<Status>, head: &Head) -> R
     Err(CoreError::broken_chain(stream.as_str(), head.length.saturating_sub(1), what))
 }
 
-/// The checkpoint that is kept is the one that the head names, which was compared with the events.
-async fn kept_checkpoint<S: Journal>(store: &S, stream: &Stream, head: &Head) -> Result<(), CoreError> {
+/// The checkpoint that is kept is the one that the head names, and the last one that was seen.
+async fn kept_checkpoint<S: Journal>(
+    store: &S,
+    stream: &Stream,
+    head: &Head,
+    seen: Option<u64>,
+) -> Result<(), CoreError> {
     let kept = store.checkpoint(stream).await?;
     // One that was written meanwhile was compared with its event by the store.
-    match kept.as_ref().is_some_and(|kept| kept.seq >= head.length) {
-        true => Ok(()),
-        false => checkpoint_is(stream, head.checkpoint, head.checkpoint, kept.as_ref()),
-    }
+    let kept = match (kept, head.checkpoint) {
+        (Some(kept), Some(seq)) if kept.seq >= head.length => Some(Checkpoint { seq, ..kept }),
+        (Some(kept), None) if kept.seq >= head.length => None,
+        (kept, _) => kept,
+    };
+    checkpoint_is(stream, seen, head.checkpoint, kept.as_ref())
 }
 
 /// The last event that a checkpoint was written with is the one that the head names, and the checkpoint that is kept is that one.

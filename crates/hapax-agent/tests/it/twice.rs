@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use hapax::Store;
 use hapax_agent::durable::{
     AgentId, Choice, Creation, Decision, Error, Lending, Plan, PlannedCall, Resume, Run, StepEnd, StepResult,
     Stop, ToolError, Waits, parse_runner, verify,
 };
 use hapax_core::claim::audit::CONTRADICTED;
 use hapax_core::{AppendId, AttemptId, Inspect as _, Leases as _, Scope};
-use hapax::Store;
 use serde_json::{Value, json};
 
 use crate::world::{Script, World, at, creation, id, kinds, on_each_store, step};

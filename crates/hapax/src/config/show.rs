@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use hapax_core::fingerprint::BodyRecipe;
+use hapax_core::json::Pointer;
 use hapax_core::{Rerun, Retention};
 use hapax_exec::Attach;
 use hapax_gateway::settings::{
@@ -463,7 +464,10 @@ fn shown_rule(section: &mut Section, rule: &Rule, declared: &Declared, delegated
         section.duration("quiet", rule.quiet);
     }
     section.text("scope", rule.width.as_str()).text("fingerprint", fingerprint_word(rule));
-    if let ignored @ [_, ..] = rule.recipe.ignored() {
+    // The place of a key is ignored without a word.
+    let is_place = |pointer: &Pointer| rule.keys.places.contains(&KeyPlace::Json(pointer.clone()));
+    let ignored: Vec<_> = rule.recipe.ignored().iter().filter(|pointer| !is_place(pointer)).collect();
+    if !ignored.is_empty() {
         section.texts("ignore", ignored.iter().map(|pointer| pointer.as_str()));
     }
     if let headers @ [_, ..] = rule.recipe.headers() {

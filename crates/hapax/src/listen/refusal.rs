@@ -45,8 +45,12 @@ pub(crate) enum ListenerCode {
 }
 
 impl ListenerCode {
-    const ALL: [ListenerCode; 4] =
-        [ListenerCode::Misdirected, ListenerCode::TooManyGuesses, ListenerCode::CallEnded, ListenerCode::TooManyShelves];
+    const ALL: [ListenerCode; 4] = [
+        ListenerCode::Misdirected,
+        ListenerCode::TooManyGuesses,
+        ListenerCode::CallEnded,
+        ListenerCode::TooManyShelves,
+    ];
 
     /// Its status, word, title and page.
     fn row(self) -> (u16, &'static str, &'static str, &'static str) {

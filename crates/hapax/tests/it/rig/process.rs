@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,6 +24,7 @@ pub(crate) struct Hapax {
     pub(crate) admin: SocketAddr,
     /// The lines of its standard output that nothing has asked for yet.
     lines: Mutex<mpsc::Receiver<String>>,
+    api: OnceLock<SocketAddr>,
     /// What it wrote to standard error so far.
     told: Arc<Mutex<String>>,
     /// Whether anybody reads standard error.
@@ -61,7 +62,7 @@ impl Hapax {
         });
         let first = tokio::task::spawn_blocking(move || (receiver.recv_timeout(PATIENCE), receiver)).await;
         let (line, lines) = first.unwrap();
-        let lines = Mutex::new(lines);
+        let (lines, api) = (Mutex::new(lines), OnceLock::new());
         let Ok(line) = line else { panic!("it does not start: {}", told.lock().unwrap()) };
         let (edge, admin) = line
             .strip_prefix("hapax serves on http")
@@ -69,13 +70,15 @@ impl Hapax {
             .and_then(|rest| rest.strip_suffix(')')?.split_once(" (admin: "))
             .and_then(|(edge, admin)| Some((edge, admin.split_once("://")?.1)))
             .unwrap_or_else(|| panic!("another line than scripts wait for: {line}"));
-        Hapax { process, edge: edge.parse().unwrap(), admin: admin.parse().unwrap(), lines, told, read }
+        Hapax { process, edge: edge.parse().unwrap(), admin: admin.parse().unwrap(), lines, api, told, read }
     }
 
     /// Where it serves applications, which it says in its second line.
     pub(crate) fn api(&self) -> SocketAddr {
-        let line = self.lines.lock().unwrap().recv_timeout(PATIENCE).unwrap();
-        line.strip_prefix("hapax serves applications on http://").unwrap().parse().unwrap()
+        *self.api.get_or_init(|| {
+            let line = self.lines.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+            line.strip_prefix("hapax serves applications on http://").unwrap().parse().unwrap()
+        })
     }
 
     /// What it wrote to standard error so far.
