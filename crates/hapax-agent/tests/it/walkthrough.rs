@@ -11,8 +11,8 @@ use hapax_agent::actions::{
     Actions, Connectors, Disposition, Gate, Invocation, Invoked, Local, Origin, PlannedAction, Rules, Tool,
     lanes_waiting, receipts,
 };
-use hapax_core::claim::Verb;
-use hapax_core::{Inspect as _, Journal as _, Project, Tenant};
+use hapax_core::claim::{State, Verb};
+use hapax_core::{Inspect as _, Journal as _, Project, Tenant, Timestamp};
 use hapax_exec::Executor;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ async fn two_runs_that_propose_one_hold_place_one_hold_and_keep_its_key_for_ever
     let held = hapax_core::Filter { key: Some("ship-risk:SO-10884:hold".into()), ..Default::default() };
     let record = store.list(&held, None, 10).await.unwrap().items.remove(0);
     let State::Settled { keep_until, .. } = record.claim.state else { panic!("{:?}", record.claim.state) };
-    assert_eq!(keep_until, Timestamp::FOREVER);
+    assert_eq!(keep_until, Timestamp::NEVER);
 }
 
 async fn a_plan_with_an_action_twice_is_told_as_the_source_tells_it_x5(world: World) {

@@ -46,7 +46,8 @@ pub(crate) async fn take<L: Ledger, R: Registry>(
         Ok(webhook) => webhook,
         Err(Unready { problem, webhook: None }) => return Err(problem),
         // It is there, and what its deliveries are signed with cannot be had: operators see that it is dead.
-        Err(Unready { problem, webhook: Some(Known { id, name, scope }) }) => {
+        Err(Unready { problem, webhook: Some(known) }) => {
+            let Known { id, name, scope } = *known;
             (seen.scope, seen.provider) = (Some(scope), Some(name.clone()));
             shared.count_refused(&name, &id, &problem);
             return Err(problem);

@@ -37,7 +37,7 @@ pub(crate) struct Unready {
     /// What the sender is told.
     pub(crate) problem: Problem,
     /// The webhook, where it is there and its secrets cannot be had.
-    pub(crate) webhook: Option<Known>,
+    pub(crate) webhook: Option<Box<Known>>,
 }
 
 /// What is known of a webhook whose secrets cannot be had.
@@ -179,11 +179,11 @@ impl<R: Registry> Webhooks<R> {
         let Some(provider) = provider else { return Ok(None) };
         let secrets = self.sources.secrets(&record).await.map_err(|problem| Unready {
             problem,
-            webhook: Some(Known {
+            webhook: Some(Box::new(Known {
                 id: record.id.clone(),
                 name: record.provider.as_str().into(),
                 scope: scope(&record),
-            }),
+            })),
         })?;
         let internal = |error: Error| Problem::new(Code::Internal).owing_to(format!("{error:#}"));
         let rule = self.rule(&record, &*provider).map_err(internal)?;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hapax_core::{Backoff, Error, Ledger as _, View};
@@ -25,7 +25,7 @@ use super::sender::{Request, Sender};
 use super::state::{Increase, Missed, Open, State, Step, Why, may_be_sent, next_send};
 use super::when::When;
 use crate::Store;
-use crate::limits;
+use crate::{clock, limits};
 
 /// A schedule of this process, ready to be walked.
 pub(crate) struct Plan {
@@ -198,27 +198,23 @@ struct Walk<'p> {
 /// A tick that was sent and whose claim did not come about: the more often, the later it is sent again.
 struct Failed {
     key: String,
-    times: u32,
-    until: tokio::time::Instant,
+    backoff: Backoff,
+    until: Instant,
 }
 
 impl Failed {
     /// The same tick once more, or another one.
     fn again(former: Option<Failed>, key: &str) -> Failed {
-        let times =
-            former.filter(|former| former.key == key).map_or(0, |former| former.times.saturating_add(1));
-        Failed { key: key.to_owned(), times, until: tokio::time::Instant::now() + pause_after(times) }
+        let same = former.filter(|former| former.key == key);
+        let mut backoff = same.map_or(Backoff::default(), |former| former.backoff);
+        let pause = backoff.pause((limits::SCHEDULE_PAUSE, limits::SCHEDULE_PAUSE_MOST));
+        Failed { key: key.to_owned(), backoff, until: clock::now() + pause }
     }
 
     /// How long it is not sent.
     fn left(&self) -> Duration {
-        self.until.saturating_duration_since(tokio::time::Instant::now())
+        self.until.saturating_duration_since(clock::now())
     }
-}
-
-/// How long to wait after so many failures in a row.
-fn pause_after(failures: u32) -> Duration {
-    (limits::SCHEDULE_PAUSE * (1 << failures.min(10))).min(limits::SCHEDULE_PAUSE_MOST)
 }
 
 impl<'p> Walk<'p> {
@@ -488,8 +484,8 @@ impl<'p> Walk<'p> {
             }
             if let Some(status) = answer {
                 self.answers.lock().unwrap_or_else(PoisonError::into_inner).remove(&tick.key);
-                let failed = Failed::again(self.failed.take(), &tick.key);
-                if failed.times == 0 {
+                let told = self.failed.as_ref().is_some_and(|failed| failed.key == tick.key);
+                if !told {
                     tracing::warn!(
                         schedule = self.id(),
                         key = tick.key,
@@ -497,7 +493,7 @@ impl<'p> Walk<'p> {
                         "a tick was not taken; it is sent again, the longer the more rarely"
                     );
                 }
-                self.failed = Some(failed);
+                self.failed = Some(Failed::again(self.failed.take(), &tick.key));
                 return Ok(false);
             }
             waited += pause;
@@ -566,14 +562,17 @@ mod tests {
         let mut failed = None;
         let mut pauses = Vec::new();
         for _ in 0..12 {
+            let before = clock::now();
             let again = Failed::again(failed.take(), "sched.a.1");
-            pauses.push(pause_after(again.times));
+            pauses.push(again.until - before);
             failed = Some(again);
         }
-        assert_eq!(pauses[..3], [1, 2, 4].map(|times| limits::SCHEDULE_PAUSE * times));
-        assert!(pauses.iter().all(|pause| *pause <= limits::SCHEDULE_PAUSE_MOST), "{pauses:?}");
-        assert_eq!(pauses.last(), Some(&limits::SCHEDULE_PAUSE_MOST));
+        let least = |times: u32| limits::SCHEDULE_PAUSE * times;
+        assert!(pauses[..3].iter().zip([1, 2, 4]).all(|(pause, times)| *pause >= least(times)), "{pauses:?}");
+        assert!(pauses[0] < pauses[1] && pauses[1] < pauses[2], "{pauses:?}");
+        assert!(*pauses.last().unwrap() >= limits::SCHEDULE_PAUSE_MOST, "{pauses:?}");
         assert!(!failed.as_ref().unwrap().left().is_zero());
-        assert_eq!(Failed::again(failed, "sched.a.2").times, 0, "another tick");
+        let other = Failed::again(failed, "sched.a.2");
+        assert!(other.left() <= limits::SCHEDULE_PAUSE, "another tick");
     }
 }
