@@ -391,7 +391,7 @@ async fn a_server_takes_plans_of_its_callers_for_their_tenant_and_project_and_ot
     edge.reload();
     edge.tells("the configuration was not reloaded").await;
     edge.tells("no variable is called \"amount\"").await;
-    let third = json!({ "connector": "magento", "tool": "orders.refund", "args": { "order": "3", "amount": 5000 }, "entity_key": "e", "idempotency_key": "3" });
+    let third = json!({ "connector": "magento", "tool": "orders.refund", "args": { "order": "5", "amount": 5000 }, "entity_key": "e", "idempotency_key": "5" });
     let results = app.post("/v1/plans", json!([third])).await;
     assert_eq!(results[0]["error"], "blocked by trust policy", "the old rule holds: {results:#}");
     ground.sections = good.replace("decision = \"ALERT\"", "decision = \"BLOCK\"");
