@@ -10,6 +10,8 @@ pub(crate) const MAX_URL_BYTES: usize = 4_096;
 
 /// How often the ledger is asked which claims of a tenant at its limit are held no more.
 pub(crate) const PLACES_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
+/// How long the ledger is asked then.
+pub(crate) const PLACES_LOOKED_AT_FOR: Duration = Duration::from_secs(2);
 /// Connections at a time; further ones wait to be accepted.
 pub(crate) const API_CONNECTIONS: usize = 256;
 /// The longest time for the head of a request, and the longest silence between two requests.

@@ -88,7 +88,8 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         Ok(erased)
     }
 
-    /// The results of steps first: afterwards nobody knows any more what their claims are.
+    /// The results of steps first: afterwards their claims cannot be found any more. A claim goes only after its intent: an intent that can
+    /// be read and whose claim is absent is a step to be made.
     async fn erase_one(
         &self,
         id: &ExecutionId,
@@ -97,7 +98,7 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         (by, reason): (&str, &str),
         erased: &mut ErasedEvents,
     ) -> Result<(), Error> {
-        let mut next = 0;
+        let (mut next, mut purged) = (0, Vec::new());
         while let Some(events) = self.page(stream, &mut next).await? {
             for event in events.iter().filter(|event| whose.is(event)) {
                 let Some((step, record)) = self.claim_of(id, stream, event).await? else { continue };
@@ -106,18 +107,24 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
                     State::Released { .. } => self.store().has_set_aside(record.claim.operation_id).await?,
                     State::Held { .. } | State::InDoubt { .. } => false,
                 };
-                // Without its intent its claim cannot be found again, not even when the execution is archived.
-                let verb = match (&record.claim.state, step.has_effect_key()) {
-                    (State::Settled { .. }, false) => Verb::Purge,
-                    _ => Verb::Erase,
-                };
-                erased.results += u64::from(keeps && self.operate(&record, verb, by, reason).await?);
+                let is_settled = matches!(record.claim.state, State::Settled { .. });
+                match keeps && is_settled && !step.has_effect_key() {
+                    true => purged.push(record),
+                    false => {
+                        erased.results +=
+                            u64::from(keeps && self.operate(&record, Verb::Erase, by, reason).await?);
+                    }
+                }
             }
         }
         let mut from = Some(0);
         while let Some(next) = from {
             let round = self.store().erase_events(stream, whose.subject, next, limits::READ_PAGE).await?;
             (erased.events, from) = (erased.events + round.erased, round.next);
+        }
+        // Without its intent a claim cannot be found again, not even when the execution is archived.
+        for record in purged {
+            erased.results += u64::from(self.operate(&record, Verb::Purge, by, reason).await?);
         }
         Ok(())
     }
@@ -158,9 +165,10 @@ impl<S: Journal + Ledger + Inspect> Executions<S> {
         let mut claims = BTreeMap::new();
         for event in events.iter().filter(|event| event.event_type == kind::INTENT) {
             let Some(payload) = &event.payload else { continue };
-            let intended: Intended = super::progress::read(payload.get().as_bytes())?;
+            // A listing is for looking also at what is damaged.
+            let Ok(intended) = super::progress::read::<Intended>(payload.get().as_bytes()) else { continue };
             let at = intended.at;
-            let step = Step::of_intent(id, at, &Intent::from(intended))?;
+            let Ok(step) = Step::of_intent(id, at, &Intent::from(intended)) else { continue };
             let claim = step.identity(&self.scope)?.claim_id();
             if let Some(record) = self.store().record(claim).await? {
                 claims.insert(event.seq, record.claim.operation_id);

@@ -19,7 +19,8 @@ fn problem(status: u16, code: &str) -> Do {
 
 #[tokio::test]
 async fn what_an_earlier_attempt_showed_is_not_undone_by_a_last_one_that_was_turned_away_c4() {
-    let pending = || problem(503, "outcome-pending");
+    let done = "{\"code\":\"outcome-pending\",\"executed\":\"yes\"}";
+    let pending = || Do::Answer(503, PROBLEM, done);
     let refusals = [
         problem(503, "ledger-unavailable"),
         problem(503, "draining"),

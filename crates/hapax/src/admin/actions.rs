@@ -6,7 +6,7 @@ use hapax_agent::actions::{read, receipts};
 use hapax_agent::durable::{self, verify_page};
 use hapax_api::{
     ActionDecision, Alert, Alerts, Approval, Approvals, BrokenChain, Decided, Done, Json, Lane, LaneClaim,
-    LaneTicket, LaneTool, Lanes as LanePage, Receipt, Receipts, ReceiptsHead, ReceiptsVerified,
+    LaneTicket, LaneTool, Lanes as LanePage, Receipt, Receipts, ReceiptsHead, ReceiptsVerified, Role,
     operations as op,
 };
 use hapax_core::lane::{LaneId, LaneView, Ticket};
@@ -30,7 +30,7 @@ fn operation_id(text: Option<&str>) -> Option<hapax_api::OperationId> {
 
 pub(super) async fn list_receipts(
     state: AdminState,
-    _: Operator,
+    operator: Operator,
     asked: Asked<op::ListReceipts>,
 ) -> Result<Receipts, Refusal> {
     let query = asked.query;
@@ -48,11 +48,20 @@ pub(super) async fn list_receipts(
     };
     let (tenant, most) = (Tenant::new(tenant)?, page_size(query.limit)?);
     let page = read::read(&state.store, state.answers.seal(), &tenant, &sought, query.after, most).await?;
+    let told = |read| {
+        let receipt = receipt(read);
+        Receipt { args: shown_to(&operator, receipt.args), ..receipt }
+    };
     Ok(Receipts {
-        receipts: page.receipts.into_iter().map(receipt).collect(),
+        receipts: page.receipts.into_iter().map(told).collect(),
         next: page.next,
         looked_at: page.looked_at,
     })
+}
+
+/// Arguments are told to those who may decide: as with kept bodies, they are the callers' own data.
+fn shown_to(operator: &Operator, args: Option<Json>) -> Option<Json> {
+    args.filter(|_| operator.needs(Role::Operate).is_ok())
 }
 
 fn receipt(read: read::Read) -> Receipt {
@@ -309,7 +318,7 @@ async fn decided(state: &AdminState, id: &str, decision: Decision, done: Done) -
 
 pub(super) async fn list_alerts(
     state: AdminState,
-    _: Operator,
+    operator: Operator,
     asked: Asked<op::ListAlerts>,
 ) -> Result<Alerts, Refusal> {
     let query = asked.query;
@@ -317,7 +326,11 @@ pub(super) async fn list_alerts(
     let (tenant, most) = (tenant.as_ref().map(Tenant::as_str), page_size(query.limit)?);
     let seal = state.answers.seal();
     let (found, next) = alerts::list(&state.store, seal, tenant, query.after.as_deref(), most).await?;
-    Ok(Alerts { alerts: found.into_iter().map(alert).collect(), next })
+    let told = |raised| {
+        let alert = alert(raised);
+        Alert { args: shown_to(&operator, alert.args), ..alert }
+    };
+    Ok(Alerts { alerts: found.into_iter().map(told).collect(), next })
 }
 
 fn alert(raised: Raised) -> Alert {

@@ -55,8 +55,16 @@ pub(super) async fn import(
     let executions = of(&state, query.tenant.as_deref(), query.project.as_deref())?;
     let by = actor(&operator.name, query.by.as_deref())?;
     let why = reason(query.reason.ok_or_else(|| Refusal::malformed("say a `reason`"))?)?;
-    let mut lines = BufReader::new(put_aside(body).await?);
-    let sound = executions.sound(&mut lines).map_err(told)?;
+    // Hashing all of it takes seconds, and the listeners' threads have others to serve.
+    let (lines, checking) = (BufReader::new(put_aside(body).await?), executions.clone());
+    let (mut lines, sound) = tokio::task::spawn_blocking(move || {
+        let mut lines = lines;
+        let sound = checking.sound(&mut lines);
+        (lines, sound)
+    })
+    .await
+    .map_err(|error| Error::internal(format!("an import could not be checked: {error}")))?;
+    let sound = sound.map_err(told)?;
     let id = sound.id().clone();
     // The audit tells of it first: what cannot be written down is not done.
     let note = Told { verb: "import", by: &by, reason: &why };

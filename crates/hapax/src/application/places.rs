@@ -79,11 +79,17 @@ impl Places {
             share.held.keys().copied().collect()
         };
         let mut over = Vec::new();
-        for claim in claims {
-            if !matches!(store.peek(claim).await, Ok(Some(View::Held { .. })) | Err(_)) {
-                over.push(claim);
+        // A ledger that is away is asked no further: the caller is told of the bound, and looks again.
+        let looking = async {
+            for claim in claims {
+                match store.peek(claim).await {
+                    Ok(Some(View::Held { .. })) => {}
+                    Ok(_) => over.push(claim),
+                    Err(_) => break,
+                }
             }
-        }
+        };
+        let _ = tokio::time::timeout(limits::PLACES_LOOKED_AT_FOR, looking).await;
         let mut tenants = self.lock();
         let Some(share) = tenants.get_mut(tenant) else { return true };
         over.iter().filter_map(|claim| share.held.remove(claim)).for_each(ClaimPlace::end);
