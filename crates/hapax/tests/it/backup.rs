@@ -397,3 +397,67 @@ async fn killed_at_any_moment_there_is_no_backup_or_a_whole_one_and_no_store_or_
     let found = store.verify().await.unwrap();
     assert!(found.is_sound() && found.records > 300, "{found:?}");
 }
+
+/// What a command tells a person at a terminal. It is stopped for a moment once this is there, because progress is told after a while
+/// only; nothing where it had ended before.
+async fn at_a_terminal(command: &Command, stopped_at: &Path, folder: &Path) -> Option<String> {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let pid = folder.join("pid");
+    let _ = std::fs::remove_file(&pid);
+    let line = format!("echo $$ > '{}'; exec {}", pid.display(), words.join(" "));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &line, "/dev/null"]).env("SHELL", "/bin/sh").stdin(Stdio::null());
+    let mut running = terminal.stdout(Stdio::piped()).spawn().unwrap();
+    while !stopped_at.exists() && running.try_wait().unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let number = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    let process = Pid::from_raw(number).unwrap();
+    let is_stopped = running.try_wait().unwrap().is_none() && kill_process(process, Signal::STOP).is_ok();
+    if is_stopped {
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+    }
+    // `script` stops with what it runs. Either may have ended by now.
+    while running.try_wait().unwrap().is_none() {
+        let _ = kill_process(Pid::from_child(&running), Signal::CONT);
+        let _ = kill_process(process, Signal::CONT);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let output = running.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    is_stopped.then(|| String::from_utf8(output.stdout).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_at_a_terminal_hears_how_far_it_is_and_a_pipe_does_not_b8() {
+    let ground = Ground::new(Kind::Embedded).await;
+    let (config, at) = (ground.write("hapax"), |name: &str| ground.folder.path().join(name));
+    large(&at("data")).await;
+    let tells = |told: Option<String>, what: &str| {
+        told.is_some_and(|told| told.lines().any(|line| line.contains(what) && line.contains(" % of ")))
+    };
+    let mut number = 0;
+    loop {
+        number += 1;
+        assert!(number < 50, "no progress of a backup is told");
+        let (copy, writing) = (at(&format!("copy-{number}")), at(&format!("copy-{number}.writing")));
+        if tells(at_a_terminal(&backup(&config, &copy), &writing, ground.folder.path()).await, "copied ") {
+            break;
+        }
+    }
+    let piped = told(backup(&config, &at("piped"))).await;
+    assert!(piped.code == 0 && !piped.err.contains(" % of "), "{}", piped.err);
+    loop {
+        number += 1;
+        assert!(number < 100, "no progress of a restore is told");
+        std::fs::remove_dir_all(at("data")).unwrap();
+        let restoring = restore(&config, &at("piped"), &["--accept-gap"]);
+        if tells(at_a_terminal(&restoring, &at("data/hapax.restoring"), ground.folder.path()).await, "read ")
+        {
+            break;
+        }
+    }
+}

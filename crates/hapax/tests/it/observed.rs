@@ -12,7 +12,7 @@ use crate::application::App;
 use crate::rig::caller::{self, ALICE};
 use crate::rig::process::eventually;
 use crate::rig::{Got, Ground, Hapax, Kind, TOKEN, Who, hapax};
-use crate::{claims_cli, webhooks_cli};
+use crate::{actions_cli, claims_cli, webhooks_cli};
 use collector::{Collector, Mood};
 
 /// Routes of every policy beside those of every ground.
@@ -208,21 +208,74 @@ async fn planted(edge: &Hapax, hook: &str) {
     assert_eq!(caller::send(edge.admin, wrong.as_bytes()).await.unwrap().status, 401);
 }
 
+/// The same for what applications ask: a claim with each of its ends, an execution with its steps, and a plan of actions.
+async fn planted_by_applications(edge: &Hapax) {
+    let app = App::new(edge, ALICE);
+    let lease = app.lease().await;
+    let ends = [
+        ("settle", json!({"result": {"card": "canary-result"}})),
+        ("settle", json!({"error": "canary-error"})),
+        ("release", json!({"ran": "no", "cause": "canary-cause"})),
+        ("release", json!({"ran": "perhaps", "cause": "canary-cause"})),
+    ];
+    for (number, (verb, mut end)) in ends.into_iter().enumerate() {
+        let key = format!("canary-claim-{number}");
+        let claim = json!({"lease": lease, "attempt": "canary-attempt", "operation": "mail.send", "key": key,
+                           "body": {"to": "canary-to"}});
+        let granted = app.post("/v1/claims", claim.clone()).await;
+        end["epoch"] = granted["epoch"].clone();
+        let id = granted["operation_id"].as_str().unwrap();
+        app.post(&format!("/v1/claims/{id}/{verb}"), end).await;
+        app.post("/v1/claims", claim).await;
+    }
+    app.refused("/v1/claims", json!({"canary-field": "canary-value"})).await;
+
+    let new = json!({"executionId": "canary-execution", "agentId": "clerk", "lease": lease,
+                     "input": {"order": "canary-input"}});
+    let runner = app.post("/v1/executions", new).await["runner"].clone();
+    let of = |verb: &str| format!("/v1/executions/canary-execution/{verb}");
+    let calls = json!([{"tool": "pay", "args": {"card": "canary-args"}, "effectKey": "canary-effect"}]);
+    app.post(&of("plan"), json!({"runner": runner, "calls": calls})).await;
+    let begin = json!({"runner": runner, "lease": lease, "attempt": "canary-attempt", "iteration": 0, "call": 0,
+                       "declaration": "NON_IDEMPOTENT"});
+    let granted = app.post(&of("begin"), begin).await;
+    let result = json!({"card": "canary-result"});
+    let finish = json!({"iteration": 0, "call": 0, "epoch": granted["epoch"], "result": result});
+    app.post(&of("finish"), finish).await;
+    app.refused(&of("plan"), json!({"runner": "canary-runner", "calls": []})).await;
+
+    let action = |tool: &str, key: &str| {
+        json!({"connector": "magento", "tool": tool, "args": {"order": "canary-order", "amount": 5_000, "why": "canary-why"},
+               "entity_key": "canary-entity", "idempotency_key": key})
+    };
+    let plan = json!([
+        action("orders.hold", "canary-hold"),
+        action("orders.hold", "canary-hold"),
+        action("orders.refund", "canary-refund"),
+        action("canary-tool", "canary-unknown"),
+    ]);
+    let results = app.post("/v1/plans", plan).await;
+    let told = |number: usize| results[number]["decision"].clone();
+    assert_eq!([0, 1, 2, 3].map(told), ["ALERT", "DEDUP", "BLOCK", "BLOCK"], "{results:#}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_a_caller_chose_or_that_is_secret_is_told_o2_o3() {
     let collector = Collector::start(Mood::Takes).await;
     let mut ground = webhooks_cli::ground().await;
     ground.routes = ROUTES.into();
+    let actions = actions_cli::sections(&ground);
     ground.sections.push_str(&format!(
-        "[traces]\nendpoint = \"{}\"\nheaders_env = \"COLLECTOR_HEADERS\"\n",
+        "{actions}[traces]\nendpoint = \"{}\"\nheaders_env = \"COLLECTOR_HEADERS\"\n",
         collector.url()
     ));
     let path = ground.folder.path().join("hapax.toml");
-    let text = ground.configuration().replace("format = \"text\"", "format = \"json\"\nlevel = \"debug\"");
+    let text = ground.configuration().replace("format = \"text\"", "format = \"json\"\nlevel = \"trace\"");
     std::fs::write(&path, text).unwrap();
     let edge = Hapax::start(&path, &[("COLLECTOR_HEADERS", "x-collector-token=canary-collector")]).await;
     let made = webhooks_cli::create(&edge, "github", "canary-webhook-secret", &[]).await;
     planted(&edge, made["path"].as_str().unwrap()).await;
+    planted_by_applications(&edge).await;
     eventually("the spans came", async || collector.holds("GET /canary") || collector.spans() >= 12).await;
     let claims = edge.claims("in_doubt").await;
     for claim in &claims {
@@ -247,6 +300,17 @@ async fn nothing_that_a_caller_chose_or_that_is_secret_is_told_o2_o3() {
         "canary-cookie",
         "canary-webhook-secret",
         "canary-query",
+        "canary-to",
+        "canary-result",
+        "canary-error",
+        "canary-args",
+        "canary-input",
+        "canary-order",
+        "canary-why",
+        "canary-entity",
+        "canary-hold",
+        "canary-refund",
+        "canary-execution",
     ];
     for part in secret {
         assert!(!audit.contains(part), "audit: {part} in {audit}");

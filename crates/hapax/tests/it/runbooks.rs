@@ -203,6 +203,7 @@ mod postgres {
         restored.run(&format!("DROP DATABASE IF EXISTS {}_restored", restored.name())).await;
         let page = page("backup.md").replace("hapax_restored", &format!("{}_restored", restored.name()));
         let (_, postgres) = page.split_once("## PostgreSQL").unwrap();
+        let (postgres, _) = postgres.split_once("### Back to a point in time").unwrap();
         let url = format!("{}_restored", restored.url);
         let known = [OPERATOR, ("HAPAX_STORE", ground.store.as_str()), ("RESTORED_STORE", url.as_str())];
         follow(postgres, ground.folder.path(), &programs(), &known).await;
@@ -211,6 +212,60 @@ mod postgres {
         assert!(server.post("/charges", "order-1", "{}", "").await.is_replay());
         drop(server);
         restored.run(&format!("DROP DATABASE {}_restored WITH (FORCE)", restored.name())).await;
+    }
+
+    /// The epoch of the claim of a key, which is settled.
+    async fn epoch(server: &Hapax, key: &str) -> Option<String> {
+        let claims = server.claims("settled").await;
+        let claim = claims.iter().find(|claim| claim["key"] == key)?;
+        Some(claim["epoch"].as_str().unwrap().to_owned())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_page_about_a_point_in_time_is_right_word_for_word() {
+        let old = Server::start(&[]);
+        let new = old.beside();
+        let page = page("backup.md").replace("-p 5433", &new.options());
+        let (_, steps) = page.split_once("### Back to a point in time").unwrap();
+        let (before, back) = steps.split_once("To go back,").unwrap();
+        let folders = [("DATA", &old, "data"), ("ARCHIVE", &new, "archive"), ("BASE", &new, "base")];
+        let folders = folders.map(|(name, server, folder)| (name, server.folder(folder)));
+        let (old_url, new_url, recovered) = (old.url(), new.url(), new.folder("data"));
+        let mut known = vec![
+            OPERATOR,
+            ("HAPAX_STORE", old_url.as_str()),
+            ("RESTORED_STORE", new_url.as_str()),
+            ("RECOVERED", recovered.as_str()),
+        ];
+        known.extend(folders.iter().map(|(name, folder)| (*name, folder.as_str())));
+        let ground = Ground::at(old.url()).await;
+        let shell = format!("{}\nmkdir -p \"$ARCHIVE\"", old.shell());
+        follow(before, ground.folder.path(), &shell, &known).await;
+
+        let mut server = ground.serve().await;
+        let first = server.post("/charges", "order-1", "{}", "").await;
+        let mut asking = std::process::Command::new("bash");
+        let sql = "SELECT clock_timestamp() FROM pg_sleep(0.1)";
+        asking.args(["-c", &format!("{}\npsql \"$HAPAX_STORE\" -Atc '{sql}'", old.shell())]);
+        asking.env("HAPAX_STORE", &old_url);
+        let target = ran(asking).await;
+        server.post("/charges", "order-2", "{}", "").await;
+        let former = epoch(&server, "order-2").await.unwrap();
+        server.terminate();
+        server.ended().await;
+        known.push(("TARGET", target.trim()));
+        follow(back, ground.folder.path(), &old.shell(), &known).await;
+
+        let after = Ground::at(new.url()).await;
+        let server = after.serve().await;
+        assert_eq!(epoch(&server, "order-2").await, None, "what was after the moment is gone");
+        let again = server.post("/charges", "order-1", "{}", "").await;
+        assert!(again.is_replay(), "{again:?}");
+        assert_eq!(again.kept(), first.kept());
+        assert!(!server.post("/charges", "order-2", "{}", "").await.is_replay());
+        assert_eq!((ground.service.count(), after.service.count()), (2, 1));
+        let new = epoch(&server, "order-2").await.unwrap();
+        assert!(former.starts_with("1.") && new.starts_with("2."), "{former}, then {new}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

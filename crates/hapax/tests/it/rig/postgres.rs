@@ -41,15 +41,19 @@ impl Server {
         server
     }
 
-    /// A standby of this server, which follows it.
-    pub(crate) fn standby(&self) -> Server {
-        let dir = tempfile::Builder::new().prefix("hapax-standby-").tempdir_in("/tmp").unwrap();
+    /// Another server of the same programs, which has neither data nor processes yet.
+    pub(crate) fn beside(&self) -> Server {
+        let dir = tempfile::Builder::new().prefix("hapax-beside-").tempdir_in("/tmp").unwrap();
         if let Some((uid, gid)) = self.account {
             chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
-        let port = Port::reserve().unwrap();
         let (bin, account) = (self.bin.clone(), self.account);
-        let mut standby = Server { dir, bin, port, account, running: Vec::new() };
+        Server { dir, bin, port: Port::reserve().unwrap(), account, running: Vec::new() }
+    }
+
+    /// A standby of this server, which follows it.
+    pub(crate) fn standby(&self) -> Server {
+        let mut standby = self.beside();
         let data = standby.dir.path().join("data").display().to_string();
         let from = format!("host=127.0.0.1 port={} user=postgres", self.port.number());
         let mut copying = standby.command("pg_basebackup");
@@ -138,6 +142,28 @@ impl Server {
         let mut taking = self.command("pg_receivewal");
         taking.args(["-d", &from, "-D", &folder.display().to_string()]);
         self.running.push(taking.spawn().unwrap());
+    }
+
+    /// A folder of its own, of this name.
+    pub(crate) fn folder(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    /// What `-o` of `pg_ctl` must say for a server here.
+    pub(crate) fn options(&self) -> String {
+        let (port, socket) = (self.port.number(), self.dir.path().display());
+        format!("-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={socket}")
+    }
+
+    /// A shell that finds the programs, and runs those that are for the server's account under it.
+    pub(crate) fn shell(&self) -> String {
+        let path = format!("PATH=\"{}:$PATH\"", self.bin.display());
+        let Some((uid, gid)) = self.account else { return path };
+        let under = format!("setpriv --reuid={uid} --regid={gid} --clear-groups");
+        let programs = ["pg_ctl", "pg_basebackup", "pg_verifybackup", "cp", "touch", "mkdir"];
+        programs.iter().fold(path, |shell, name| {
+            format!("{shell}\n{name}() {{ (cd / && exec {under} {name} \"$@\"); }}")
+        })
     }
 
     pub(crate) fn url(&self) -> String {
