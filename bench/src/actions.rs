@@ -146,7 +146,8 @@ fn acting<S: Ledger + Lanes + Journal + Registry>(
         let (actions, key) = (actions.clone(), format!("{name}-{waiter}-{number}"));
         let entity_key = if one_entity { name.clone() } else { key.clone() };
         Box::pin(async move {
-            let origin = Origin { tenant: Tenant::new("acme")?, project: Project::new("bench")? };
+            let (tenant, project) = (Tenant::new("acme")?, Project::new("bench")?);
+            let origin = Origin { tenant, project, traceparent: None };
             let action = PlannedAction {
                 connector: "bench".into(),
                 tool: "orders.hold".into(),

@@ -11,7 +11,7 @@ use hapax_http::Refusal;
 use hapax_http::listener::{self, Drained, Handler, Peer, Running};
 use hapax_http::tls::Certificates;
 use hapax_tower::{Body, OpaqueId, Problem, Protect};
-use http::{Request, Response, request};
+use http::{HeaderMap, Request, Response, request};
 use rustls::ClientConfig;
 
 use crate::admit::{Admission, ClaimPlace};
@@ -27,7 +27,7 @@ use crate::sealed::OperationSeal;
 use crate::secrets;
 use crate::settings::{Level, Settings};
 use crate::stack::{Plan, Shared, Stack};
-use crate::trace::Tracer;
+use crate::trace::{Recorded, Tracer};
 use crate::upstream::Incoming;
 use crate::webhooks::{Tally, Webhooks};
 
@@ -120,6 +120,11 @@ impl<L: Ledger, R: Registry> Gateway<L, R> {
     /// From now on records requests, as this tracer decides (O3). Only the first one counts.
     pub fn trace(&self, tracer: Tracer) {
         let _ = self.shared.tracer.set(tracer);
+    }
+
+    /// Begins to record a request to another listener of this process, if one with these headers is recorded (O3).
+    pub fn record(&self, headers: &HeaderMap) -> Option<Recorded> {
+        self.shared.tracer.get()?.record(headers)
     }
 
     /// Whether this process still identifies claims as the others on its ledger do (K6).

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::limits;
 
-pub use context::{Parent, SpanId, TraceId};
+pub use context::{Parent, SpanId, TraceId, told};
 
 /// The header that says which span a request belongs to, as W3C's Trace Context has it.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -166,11 +166,24 @@ impl Tracer {
     /// Begins to record a request with these headers, if it is one that is.
     pub(crate) fn request(&self, headers: &HeaderMap, began: Instant) -> Option<Arc<Recording>> {
         let parent = Parent::of(headers);
-        let sampled = match &parent {
+        self.samples(parent.as_ref()).then(|| {
+            let steps = vec![(Step::Intake, began)];
+            Arc::new(Recording::new(self.clone(), parent, began, steps))
+        })
+    }
+
+    /// The same for a request to another listener, which has no steps.
+    pub(crate) fn record(&self, headers: &HeaderMap) -> Option<Recorded> {
+        let parent = Parent::of(headers);
+        let recording = || Recording::new(self.clone(), parent, clock::now(), Vec::new());
+        self.samples(parent.as_ref()).then(|| Recorded(recording()))
+    }
+
+    fn samples(&self, parent: Option<&Parent>) -> bool {
+        match parent {
             Some(parent) if self.0.sampling.by_parent => parent.sampled,
             _ => self.draw(),
-        };
-        sampled.then(|| Arc::new(Recording::new(self.clone(), parent, began)))
+        }
     }
 
     fn draw(&self) -> bool {
@@ -211,11 +224,13 @@ struct State {
     attributes: Vec<(&'static str, Value)>,
     failed: bool,
     ended: Option<Instant>,
+    /// It is not handed over.
+    forgotten: bool,
 }
 
 impl Recording {
-    fn new(tracer: Tracer, parent: Option<Parent>, began: Instant) -> Self {
-        let state = State { steps: vec![(Step::Intake, began)], ..State::default() };
+    fn new(tracer: Tracer, parent: Option<Parent>, began: Instant, steps: Vec<(Step, Instant)>) -> Self {
+        let state = State { steps, ..State::default() };
         Recording {
             tracer,
             id: parent.as_ref().map_or_else(TraceId::random, |parent| parent.trace),
@@ -258,8 +273,11 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         let last = clock::now();
-        let State { steps, name, attributes, failed, ended } =
+        let State { steps, name, attributes, failed, ended, forgotten } =
             std::mem::take(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if forgotten {
+            return;
+        }
         let span = |id, name, side, from: Instant, to: Instant, attributes, failed| {
             let began = self.time + from.saturating_duration_since(self.began);
             Span { id, name, side, began, took: to.saturating_duration_since(from), attributes, failed }
@@ -281,6 +299,32 @@ impl Drop for Recording {
             spans.push(span(id, step.name().to_owned(), side, *from, to, Vec::new(), false));
         }
         self.tracer.hand_over(Trace { id: self.id, parent: self.parent, spans });
+    }
+}
+
+/// A request to another listener of this process that is being recorded: one span, which is handed over when this is dropped.
+#[derive(Debug)]
+pub struct Recorded(Recording);
+
+impl Recorded {
+    /// The id of the trace, for the log.
+    pub fn id(&self) -> TraceId {
+        self.0.id
+    }
+
+    /// What services are told that are called for this request.
+    pub fn header(&self) -> Option<HeaderValue> {
+        context::header(self.0.id, self.0.span)
+    }
+
+    /// The request is answered.
+    pub fn ended(&self, name: String, attributes: Vec<(&'static str, Value)>, failed: bool) {
+        self.0.answered(name, attributes, failed);
+    }
+
+    /// The request is one that is not told of: nothing is handed over.
+    pub fn forget(mut self) {
+        self.0.state.get_mut().unwrap_or_else(PoisonError::into_inner).forgotten = true;
     }
 }
 

@@ -100,7 +100,8 @@ fn now() -> u64 {
 }
 
 pub(super) fn origin() -> Result<Origin> {
-    Ok(Origin { tenant: Tenant::new("acme")?, project: Project::new("torture")? })
+    let (tenant, project) = (Tenant::new("acme")?, Project::new("torture")?);
+    Ok(Origin { tenant, project, traceparent: None })
 }
 
 pub(super) async fn open(url: &str) -> Result<Store> {

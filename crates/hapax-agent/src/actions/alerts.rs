@@ -219,7 +219,11 @@ mod tests {
     use super::*;
 
     fn alert(at: i64) -> Alert {
-        let origin = Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() };
+        let origin = Origin {
+            tenant: Tenant::new("acme").unwrap(),
+            project: Project::new("prod").unwrap(),
+            traceparent: None,
+        };
         let action = PlannedAction {
             connector: "chat".into(),
             tool: "send".into(),

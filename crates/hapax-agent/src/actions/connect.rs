@@ -67,7 +67,12 @@ pub struct Invocation {
     pub epoch: Option<Epoch>,
     /// The public id of the operation. A read has none.
     pub operation_id: Option<OperationId>,
+    /// The span that it is made for, if one is known.
+    pub traceparent: Option<String>,
 }
+
+/// The header, and the field of `_meta`, that says which span a call belongs to.
+const TRACEPARENT: &str = "traceparent";
 
 /// How a call ended.
 #[derive(Clone, Debug)]

@@ -30,13 +30,15 @@ use crate::limits;
 /// The operation of every action's claim.
 pub const OPERATION: &str = "action";
 
-/// Whose actions they are.
+/// Whose actions they are, and what they are done for.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The tenant.
     pub tenant: Tenant,
     /// The project.
     pub project: Project,
+    /// The span that calls of tools are told of: `traceparent` of W3C's Trace Context.
+    pub traceparent: Option<String>,
 }
 
 impl Origin {
@@ -251,8 +253,14 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
         let waited = self.unless_stopping(place.served(answer, true, until)).await;
         place.leave(true).await;
         waited?;
-        let (tool_name, args) = (action.tool.clone(), action.args.clone());
-        let call = Invocation { tool: tool_name, args, key: None, epoch: None, operation_id: None };
+        let call = Invocation {
+            tool: action.tool.clone(),
+            args: action.args.clone(),
+            key: None,
+            epoch: None,
+            operation_id: None,
+            traceparent: origin.traceparent.clone(),
+        };
         let end = End::new(Disposition::Allow, false);
         Ok(match tokio::time::timeout(tool.give_up, connector.invoke(call)).await {
             Ok(Invoked::Done(result)) => End { ok: true, result: Some(result), ..end },
@@ -431,6 +439,7 @@ impl<S: Ledger + Lanes + Journal + Registry> Inner<S> {
             key: Some(prepared.identity.claim_id().to_string()),
             epoch: attempt.epoch,
             operation_id: attempt.operation_id,
+            traceparent: prepared.origin.traceparent.clone(),
         };
         let invoked = running.run(prepared.connector.invoke(call)).await;
         let end = End::new(judged.decision.disposition(), false);

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 fn origin() -> Origin {
-    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() }
+    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap(), traceparent: None }
 }
 
 /// A service that answers as the last part of the path says, and counts.

@@ -46,7 +46,11 @@ async fn waiting_for_a_lane_ends_after_a_minute_and_burns_nothing_x3() {
     let rules = Rules::new(Connectors::default().local("slow", local), Gate::new(Decision::Allow));
     let store = Store::Memory(Memory::open(Options::default()));
     let actions = Actions::new(Executor::new(store), rules, None);
-    let origin = Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() };
+    let origin = Origin {
+        tenant: Tenant::new("acme").unwrap(),
+        project: Project::new("prod").unwrap(),
+        traceparent: None,
+    };
     let (first, whose) = (actions.clone(), origin.clone());
     let first = tokio::spawn(async move { first.act(&whose, action("hold", Some("first"))).await });
     began.notified().await;
@@ -70,7 +74,11 @@ async fn an_action_for_which_there_is_no_room_in_its_lane_is_told_so_and_burns_n
     let rules = Rules::new(Connectors::default().local("slow", local), Gate::new(Decision::Allow));
     let store = Store::Memory(Memory::open(Options::default()));
     let actions = Actions::new(Executor::new(store.clone()), rules, None);
-    let origin = Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() };
+    let origin = Origin {
+        tenant: Tenant::new("acme").unwrap(),
+        project: Project::new("prod").unwrap(),
+        traceparent: None,
+    };
     let lane = lane(&origin);
     let tickets: Vec<_> = (0..MAX_LANE_TICKETS).map(|_| AttemptId::random()).collect();
     for ticket in &tickets {
@@ -104,7 +112,11 @@ async fn a_process_that_ends_lets_what_runs_end_and_begins_nothing_more_x1() {
     let rules = Rules::new(Connectors::default().local("slow", local), Gate::new(Decision::Allow));
     let store = Store::Memory(Memory::open(Options::default()));
     let actions = Actions::new(Executor::new(store.clone()), rules, None);
-    let origin = Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() };
+    let origin = Origin {
+        tenant: Tenant::new("acme").unwrap(),
+        project: Project::new("prod").unwrap(),
+        traceparent: None,
+    };
     let plan = |keys: &[&str]| keys.iter().map(|key| action("hold", Some(key))).collect::<Vec<_>>();
     let (running, whose) = (actions.clone(), origin.clone());
     let first = plan(&["1", "2", "3"]);

@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 fn origin() -> Origin {
-    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() }
+    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap(), traceparent: None }
 }
 
 fn memory() -> Store {

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use crate::world::{World, on_each_store};
 
 fn origin() -> Origin {
-    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() }
+    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap(), traceparent: None }
 }
 
 fn action(tool: &str, key: &str, args: &Value) -> PlannedAction {

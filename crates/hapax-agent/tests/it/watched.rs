@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 
 fn origin() -> Origin {
-    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() }
+    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap(), traceparent: None }
 }
 
 fn message(number: usize) -> PlannedAction {

@@ -110,6 +110,12 @@ impl Parent {
     }
 }
 
+/// The `traceparent` of these headers, to be passed on; nothing where it cannot be read.
+pub fn told(headers: &HeaderMap) -> Option<&str> {
+    Parent::of(headers)?;
+    headers.get(TRACEPARENT)?.to_str().ok()
+}
+
 /// What is told of a span that is recorded.
 pub(super) fn header(trace: TraceId, span: SpanId) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("00-{trace}-{span}-01")).ok()

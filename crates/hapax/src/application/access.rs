@@ -5,7 +5,9 @@ use std::sync::Arc;
 use hapax_api::application::Credentials;
 use hapax_core::Scope;
 use hapax_gateway::Gateway;
+use hapax_gateway::trace::{Recorded, Value};
 use hapax_tower::{Code, Problem};
+use http::HeaderMap;
 use http::request::Parts;
 
 use crate::Store;
@@ -38,8 +40,15 @@ impl Authenticator for Callers {
         })?)
     }
 
-    /// One line and one count for each request (O1, O2).
+    fn record(&self, headers: &HeaderMap) -> Option<Recorded> {
+        self.0.record(headers)
+    }
+
+    /// One line and one count for each request, and a span for each that is recorded (O1, O2, O3).
     fn answered(&self, told: &Answered<'_, Scope>) {
+        if let Some(recorded) = told.recorded {
+            record_span(recorded, told);
+        }
         self.0.count_api_answer(told.caller, told.endpoint, (told.event, told.status), told.took);
         macro_rules! line {
             ($say:ident) => {
@@ -54,6 +63,7 @@ impl Authenticator for Callers {
                     tenant = told.caller.map(|scope| scope.tenant().as_str()),
                     project = told.caller.and_then(|scope| scope.project()).map(|project| project.as_str()),
                     operation_id = told.operation.map(|id| id.as_str()),
+                    trace_id = told.recorded.map(|recorded| tracing::field::display(recorded.id())),
                     "request"
                 )
             };
@@ -63,6 +73,23 @@ impl Authenticator for Callers {
             _ => line!(info),
         }
     }
+}
+
+/// What the span of an answered request says, under the names of the edge's.
+fn record_span(recorded: &Recorded, told: &Answered<'_, Scope>) {
+    let text = |text: &str| Some(Value::Text(text.to_owned()));
+    let project = told.caller.and_then(|scope| scope.project());
+    let attributes = [
+        ("http.request.method", text(told.method.as_str())),
+        ("http.route", text(told.endpoint)),
+        ("http.response.status_code", Some(Value::Number(told.status.into()))),
+        ("hapax.event", text(told.event)),
+        ("hapax.tenant", told.caller.and_then(|scope| text(scope.tenant().as_str()))),
+        ("hapax.project", project.and_then(|project| text(project.as_str()))),
+        ("restate_invocation_id", told.operation.and_then(|id| text(id.as_str()))),
+    ];
+    let attributes = attributes.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    recorded.ended(format!("{} {}", told.method, told.endpoint), attributes, told.status >= 500);
 }
 
 #[cfg(test)]

@@ -22,12 +22,12 @@ pub(super) async fn run(
     let Some(project) = caller.project().cloned() else {
         return Err(Refusal::malformed("actions belong to a project, and the credentials name none"));
     };
-    let plan = asked.body.0;
+    let (plan, traceparent) = (asked.body.0, asked.traceparent);
     if plan.len() > agent_limits::MAX_ACTIONS {
         let (most, many) = (agent_limits::MAX_ACTIONS, plan.len());
         return Err(Refusal::malformed(format!("a plan has at most {most} actions, this one has {many}")));
     }
-    let origin = Origin { tenant: caller.tenant().clone(), project };
+    let origin = Origin { tenant: caller.tenant().clone(), project, traceparent };
     let plan: Vec<_> = plan.into_iter().map(planned).collect();
     let Some(results) = state.plans.run(origin, plan).await? else {
         return Err(Problem::new(Code::Overloaded).detail("too many plans are under way").into());

@@ -124,10 +124,12 @@ impl Plan {
     fn origin(&self, config: &Config) -> Result<Origin, Failed> {
         match (&self.tenant, &self.project, &config.actions.whose) {
             (Some(tenant), Some(project), _) => {
-                Ok(Origin { tenant: Tenant::new(tenant)?, project: Project::new(project)? })
+                let (tenant, project) = (Tenant::new(tenant)?, Project::new(project)?);
+                Ok(Origin { tenant, project, traceparent: None })
             }
             (_, _, Some((tenant, project))) => {
-                Ok(Origin { tenant: tenant.clone(), project: project.clone() })
+                let (tenant, project) = (tenant.clone(), project.clone());
+                Ok(Origin { tenant, project, traceparent: None })
             }
             _ => Err(Failed::misuse(
                 "nothing says whose actions these are: say --tenant and --project, or `as` in [actions]",

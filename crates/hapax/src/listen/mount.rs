@@ -18,13 +18,14 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
 use hapax_api::{Content as _, JsonLines, Method, Need, Operation, OperationId, Table};
 use hapax_core::{Error, OperationId as CoreId};
+use hapax_gateway::trace::{self, Recorded, TRACEPARENT};
 use hapax_tower::{Code, Problem};
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use super::connections::Caller;
@@ -66,6 +67,11 @@ pub(crate) trait Authenticator: Send + Sync + 'static {
         std::future::ready(())
     }
 
+    /// Begins to record a request with these headers, if it is one that is.
+    fn record(&self, _: &HeaderMap) -> Option<Recorded> {
+        None
+    }
+
     /// Hears of every answer but those of endpoints that anybody may use.
     fn answered(&self, _: &Answered<'_, Self::Caller>) {}
 }
@@ -85,6 +91,8 @@ pub(crate) struct Answered<'a, C> {
     pub(crate) operation: Option<&'a OperationId>,
     pub(crate) status: u16,
     pub(crate) took: Duration,
+    /// The recording of the request, if it is recorded.
+    pub(crate) recorded: Option<&'a Recorded>,
 }
 
 /// What a handler notes of its answer, beside it until it leaves.
@@ -119,6 +127,8 @@ pub(crate) struct Asked<O: Operation> {
     pub(crate) id: String,
     pub(crate) query: O::Query,
     pub(crate) body: O::Body,
+    /// What services are told that are called for it: its recording's span, or what its caller said.
+    pub(crate) traceparent: Option<String>,
 }
 
 /// What all answers of a listener have in common.
@@ -297,7 +307,8 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
                     let caller = callers.admit(&head, needs, &of).await?;
                     let who = caller.clone();
                     let done = async {
-                        let asked = Asked { id: String::new(), query: query::<O>(&head)?, body: JsonLines };
+                        let (query, traceparent) = (query::<O>(&head)?, traceparent(&head));
+                        let asked = Asked { id: String::new(), query, body: JsonLines, traceparent };
                         answer::<O>(run(state, caller, asked, body).await?)
                     }
                     .await;
@@ -347,11 +358,16 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
             move || async move { other.nowhere::<A::Caller>(Problem::new(Code::MethodNotAllowed).into()) };
         let router = self.router.fallback(fallback).method_not_allowed_fallback(not_allowed);
         let (guard, to_any_host, callers) = (Arc::new(guard), Arc::new(self.to_any_host), self.callers);
-        Ok(router.layer(from_fn(move |request: Request, next: Next| {
+        Ok(router.layer(from_fn(move |mut request: Request, next: Next| {
             let (guard, to_any_host, callers) = (guard.clone(), to_any_host.clone(), callers.clone());
             async move {
                 let (began, method) = (clock::now(), request.method().clone());
                 let peer = request.extensions().get().map(|Caller(peer)| *peer);
+                let recorded = callers.record(request.headers());
+                // Whatever the request goes on to is told of its span, in place of its caller's.
+                if let Some(told) = recorded.as_ref().and_then(Recorded::header) {
+                    request.headers_mut().insert(TRACEPARENT, told);
+                }
                 let mut response = match guard.lets_in(&request, to_any_host.contains(request.uri().path())) {
                     Ok(()) => next.run(request).await,
                     Err(refusal) => guard.nowhere::<A::Caller>(refusal),
@@ -367,7 +383,10 @@ impl<S: Clone + Send + Sync + 'static, A: Authenticator> Mount<S, A> {
                         operation: operation.as_ref(),
                         status: response.status().as_u16(),
                         took: began.elapsed(),
+                        recorded: recorded.as_ref(),
                     });
+                } else if let Some(recorded) = recorded {
+                    recorded.forget();
                 }
                 response
             }
@@ -443,7 +462,11 @@ async fn understood<O: Operation>(
     let query = query::<O>(head)?;
     let body = serde_json::from_slice(&body)
         .map_err(|error| Refusal::malformed(format!("the body is not the JSON that is expected: {error}")))?;
-    Ok(Asked { id, query, body })
+    Ok(Asked { id, query, body, traceparent: traceparent(head) })
+}
+
+fn traceparent(head: &Parts) -> Option<String> {
+    trace::told(&head.headers).map(str::to_owned)
 }
 
 fn query<O: Operation>(head: &Parts) -> Result<O::Query, Refusal> {

@@ -9,7 +9,7 @@ use reqwest::{Client, Method, StatusCode, Url};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, Connect, Invocation, Invoked, Refusal, Tool};
+use super::{BoxFuture, Connect, Invocation, Invoked, Refusal, TRACEPARENT, Tool};
 use crate::limits;
 
 /// How many characters of the action's key a service takes in `Idempotency-Key`.
@@ -185,7 +185,12 @@ impl Http {
             request =
                 request.header("content-type", "application/json").body(Value::Object(args).to_string());
         }
-        request.build().map_err(without_url)
+        let mut request = request.build().map_err(without_url)?;
+        let traceparent = call.traceparent.as_deref().map(HeaderValue::from_str);
+        if let Some(Ok(traceparent)) = traceparent {
+            request.headers_mut().insert(TRACEPARENT, traceparent);
+        }
+        Ok(request)
     }
 }
 
@@ -333,7 +338,8 @@ mod tests {
     fn request(tool: HttpTool, args: &str) -> Result<reqwest::Request, String> {
         let args = RawValue::from_string(args.into()).unwrap();
         let key = Some("0123456789abcdef".repeat(4));
-        let call = Invocation { tool: "t".into(), args, key, epoch: None, operation_id: None };
+        let (epoch, operation_id, traceparent) = (None, None, None);
+        let call = Invocation { tool: "t".into(), args, key, epoch, operation_id, traceparent };
         Http::new("http://127.0.0.1:9/base/").unwrap().request(&tool, &call)
     }
 

@@ -1,7 +1,7 @@
 //! Tools of an MCP server, which is a child process or is reached over HTTP (X7).
 //!
-//! The server lists its tools; what it says about them becomes read, rerun and input of the gate. A call hands the action's key over in
-//! `_meta`. What is left to others: the connection and its restarts ([`session`]), what a listed tool is ([`tools`]) and takes
+//! The server lists its tools; what it says about them becomes read, rerun and input of the gate. A call hands the action's key and its span
+//! over in `_meta`. What is left to others: the connection and its restarts ([`session`]), what a listed tool is ([`tools`]) and takes
 //! ([`schema`]), how a call ended ([`ends`]), the process ([`child`]) and HTTP ([`web`]).
 
 mod child;
@@ -22,7 +22,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-use super::{BoxFuture, Connect, Invocation, Invoked, Refusal, Tool};
+use super::{BoxFuture, Connect, Invocation, Invoked, Refusal, TRACEPARENT, Tool};
 use crate::limits;
 pub use child::servers_ended;
 use session::Link;
@@ -155,9 +155,13 @@ impl Mcp {
         };
         let params = CallToolRequestParams::new(call.tool).with_arguments(arguments);
         let mut options = PeerRequestOptions::no_options();
-        if let Some(key) = call.key {
-            let mut meta = RequestMetaObject::new();
-            meta.0.insert(KEY_FIELD.to_owned(), Value::String(key));
+        let mut meta = RequestMetaObject::new();
+        for (field, value) in [(KEY_FIELD, call.key), (TRACEPARENT, call.traceparent)] {
+            if let Some(value) = value {
+                meta.0.insert(field.to_owned(), Value::String(value));
+            }
+        }
+        if !meta.0.is_empty() {
             options = options.with_meta(meta);
         }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));

@@ -18,7 +18,7 @@ fn action(tool: &str, args: &serde_json::Value) -> PlannedAction {
 }
 
 fn origin() -> Origin {
-    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap() }
+    Origin { tenant: Tenant::new("acme").unwrap(), project: Project::new("prod").unwrap(), traceparent: None }
 }
 
 fn rule(name: &str, when: &str, decision: Decision) -> Rule {

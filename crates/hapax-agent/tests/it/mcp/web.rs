@@ -14,7 +14,7 @@ async fn serve(listener: TcpListener) {
 
 async fn answer(mut stream: TcpStream) -> Option<()> {
     loop {
-        let asked = request(&mut stream).await?;
+        let (head, asked) = request(&mut stream).await?;
         let id = &asked["id"];
         let result = |result: Value| json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
         let told = match asked["method"].as_str().unwrap_or_default() {
@@ -29,7 +29,10 @@ async fn answer(mut stream: TcpStream) -> Option<()> {
                 ok(&result(json!({ "tools": tools })))
             }
             "tools/call" => {
-                let done = result(json!({ "content": [] }));
+                let header = head.lines().find_map(|line| line.strip_prefix("traceparent: "));
+                let field = asked["params"]["_meta"]["traceparent"].as_str();
+                let text = format!("header {} field {}", header.unwrap_or("none"), field.unwrap_or("none"));
+                let done = result(json!({ "content": [{ "type": "text", "text": text }] }));
                 match asked["params"]["name"].as_str()? {
                     "hang" => std::future::pending().await,
                     "reset" => return None,
@@ -68,7 +71,7 @@ fn events(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{body}")
 }
 
-async fn request(stream: &mut TcpStream) -> Option<Value> {
+async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
     let mut read = Vec::new();
     loop {
         let mut chunk = [0; 4096];
@@ -79,7 +82,7 @@ async fn request(stream: &mut TcpStream) -> Option<Value> {
         let length =
             head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
         if body.len() >= length.unwrap_or(0) {
-            return Some(serde_json::from_str(body).unwrap_or_default());
+            return Some((head.to_lowercase(), serde_json::from_str(body).unwrap_or_default()));
         }
     }
 }
@@ -135,6 +138,23 @@ async fn a_call_over_http_ends_as_its_server_ends_it_l7() {
     drop(serving.await);
     let told = agent.act(&origin(), action("done", "e", Some("gone"), &json!({}))).await;
     assert_eq!((told.ok, told.code), (false, Some("attempt-failed")), "{:?}", told.error);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_told_of_the_span_of_a_call_in_its_header_and_in_meta_o3() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(serve(listener));
+    let agent = actions(&memory(), Mcp::http(&url, []).unwrap());
+    let span = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (key, told, expected) in [
+        ("with", Some(span.to_owned()), format!("header {span} field {span}")),
+        ("without", None, "header none field none".to_owned()),
+    ] {
+        let origin = Origin { traceparent: told, ..origin() };
+        let result = agent.act(&origin, action("done", "e", Some(key), &json!({}))).await.result.unwrap();
+        assert!(result.get().contains(&expected), "{}", result.get());
+    }
 }
 
 #[test]

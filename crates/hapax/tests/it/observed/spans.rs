@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::collector::{Collector, Mood};
 use super::{ground, metrics};
-use crate::rig::caller::ALICE;
+use crate::rig::caller::{ALICE, Got};
 use crate::rig::process::eventually;
 use crate::rig::{Ground, Hapax, Kind};
-use crate::{schedules, webhooks_cli};
+use crate::{actions_cli, rig, schedules, webhooks_cli};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -122,6 +122,50 @@ mod python_opentelemetry {
         );
     }
 
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn reads_a_span_of_a_plan_whose_tools_are_told_of_it_o3() {
+        let collector = Collector::start(Mood::Takes).await;
+        let mut ground = actions_cli::ground(Kind::Embedded).await;
+        ground.sections = format!("{}[traces]\nendpoint = \"{}\"\n", ground.sections, collector.url());
+        let mut edge = ground.serve().await;
+        let said = |flags: &str| format!("00-{TRACE}-{PARENT}-{flags}");
+        hold(&edge, "1", &[("traceparent", &said("01"))]).await;
+        hold(&edge, "2", &[("traceparent", &said("00"))]).await;
+        hold(&edge, "3", &[]).await;
+        edge.tells(TRACE).await;
+        let text = rig::caller::request(ALICE, "GET /healthz", &[("traceparent", &said("01"))], "");
+        let text = text.replace("host: edge.example", "host: localhost");
+        assert_eq!(rig::caller::send(edge.api(), text.as_bytes()).await.unwrap().status, 200);
+        let done = ground.service.done();
+        let told = |at: usize| done[at].header("traceparent").unwrap_or_default().to_owned();
+        edge.terminate();
+        assert!(edge.ended().await.success());
+        let spans = decoded(&collector.bodies());
+        // One each of the two that are recorded; what anybody may ask is not told of.
+        assert_eq!(spans.len(), 2, "{spans:#?}");
+        for (span, told) in spans.iter().zip([told(0), told(2)]) {
+            let (trace, id) = (span["traceId"].as_str().unwrap(), span["spanId"].as_str().unwrap());
+            assert_eq!(told, format!("00-{trace}-{id}-01"));
+            assert_eq!(
+                (&span["name"], &span["kind"]),
+                (&"POST /v1/plans".into(), &"SPAN_KIND_SERVER".into())
+            );
+            for (name, value) in [
+                ("http.route", "/v1/plans"),
+                ("hapax.tenant", "acme"),
+                ("hapax.project", "web"),
+                ("hapax.event", "done"),
+            ] {
+                assert_eq!(attribute(span, name)["stringValue"], value, "{name}");
+            }
+            assert_eq!(attribute(span, "http.response.status_code")["intValue"], "200");
+        }
+        assert_eq!((&spans[0]["traceId"], &spans[0]["parentSpanId"]), (&TRACE.into(), &PARENT.into()));
+        assert!(spans[1]["parentSpanId"].is_null() && spans[1]["traceId"] != TRACE, "{spans:#?}");
+        // A plan that is not recorded passes on what its caller said.
+        assert_eq!(told(1), said("00"));
+    }
+
     fn attribute_is(span: &Value, name: &str, value: &str) -> bool {
         span["attributes"].is_array() && attribute(span, name)["intValue"] == value
     }
@@ -183,6 +227,30 @@ async fn the_service_of_a_delivery_and_of_a_tick_is_told_of_its_span_o3() {
         assert!(told.starts_with("00-") && told.ends_with("-01"), "{told}");
     }
     eventually("the spans came", async || collector.holds("POST /hooks/{provider}/{webhook_id}")).await;
+}
+
+/// Proposes a hold of this order, and has it done.
+async fn hold(edge: &Hapax, order: &str, headers: &[(&str, &str)]) -> Got {
+    let mut action = actions_cli::hold();
+    (action["args"]["order"], action["idempotency_key"]) = (order.into(), order.into());
+    let text = rig::caller::request(ALICE, "POST /v1/plans", headers, &Value::from(vec![action]).to_string());
+    let text = text.replace("host: edge.example", "host: localhost");
+    let got = rig::caller::send(edge.api(), text.as_bytes()).await.unwrap();
+    assert_eq!((got.status, &got.json()[0]["ok"]), (200, &true.into()), "{}", got.text());
+    got
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_section_a_plan_passes_on_what_its_caller_said_if_it_can_be_read_o3() {
+    let ground = actions_cli::ground(Kind::Embedded).await;
+    let edge = ground.serve().await;
+    let parent = format!("00-{TRACE}-{PARENT}-01");
+    hold(&edge, "1", &[("traceparent", &parent)]).await;
+    hold(&edge, "2", &[("traceparent", "garbage")]).await;
+    hold(&edge, "3", &[]).await;
+    let done = ground.service.done();
+    let told: Vec<_> = done.iter().map(|done| done.header("traceparent")).collect();
+    assert_eq!(told, [Some(parent.as_str()), None, None]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use hapax_core::Error;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use rmcp::ErrorData;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, GetMeta as _, ServerJsonRpcMessage};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::FixedInterval;
 use rmcp::transport::streamable_http_client::{
@@ -19,6 +19,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
+use super::super::TRACEPARENT;
 use super::super::http::{body, without_url};
 use super::ends::excerpt;
 use crate::limits;
@@ -117,6 +118,9 @@ impl StreamableHttpClient for Web {
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let mut request = self.client.post(&*uri).header(ACCEPT, format!("{JSON}, {EVENTS}"));
         request = request.headers(headers.into_iter().collect());
+        if let Some(traceparent) = traceparent(&message) {
+            request = request.header(TRACEPARENT, traceparent);
+        }
         if let Some(session) = session_id.as_deref() {
             request = request.header(SESSION, session);
         }
@@ -192,6 +196,13 @@ impl StreamableHttpClient for Web {
             other => lost(other.to_string()),
         })
     }
+}
+
+/// The span that a call says it is made for: what is before a server reads headers alone.
+fn traceparent(message: &ClientJsonRpcMessage) -> Option<HeaderValue> {
+    let ClientJsonRpcMessage::Request(request) = message else { return None };
+    let traceparent = request.request.get_meta().get(TRACEPARENT)?.as_str()?;
+    HeaderValue::from_str(traceparent).ok()
 }
 
 fn lost(told: String) -> Failure {
