@@ -88,8 +88,10 @@ pub fn find(
     keys: &Keys,
     trusted: bool,
 ) -> Result<Found, Problem> {
-    // Also where a key has no effect: the request is none of a schedule's, and is not to look like one (K9).
-    if headers.get_all(IDEMPOTENCY_KEY).iter().any(|line| begins_as_tick(line.as_bytes())) {
+    // Also where a key has no effect: the request is none of a schedule's, and is not to look like one (K9). Where it has one, it is read
+    // below, and refused there.
+    let is_read = matches!(policy, Policy::RequiredA | Policy::Accepted);
+    if !is_read && headers.get_all(IDEMPOTENCY_KEY).iter().any(|line| begins_as_tick(line.as_bytes())) {
         return Err(KeyPlace::Header(IDEMPOTENCY_KEY).refuse(HeaderKeyError::Reserved));
     }
     match policy {
