@@ -82,7 +82,7 @@ async fn an_open_websocket_keeps_no_process_from_a_clean_end_h11_m2() {
     assert_eq!(edge.ended().await.code(), Some(0), "{}", edge.told());
 }
 
-/// Whoever proposed a plan hears what became of it, and the one that comes too late is for another instance.
+/// The caller of a plan hears what became of it. A plan that comes too late is for another instance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn told_to_end_it_finishes_the_plan_under_way_and_begins_no_other_h11_x1() {
     let tool = TcpListener::bind("127.0.0.1:0").await.unwrap();
